@@ -1,0 +1,32 @@
+# Everything a contributor runs. PYTHON may name another interpreter; ci/setup.sh makes the default one.
+PYTHON ?= .venv/bin/python
+BUILD = $(PYTHON) setup.py -q build_ext --inplace -j 2
+
+.PHONY: all debug check test bench fmt demo clean
+
+all:                    ## compile what changed, in place
+	$(BUILD)
+
+debug:                  ## the same with bounds checks and line tracing
+	KAFKALOG_DEBUG=1 $(BUILD) --force
+
+check: all              ## under three minutes: style, types, quick tests
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m mypy --strict kafkalog
+	$(PYTHON) -m pytest -q -m "not interop and not slow"
+
+test:                   ## all there is, as on a fresh machine
+	bash ci/test.sh
+
+bench: all              ## the table of speeds, with ratios against peers run in the same call
+	$(PYTHON) -m asv_benchmarks
+
+fmt:                    ## order imports and lay out Python files
+	$(PYTHON) -m ruff check --fix-only --select I .
+	$(PYTHON) -m ruff format .
+
+demo:                   ## ten million lines through one log (LINES= sets another count)
+	bash ci/demo.sh
+
+clean:
+	rm -rf build dist *.egg-info kafkalog/_core/*.so

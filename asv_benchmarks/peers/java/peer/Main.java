@@ -1,0 +1,68 @@
+package peer;
+
+import java.io.File;
+import java.util.List;
+import org.apache.kafka.storage.internals.log.UnifiedLog;
+
+/**
+ * Kafka's storage layer embedded in this process, no network: the peer of kafkalog's own benchmarks.
+ *
+ * <p>Arguments: an empty work directory, seconds per round, rounds, then the groups to run (append, read, index). One
+ * JSON object a line per figure: {"name", "value", "unit", "cpu"}, value per second of wall time, cpu the same per
+ * second of CPU of the measured thread, both the median of the rounds. Figures in ns are smaller-is-better.
+ */
+public final class Main {
+    private static final int VALUE_BYTES = 100;
+    private static final long READ_LOG_BYTES = 200_000_000L;
+
+    private Main() { }
+
+    public static void main(String[] args) throws Exception {
+        File work = new File(args[0]);
+        Measure measure = new Measure(Double.parseDouble(args[1]), Integer.parseInt(args[2]));
+        for (String group : List.of(args).subList(3, args.length)) {
+            switch (group) {
+                case "append": append(work, measure); break;
+                case "read": read(work, measure); break;
+                case "index": index(work, measure); break;
+                default: throw new IllegalArgumentException("unknown group " + group);
+            }
+        }
+        System.exit(0); // metrics keep threads that would hold the process
+    }
+
+    private static void append(File work, Measure measure) throws Exception {
+        for (int perBatch : new int[] {1, 100, 1000}) {
+            byte[] batch = Logs.batch(perBatch, VALUE_BYTES, System.currentTimeMillis() - 60_000);
+            measure.rate("append/" + perBatch, "records/s", round -> {
+                UnifiedLog log = Logs.open(new File(work, "append" + perBatch + "x" + round.number + "-0"));
+                long bytes = 0;
+                while (round.goesOn() && bytes < 2_000_000_000L) {
+                    Logs.append(log, batch);
+                    bytes += batch.length;
+                    round.count(perBatch);
+                }
+                round.stop();
+                Logs.remove(log);
+            });
+        }
+    }
+
+    private static void read(File work, Measure measure) throws Exception {
+        long first = System.currentTimeMillis() - 40_000_000L;
+        UnifiedLog thousands = Logs.filled(new File(work, "read1000-0"), 1000, VALUE_BYTES, READ_LOG_BYTES, first);
+        measure.rate("scan_crc_iterate/1000", "records/s", round -> Reads.scan(thousands, round));
+        Logs.remove(thousands);
+        UnifiedLog hundreds = Logs.filled(new File(work, "read100-0"), 100, VALUE_BYTES, READ_LOG_BYTES, first);
+        measure.rate("random_read/100", "reads/s", round -> Reads.byOffset(hundreds, round));
+        measure.rate("offset_for_time/100", "lookups/s", round -> Reads.byTime(hundreds, first, round));
+        Logs.remove(hundreds);
+    }
+
+    private static void index(File work, Measure measure) throws Exception {
+        Indexes indexes = new Indexes(work);
+        measure.nanoseconds("offset_index_lookup/warm", indexes::warm);
+        measure.nanoseconds("offset_index_lookup/random", indexes::random);
+        indexes.remove();
+    }
+}

@@ -1,0 +1,92 @@
+package peer;
+
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
+import java.util.Arrays;
+import java.util.Locale;
+
+/** Runs a piece of work for a number of rounds after as many to warm up, and prints the medians. */
+final class Measure {
+    /** One timed round: the work asks whether to go on and counts what it did. */
+    static final class Round {
+        private static final int ASK_CLOCK_EVERY = 16;
+        private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
+
+        final int number;
+        private final long limit;
+        private final long wallStart;
+        private final long cpuStart;
+        private long wallNs;
+        private long cpuNs;
+        private long done;
+        private int asked;
+
+        Round(int number, double seconds) {
+            this.number = number;
+            limit = (long) (seconds * 1e9);
+            cpuStart = THREADS.getCurrentThreadCpuTime();
+            wallStart = System.nanoTime();
+        }
+
+        boolean goesOn() {
+            return ++asked % ASK_CLOCK_EVERY != 0 || System.nanoTime() - wallStart < limit;
+        }
+
+        int asked() {
+            return asked;
+        }
+
+        void count(long n) {
+            done += n;
+        }
+
+        /** Ends the timed part; called again it does nothing, so that cleaning up after it is free. */
+        void stop() {
+            if (wallNs == 0) {
+                wallNs = System.nanoTime() - wallStart;
+                cpuNs = Math.max(1, THREADS.getCurrentThreadCpuTime() - cpuStart);
+            }
+        }
+    }
+
+    interface Work {
+        void run(Round round) throws Exception;
+    }
+
+    private final double seconds;
+    private final int rounds;
+
+    Measure(double seconds, int rounds) {
+        this.seconds = seconds;
+        this.rounds = rounds;
+    }
+
+    void rate(String name, String unit, Work work) throws Exception {
+        print(name, unit, work, 1e9, false);
+    }
+
+    void nanoseconds(String name, Work work) throws Exception {
+        print(name, "ns", work, 1, true);
+    }
+
+    private void print(String name, String unit, Work work, double scale, boolean inverse) throws Exception {
+        double[] wall = new double[rounds];
+        double[] cpu = new double[rounds];
+        for (int number = -rounds; number < rounds; number++) {
+            Round round = new Round(number, seconds);
+            work.run(round);
+            round.stop();
+            if (number >= 0) {
+                wall[number] = inverse ? (double) round.wallNs / round.done : scale * round.done / round.wallNs;
+                cpu[number] = inverse ? (double) round.cpuNs / round.done : scale * round.done / round.cpuNs;
+            }
+        }
+        System.out.printf(Locale.ROOT, "{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"cpu\": %.6g}%n", name, median(wall), unit, median(cpu));
+        System.out.flush();
+    }
+
+    private static double median(double[] values) {
+        Arrays.sort(values);
+        return values[values.length / 2];
+    }
+}

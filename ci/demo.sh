@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# The main job, end to end: ten million lines into one log in Kafka's own files, looked up, shown, read back.
+# LINES=n sets another count, DIR=path another place (kept), KEEP=1 keeps the files.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shells set LINES to the height of the window; only an exported one is a wish
+COUNT="$(env | sed -n 's/^LINES=//p')"
+COUNT="${COUNT:-10000000}"
+exec </dev/null
+source ci/setup.sh run
+
+TOPIC=tp_demo_05
+case "$COUNT" in '' | *[!0-9]* | 0) echo "demo: LINES must be a number from 1 on, not '$COUNT'" >&2; exit 2 ;; esac
+COUNT=$((10#$COUNT))
+if [ -n "${DIR:-}" ]; then mkdir -p "$DIR"; WORK="$(cd "$DIR" && pwd)"; KEEP=1; else WORK="$(mktemp -d)"; fi
+if [ "${KEEP:-0}" = 1 ]; then trap 'rm -f "$WORK/clock"' EXIT; else trap 'rm -rf "$WORK"' EXIT; fi
+DATA="$WORK/data" INPUT="$WORK/input.txt" OUTPUT="$WORK/output.txt"
+PARTITION="$DATA/$TOPIC-0" FIRST="$DATA/$TOPIC-0/00000000000000000000"
+
+need_kib=$((COUNT * 68 / 1024 + 65536))
+free_kib="$(df -Pk "$WORK" | awk 'NR == 2 { print $4 }')"
+if [ "$free_kib" -lt "$need_kib" ]; then
+    echo "demo: $WORK has $((free_kib / 1024)) MiB free, $((need_kib / 1024)) are needed; set DIR= or LINES=" >&2
+    exit 1
+fi
+if [ -e "$DATA" ]; then echo "demo: $DATA is already there; remove it or choose another DIR=" >&2; exit 1; fi
+
+title() { printf '\n== %s\n' "$*"; }
+show() { printf '$ %s\n' "$*"; }
+
+# timed LINES FILE COMMAND...: runs it, then prints its time and the rate over so many lines and that file's bytes
+timed() {
+    local lines="$1" file="$2" real user system bytes TIMEFORMAT='%R %U %S'
+    shift 2
+    { time "$@" 2>&3; } 3>&2 2>"$WORK/clock"
+    read -r real user system < <(tail -n 1 "$WORK/clock")
+    bytes="$(cat "$file" 2>/dev/null | wc -c)"
+    awk -v r="$real" -v u="$user" -v s="$system" -v n="$lines" -v b="$bytes" 'BEGIN {
+        if (r < 0.001) r = 0.001
+        printf "   %.2f s (%.2f s CPU)", r, u + s
+        if (n > 1) printf ", %.2f million lines/s, %.0f MB/s", n / r / 1e6, b / r / 1e6
+        printf "\n" }'
+}
+
+# head_of N COMMAND...: the first N lines it prints; a closed pipe is a good end
+head_of() {
+    local lines="$1" status
+    shift
+    set +e +o pipefail
+    "$@" | head -n "$lines"
+    status="${PIPESTATUS[0]}"
+    set -e -o pipefail
+    if [ "$status" -ne 0 ] && [ "$status" -ne 141 ]; then echo "demo: $* ended with status $status" >&2; exit 1; fi
+}
+
+make_input() { awk -v n="$COUNT" 'BEGIN { for (i = 1; i <= n; i++) print "hello lagou " i }' >"$INPUT"; }
+read_back() { kafkalog consume -q -d "$DATA" -t "$TOPIC" -o beginning -e >"$OUTPUT"; }
+sha() { python -c 'import hashlib, sys; print(hashlib.file_digest(open(sys.argv[1], "rb"), "sha256").hexdigest())' "$1"; }
+
+title "make a text file of $COUNT lines"
+timed "$COUNT" "$INPUT" make_input
+head -n 2 "$INPUT"
+tail -n 1 "$INPUT"
+
+title "produce it into topic $TOPIC, one partition, segments of 100 MiB"
+show "kafkalog produce -d data -t $TOPIC -l -X segment.bytes=104857600 input.txt"
+timed "$COUNT" "$INPUT" kafkalog produce -d "$DATA" -t "$TOPIC" -l -X segment.bytes=104857600 "$INPUT"
+
+title "the segments"
+show "kafkalog ls -d data -t $TOPIC"
+timed 1 "$INPUT" kafkalog ls -d "$DATA" -t "$TOPIC"
+
+title "what the first log, offset index and time index say"
+for suffix in log index timeindex; do
+    flags=()
+    if [ "$suffix" = log ]; then flags=(--deep-iteration --print-data-log); fi
+    show "kafkalog dump ${flags[*]:+${flags[*]} }$TOPIC-0/${FIRST##*/}.$suffix | head -n 6"
+    timed 1 "$INPUT" head_of 6 kafkalog dump "${flags[@]}" "$FIRST.$suffix"
+done
+
+title "find an offset"
+middle=$((COUNT / 2))
+show "kafkalog consume -d data -t $TOPIC -o $middle -c 1 -f '%o %T %s\\n'"
+find_offset() { kafkalog consume -q -d "$DATA" -t "$TOPIC" -o "$middle" -c 1 -f '%o %T %s\n' >"$WORK/found.txt"; }
+timed 1 "$INPUT" find_offset
+cat "$WORK/found.txt"
+read -r found_offset found_time found_value <"$WORK/found.txt"
+if [ "$found_offset $found_value" != "$middle hello lagou $((middle + 1))" ]; then
+    echo "demo: offset $middle holds '$found_value' at $found_offset" >&2
+    exit 1
+fi
+
+title "find a time: the first record stamped $found_time or later"
+show "kafkalog offsets get -d data -t $TOPIC --time $found_time"
+timed 1 "$INPUT" kafkalog offsets get -d "$DATA" -t "$TOPIC" --time "$found_time"
+
+title "read everything back"
+show "kafkalog consume -d data -t $TOPIC -o beginning -e > output.txt"
+timed "$COUNT" "$INPUT" read_back
+
+title "compare"
+compare() { written="$(sha "$INPUT")" && read="$(sha "$OUTPUT")"; }
+timed "$COUNT" "$INPUT" compare
+echo "written $written"
+echo "read    $read"
+if [ "$written" != "$read" ]; then echo "demo: what was read is not what was written" >&2; exit 1; fi
+echo "the same: every byte of $COUNT lines came back"
+
+title "what to try next"
+echo "  . .venv/bin/activate               puts kafkalog and its Python into this shell"
+if [ "${KEEP:-0}" = 1 ]; then
+    echo "  python -c \"import kafkalog; print(kafkalog.open('$PARTITION')[-1])\""
+    echo "  kafkalog consume -d $DATA -t $TOPIC -o -3 -J"
+else
+    echo "  KEEP=1 bash ci/demo.sh             keep the files and look around with kafkalog ls, consume, dump"
+fi
+echo "  LINES=100000 bash ci/demo.sh       another count"
+echo "  bash ci/test.sh                    the tests, the real Kafka's dump of such files among them"
+echo "  make bench                         the same work beside other programs"

@@ -1,0 +1,59 @@
+"""Kafka's log layer as a Python library: read and write partition directories without a broker."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kafkalog._version import __version__
+
+if TYPE_CHECKING:
+    from kafkalog import aio as aio
+    from kafkalog import errors as errors
+    from kafkalog._core.record import Record as Record
+    from kafkalog.api import Log as Log
+    from kafkalog.api import open as open
+    from kafkalog.records.batch import RecordBatch as RecordBatch
+    from kafkalog.slices import LogSlice as LogSlice
+    from kafkalog.types import EARLIEST_TIMESTAMP as EARLIEST
+    from kafkalog.types import LATEST_TIMESTAMP as LATEST
+    from kafkalog.types import OffsetAndTimestamp as OffsetAndTimestamp
+    from kafkalog.types import TopicPartition as TopicPartition
+
+_MODULES = ("aio", "errors")
+_NAMES = {
+    "EARLIEST": ("types", "EARLIEST_TIMESTAMP"),
+    "LATEST": ("types", "LATEST_TIMESTAMP"),
+    "Log": ("api", "Log"),
+    "LogSlice": ("slices", "LogSlice"),
+    "OffsetAndTimestamp": ("types", "OffsetAndTimestamp"),
+    "Record": ("_core.record", "Record"),
+    "RecordBatch": ("records.batch", "RecordBatch"),
+    "TopicPartition": ("types", "TopicPartition"),
+    "open": ("api", "open"),
+}
+
+__all__ = [
+    "EARLIEST", "LATEST", "Log", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch", "TopicPartition",
+    "__version__", "aio", "errors", "open",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, imported when it is first used: `import kafkalog` alone loads nothing more."""
+    if name in _MODULES:
+        return import_module(f"kafkalog.{name}")
+    if name in _NAMES:
+        module, attribute = _NAMES[name]
+    else:
+        errors = import_module("kafkalog.errors")
+        if not (name[:1].isupper() and isinstance(getattr(errors, name, None), type)):
+            raise AttributeError(f"module 'kafkalog' has no attribute {name!r}")
+        module, attribute = "errors", name
+    value = getattr(import_module(f"kafkalog.{module}"), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,76 @@
+# cython: language_level=3
+"""The one place that moves a pointer through untrusted bytes: every read is checked against the end first."""
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from kafkalog._core.layout cimport ERR_SHORT, ERR_VARINT, OK
+
+
+cdef struct Cursor:
+    const uint8_t* p
+    const uint8_t* end
+
+
+cdef inline int take_i8(Cursor* c, int8_t* out) noexcept nogil:
+    if c.p >= c.end:
+        return ERR_SHORT
+    out[0] = <int8_t>c.p[0]
+    c.p += 1
+    return OK
+
+
+cdef inline int take_uvarint(Cursor* c, uint32_t* out) noexcept nogil:
+    """Unsigned LEB128 of at most five bytes; bits past the 32nd in the fifth byte are dropped, as the reference does."""
+    cdef uint32_t value = 0
+    cdef uint32_t shift = 0
+    cdef uint8_t b
+    if c.p < c.end and c.p[0] < 0x80:
+        out[0] = c.p[0]
+        c.p += 1
+        return OK
+    while True:
+        if c.p >= c.end:
+            return ERR_SHORT
+        b = c.p[0]
+        c.p += 1
+        value |= (<uint32_t>(b & 0x7F)) << shift
+        if b < 0x80:
+            out[0] = value
+            return OK
+        shift += 7
+        if shift > 28:
+            return ERR_VARINT
+
+
+cdef inline int take_varint(Cursor* c, int32_t* out) noexcept nogil:
+    """Zigzag 32-bit varint."""
+    cdef uint32_t raw = 0
+    cdef int status = take_uvarint(c, &raw)
+    out[0] = <int32_t>((raw >> 1) ^ (~(raw & 1) + 1))
+    return status
+
+
+cdef inline int take_varlong(Cursor* c, int64_t* out) noexcept nogil:
+    """Zigzag 64-bit varint of at most ten bytes."""
+    cdef uint64_t value = 0
+    cdef uint32_t shift = 0
+    cdef uint8_t b
+    while True:
+        if c.p >= c.end:
+            return ERR_SHORT
+        b = c.p[0]
+        c.p += 1
+        value |= (<uint64_t>(b & 0x7F)) << shift
+        if b < 0x80:
+            out[0] = <int64_t>((value >> 1) ^ (~(value & 1) + 1))
+            return OK
+        shift += 7
+        if shift > 63:
+            return ERR_VARINT
+
+
+cdef inline int skip(Cursor* c, int64_t n) noexcept nogil:
+    """Moves n >= 0 bytes on."""
+    if n < 0 or n > c.end - c.p:
+        return ERR_SHORT
+    c.p += n
+    return OK

@@ -1,0 +1,352 @@
+"""v2 batches from Python objects: sizes are exact, the records are written once, header and checksum last."""
+cimport cython
+from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.list cimport PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from kafkalog._core.emit cimport (
+    HeaderFields, plain_header, put_header, put_sized, put_varint, put_varlong, varint_size, varlong_size,
+)
+from kafkalog._core.layout cimport (
+    CONTROL_BIT, DELETE_HORIZON_BIT, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, V2_RECORDS_AT,
+)
+from kafkalog._core.record cimport Record
+
+cdef enum:
+    MOST = 0x7FFFFFFF               # a size field holds no more
+
+EMPTY_BATCH_BYTES = V2_RECORDS_AT
+
+
+class BadRecord(ValueError):
+    """A record that cannot be encoded; `index` is its place in what was given, `field` what is wrong with it."""
+
+    def __init__(self, message: str, index: int, field: str):
+        super().__init__(message)
+        self.index = index
+        self.field = field
+
+
+cdef class Piece:
+    """The bytes of a key or a value: a pointer for as long as this object lives. Size -1 is null."""
+    cdef Py_buffer view
+    cdef bint held
+    cdef const uint8_t* data
+    cdef Py_ssize_t size
+
+    cdef int take(self, object source, str what) except -1:
+        self.drop()
+        if source is None:
+            self.data = NULL
+            self.size = -1
+        elif PyBytes_CheckExact(source):
+            self.data = <const uint8_t*>PyBytes_AS_STRING(source)
+            self.size = PyBytes_GET_SIZE(source)
+        elif isinstance(source, str):
+            raise TypeError(f"{what} is a str: encode it first, {what}.encode()")
+        else:
+            try:
+                PyObject_GetBuffer(source, &self.view, PyBUF_SIMPLE)
+            except (TypeError, BufferError):
+                raise TypeError(f"{what} is a {type(source).__name__}: give bytes, a buffer or None") from None
+            self.held = True
+            self.data = <const uint8_t*>self.view.buf
+            self.size = self.view.len
+        if self.size > MOST - 64:
+            raise BadRecord(f"{what} of {self.size} bytes does not fit into a batch", -1, "value")
+        return 0
+
+    cdef void drop(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+            self.held = False
+
+    def __dealloc__(self):
+        self.drop()
+
+
+cdef bytes encode_headers(object headers):
+    """The header count and the headers of one record, as they stand in it."""
+    cdef list pairs = list(headers.items() if isinstance(headers, dict) else headers)
+    cdef bytearray out = bytearray()
+    for pair in pairs:
+        name, value = pair
+        if name is None:
+            raise TypeError("a header name is None: it must be text")
+        raw = name.encode() if isinstance(name, str) else bytes(name)
+        out += varint_bytes(<int32_t>len(raw))
+        out += raw
+        if value is None:
+            out += b"\x01"
+        elif isinstance(value, str):
+            raise TypeError("a header value is a str: encode it first, value.encode()")
+        else:
+            raw = bytes(value)
+            out += varint_bytes(<int32_t>len(raw))
+            out += raw
+    return varint_bytes(<int32_t>len(pairs)) + bytes(out)
+
+
+cdef bytes varint_bytes(int32_t v):
+    cdef uint8_t tmp[5]
+    cdef uint8_t* end = put_varint(tmp, v)
+    return (<char*>tmp)[:end - tmp]
+
+
+cdef int64_t millis(object moment) except? -1:
+    """ms from an int or a datetime; a datetime without a zone is UTC."""
+    if isinstance(moment, int):
+        return moment
+    if hasattr(moment, "utcoffset"):
+        import datetime
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=datetime.timezone.utc)
+        delta = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+        return (delta.days * 86400 + delta.seconds) * 1000 + delta.microseconds // 1000
+    if moment is None:
+        return -1
+    raise TypeError(f"a timestamp is a {type(moment).__name__}: give ms since 1970 as an int, or a datetime")
+
+
+@cython.final
+cdef class BatchBuilder:
+    """Collects records into one v2 batch of at most `limit` bytes, header counted, by exact encoded sizes.
+
+    `append` answers False, and takes nothing, where the record would pass the limit; the first record of a batch
+    always fits. `build` writes header and checksum, hands the batch out as a bytearray and begins a new one.
+    Timestamps are ms; -1 means none. A builder belongs to one thread at a time.
+    """
+    cdef object out
+    cdef uint8_t* data
+    cdef Py_ssize_t capacity
+    cdef readonly Py_ssize_t size
+    cdef readonly Py_ssize_t limit
+    cdef readonly int32_t count
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
+    cdef readonly int32_t last_delta
+    cdef readonly int32_t delta_of_max_timestamp
+    cdef object horizon
+    cdef Piece key_piece
+    cdef Piece value_piece
+
+    def __init__(self, limit: int = 16384, *, delete_horizon_ms: int | None = None):
+        if limit < V2_RECORDS_AT or limit > MOST:
+            raise ValueError(f"a batch limit of {limit} bytes is outside {V2_RECORDS_AT} to {MOST}")
+        self.limit = limit
+        self.horizon = delete_horizon_ms
+        self.key_piece = Piece.__new__(Piece)
+        self.value_piece = Piece.__new__(Piece)
+        self._begin()
+
+    cdef int _begin(self) except -1:
+        self.out = None
+        self.data = NULL
+        self.capacity = 0
+        self.size = V2_RECORDS_AT
+        self.count = 0
+        self.last_delta = -1
+        self.base_timestamp = -1
+        self.max_timestamp = -1
+        self.delta_of_max_timestamp = -1
+        return 0
+
+    cdef int _room(self, Py_ssize_t more) except -1:
+        cdef Py_ssize_t want = self.size + more
+        cdef Py_ssize_t capacity
+        if want <= self.capacity:
+            return 0
+        capacity = max(2 * self.capacity, want, min(self.limit, 16384))
+        if self.out is None:
+            self.out = PyByteArray_FromStringAndSize(NULL, capacity)
+        else:
+            PyByteArray_Resize(self.out, capacity)
+        self.data = <uint8_t*>PyByteArray_AS_STRING(self.out)
+        self.capacity = capacity
+        return 0
+
+    cdef int put(
+        self, const uint8_t* key, Py_ssize_t key_size, const uint8_t* value, Py_ssize_t value_size, int64_t timestamp,
+        object headers, int32_t delta,
+    ) except -1:
+        """1 when the record was taken, 0 when it would pass the limit."""
+        cdef const uint8_t* head = <const uint8_t*>b"\x00"
+        cdef Py_ssize_t head_size = 1
+        cdef int64_t base = self.base_timestamp
+        cdef int64_t time_delta
+        cdef int64_t body
+        cdef int64_t total
+        cdef uint8_t* p
+        if headers is not None:
+            head = <const uint8_t*>PyBytes_AS_STRING(headers)
+            head_size = PyBytes_GET_SIZE(headers)
+        if self.count == 0:
+            base = timestamp if self.horizon is None else self.horizon
+        time_delta = <int64_t>(<uint64_t>timestamp - <uint64_t>base)
+        body = (
+            1 + varlong_size(time_delta) + varint_size(delta)
+            + varint_size(<int32_t>key_size) + (key_size if key_size > 0 else 0)
+            + varint_size(<int32_t>value_size) + (value_size if value_size > 0 else 0) + head_size
+        )
+        if body > MOST - 128:
+            raise BadRecord(f"a record of {body} bytes does not fit into a batch", self.count, "value")
+        total = varint_size(<int32_t>body) + body
+        if self.size + total > self.limit and self.count > 0:
+            return 0
+        if self.size + total > MOST:
+            raise BadRecord(f"a batch of {self.size + total} bytes is longer than its size field can say", self.count, "value")
+        self._room(<Py_ssize_t>total)
+        p = put_varint(self.data + self.size, <int32_t>body)
+        p[0] = 0
+        p = put_varlong(p + 1, time_delta)
+        p = put_varint(p, delta)
+        p = put_sized(p, key, <int32_t>key_size)
+        p = put_sized(p, value, <int32_t>value_size)
+        memcpy(p, head, <size_t>head_size)
+        self.size += <Py_ssize_t>total
+        self.base_timestamp = base
+        self.last_delta = delta
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.delta_of_max_timestamp = delta
+        self.count += 1
+        return 1
+
+    cdef int put_objects(self, object value, object key, int64_t timestamp, object headers, int32_t delta) except -1:
+        cdef int taken
+        self.value_piece.take(value, "value")
+        self.key_piece.take(key, "key")
+        encoded = encode_headers(headers) if headers else None
+        taken = self.put(
+            self.key_piece.data, self.key_piece.size, self.value_piece.data, self.value_piece.size, timestamp, encoded,
+            delta,
+        )
+        self.value_piece.drop()
+        self.key_piece.drop()
+        return taken
+
+    def append(self, value, key=None, int64_t timestamp=-1, headers=(), *, int32_t offset_delta=-1) -> bool:
+        """Adds a record; False where it would pass the limit. `offset_delta` defaults to the next one."""
+        if offset_delta < 0:
+            offset_delta = self.last_delta + 1
+        elif offset_delta <= self.last_delta:
+            raise ValueError(f"offset delta {offset_delta} does not follow {self.last_delta}")
+        return self.put_objects(value, key, timestamp, headers, offset_delta) == 1
+
+    def build(
+        self, *, int64_t base_offset=0, int32_t leader_epoch=-1, int64_t producer_id=-1, int16_t producer_epoch=-1,
+        int32_t base_sequence=-1, bint transactional=False, bint control=False, int64_t append_time=-1,
+    ) -> bytearray:
+        """The batch, with its checksum; empty where no record was appended. The builder begins anew.
+
+        An `append_time` (ms) of 0 or more marks the batch LogAppendTime: every record then reports that time.
+        """
+        cdef HeaderFields h
+        cdef object out
+        if self.count == 0:
+            return bytearray()
+        plain_header(&h)
+        h.base_offset = base_offset
+        h.leader_epoch = leader_epoch
+        h.producer_id = producer_id
+        h.producer_epoch = producer_epoch
+        h.base_sequence = base_sequence
+        h.count = self.count
+        h.last_delta = self.last_delta
+        h.base_timestamp = self.base_timestamp
+        h.max_timestamp = self.max_timestamp
+        if transactional:
+            h.attributes |= TRANSACTIONAL_BIT
+        if control:
+            h.attributes |= CONTROL_BIT
+        if self.horizon is not None:
+            h.attributes |= DELETE_HORIZON_BIT
+        if append_time >= 0:
+            h.attributes |= TIMESTAMP_TYPE_BIT
+            h.max_timestamp = append_time
+        out = self.out
+        put_header(self.data, self.size, &h)
+        PyByteArray_Resize(out, self.size)
+        self._begin()
+        return out
+
+
+cdef int put_item(BatchBuilder b, object item, int64_t now, Py_ssize_t index) except -1:
+    """One record in any of the accepted shapes."""
+    cdef object key = None
+    cdef object value = None
+    cdef object headers = None
+    cdef int64_t timestamp = -1
+    cdef Py_ssize_t n
+    cdef Record r
+    if PyBytes_CheckExact(item):
+        return b.put(
+            NULL, -1, <const uint8_t*>PyBytes_AS_STRING(item), PyBytes_GET_SIZE(item), now, None, b.last_delta + 1
+        )
+    if isinstance(item, tuple):
+        n = PyTuple_GET_SIZE(item)
+        if n < 2 or n > 4:
+            raise TypeError(f"record {index} is a tuple of {n}: give (key, value), (key, value, timestamp) or (key, value, timestamp, headers)")
+        key = <object>PyTuple_GET_ITEM(item, 0)
+        value = <object>PyTuple_GET_ITEM(item, 1)
+        if n > 2:
+            timestamp = stamp(<object>PyTuple_GET_ITEM(item, 2), index)
+        if n > 3:
+            headers = <object>PyTuple_GET_ITEM(item, 3)
+    elif isinstance(item, Record):
+        r = item
+        key = r.key
+        value = r.value
+        headers = r.headers
+        timestamp = stamp(r.timestamp, index)
+    elif isinstance(item, dict):
+        unknown = set(item) - {"key", "value", "timestamp", "headers", "offset"}
+        if unknown:
+            raise TypeError(f"record {index} has unknown fields {sorted(map(str, unknown))}: known are key, value, timestamp, headers")
+        key = item.get("key")
+        value = item.get("value")
+        headers = item.get("headers")
+        if item.get("timestamp") is not None:
+            timestamp = stamp(item["timestamp"], index)
+    else:
+        value = item
+        if isinstance(item, str):
+            raise TypeError(f"record {index} is a str: encode it first, record.encode()")
+    if timestamp == -1:
+        timestamp = now
+    return b.put_objects(value, key, timestamp, headers, b.last_delta + 1)
+
+
+cdef int64_t stamp(object moment, Py_ssize_t index) except? -1:
+    cdef int64_t ms = millis(moment)
+    if ms < -1:
+        raise BadRecord(f"record {index} has timestamp {ms}: ms since 1970 start at 0, -1 means now", index, "timestamp")
+    return ms
+
+
+def encode_batch(records, *, int64_t timestamp, int64_t base_offset=0, int32_t leader_epoch=-1) -> bytearray:
+    """One v2 batch of all records of a list, a tuple of records is not one: give a list or another iterable.
+
+    Each is bytes (a value), (key, value), (key, value, timestamp), (key, value, timestamp, headers), a Record or a
+    dict; those without a time get `timestamp` (ms). Nothing is limited but the format's 2 GiB: sizes are the log's
+    business. BadRecord names a record that cannot be encoded, TypeError one of the wrong type.
+    """
+    cdef BatchBuilder b = BatchBuilder(MOST)
+    cdef Py_ssize_t i
+    cdef Py_ssize_t n
+    if PyList_CheckExact(records):
+        n = PyList_GET_SIZE(records)
+        i = 0
+        while i < n and i < PyList_GET_SIZE(records):
+            put_item(b, <object>PyList_GET_ITEM(records, i), timestamp, i)
+            i += 1
+    else:
+        i = 0
+        for item in records:
+            put_item(b, item, timestamp, i)
+            i += 1
+    return b.build(base_offset=base_offset, leader_epoch=leader_epoch)

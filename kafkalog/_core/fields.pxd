@@ -1,0 +1,92 @@
+# cython: language_level=3
+"""One record of a v2 batch, field by field, every length checked against the record's end: format.md section 2."""
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+
+from kafkalog._core.cursor cimport Cursor, skip, take_i8, take_varint, take_varlong
+from kafkalog._core.layout cimport (
+    ERR_HEADER_COUNT, ERR_HEADER_KEY, ERR_HEADER_VALUE, ERR_KEY_SIZE, ERR_RECORD_BODY, ERR_RECORD_SIZE, ERR_SHORT,
+    ERR_VALUE_SIZE, OK,
+)
+
+
+cdef struct Fields:
+    const uint8_t* key          # valid where key_size >= 0
+    const uint8_t* value
+    const uint8_t* headers      # the first header, behind the count
+    const uint8_t* end          # first byte after the record
+    int64_t timestamp_delta
+    int32_t offset_delta
+    int32_t key_size            # -1 is null
+    int32_t value_size
+    int32_t header_count
+    int32_t body_size           # what the length field says
+
+
+cdef inline int take_bytes(Cursor* c, int32_t* size, const uint8_t** start, int error) noexcept nogil:
+    """A varint length (below 0 is null) and as many bytes."""
+    cdef int status = take_varint(c, size)
+    if status != OK:
+        return status
+    start[0] = c.p
+    if size[0] < 0:
+        size[0] = -1
+        return OK
+    if skip(c, size[0]) != OK:
+        return error
+    return OK
+
+
+cdef inline int walk_headers_of(Cursor* c, int32_t count) noexcept nogil:
+    """Moves over `count` headers; each must have a key and may have a null value."""
+    cdef int32_t i
+    cdef int32_t size = 0
+    cdef const uint8_t* start = NULL
+    cdef int status
+    for i in range(count):
+        status = take_varint(c, &size)
+        if status != OK:
+            return status
+        if size < 0 or skip(c, size) != OK:
+            return ERR_HEADER_KEY
+        status = take_bytes(c, &size, &start, ERR_HEADER_VALUE)
+        if status != OK:
+            return status
+    return OK
+
+
+cdef inline int take_record(Cursor* c, Fields* f) noexcept nogil:
+    """Reads the record at the cursor and moves to the next; on damage the cursor's place has no meaning."""
+    cdef Cursor body
+    cdef int8_t attributes = 0
+    cdef int status = take_varint(c, &f.body_size)
+    if status != OK:
+        return status
+    if f.body_size < 0 or f.body_size > c.end - c.p:
+        return ERR_RECORD_SIZE
+    body.p = c.p
+    body.end = c.p + f.body_size
+    f.end = body.end
+    status = take_i8(&body, &attributes)
+    if status == OK:
+        status = take_varlong(&body, &f.timestamp_delta)
+    if status == OK:
+        status = take_varint(&body, &f.offset_delta)
+    if status == OK:
+        status = take_bytes(&body, &f.key_size, &f.key, ERR_KEY_SIZE)
+    if status == OK:
+        status = take_bytes(&body, &f.value_size, &f.value, ERR_VALUE_SIZE)
+    if status == OK:
+        status = take_varint(&body, &f.header_count)
+    if status != OK:
+        return status
+    f.headers = body.p
+    if f.header_count != 0:
+        if f.header_count < 0 or f.header_count > body.end - body.p:
+            return ERR_HEADER_COUNT
+        status = walk_headers_of(&body, f.header_count)
+        if status != OK:
+            return status
+    if body.p != body.end:
+        return ERR_RECORD_BODY
+    c.p = body.end
+    return OK

@@ -1,0 +1,308 @@
+"""Look-ups in the entries of `.index` and `.timeindex` files (format.md section 7), one at a time and for whole arrays.
+
+An Entries object reads somebody's buffer (a mapping, or bytes) and only its first `count` entries. Its owner may swap
+the buffer or lower the count while other threads search: a search that runs without the GIL is waited for first, so
+when `attach` and the count's setter return, nobody reads the old buffer or an entry past the new count any more.
+"""
+cimport cython
+from cpython.buffer cimport (
+    Py_buffer, PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer,
+)
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkalog._core.buffers cimport Held, column, hold
+from kafkalog._core.endian cimport load32, load64
+from kafkalog._core.search cimport (
+    BY_OFFSET, BY_POSITION, BY_TIME, BY_TIME_OFFSET, LANES, OFFSET_ENTRY, TIME_ENTRY, count_at_most,
+    count_at_most_lanes, count_at_most_warm, minus,
+)
+from kafkalog._core.values cimport offset_position, timestamp_offset
+
+from array import array
+
+cdef extern from "<unistd.h>" nogil:
+    int usleep(unsigned int microseconds)
+
+cdef enum:
+    CHUNK = 8192            # look-ups of an array between two looks at what the owner changed
+    RELEASE_GIL_AT = 128    # look-ups that take as long as giving the GIL up is worth
+
+
+cdef class Entries:
+    """What both kinds of entries share; `count` is how many are read, from the first on."""
+    cdef Py_buffer view
+    cdef bint held
+    cdef bint is_open
+    cdef const uint8_t* data
+    cdef Py_ssize_t size                # bytes of one entry
+    cdef Py_ssize_t used
+    cdef int phase
+    cdef int searching[2]               # searches without the GIL, by the phase they began in
+    cdef object closed_error
+    cdef readonly int64_t base_offset
+
+    def __init__(self, buffer, int64_t base_offset, Py_ssize_t count):
+        if self.size == 0 or base_offset < 0:
+            raise ValueError(f"make OffsetEntries or TimeEntries, with a base offset of at least 0, not {base_offset}")
+        self.base_offset = base_offset
+        self.attach(buffer, count)
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+    cdef int check(self) except -1:
+        if not self.is_open:
+            raise ValueError("the index is closed") if self.closed_error is None else self.closed_error()
+        return 0
+
+    cdef void wait(self) noexcept:
+        """Returns when every search that runs without the GIL began after this call."""
+        cdef int before = self.phase
+        self.phase = 1 - before
+        while self.searching[before]:
+            with nogil:
+                usleep(20)
+
+    def attach(self, buffer, Py_ssize_t count):
+        """Read `count` entries of `buffer` from now on; the old buffer is released. Reopens what was closed.
+
+        ValueError when the buffer is too short for them: the old one stays.
+        """
+        cdef Py_buffer old = self.view
+        cdef bint had = self.held
+        cdef Py_buffer view
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        if count < 0 or view.len // self.size < count:
+            PyBuffer_Release(&view)
+            raise ValueError(f"{view.len} bytes do not hold {count} entries of {self.size}")
+        self.view = view
+        self.held = True
+        self.data = <const uint8_t*>view.buf
+        self.is_open = True
+        self.used = count
+        self.wait()
+        if had:
+            PyBuffer_Release(&old)
+
+    def close(self, closed_error=None):
+        """Release the buffer; every later use raises what `closed_error()` returns, by default a ValueError."""
+        self.closed_error = closed_error
+        self.is_open = False
+        self.used = 0
+        self.wait()
+        if self.held:
+            self.held = False
+            PyBuffer_Release(&self.view)
+
+    @property
+    def closed(self):
+        """True after `close()`."""
+        return not self.is_open
+
+    @property
+    def count(self):
+        """The number of entries; set by the owner, to at most what the buffer holds (ValueError)."""
+        self.check()
+        return self.used
+
+    @count.setter
+    def count(self, Py_ssize_t count):
+        self.check()
+        if count < 0 or self.view.len // self.size < count:
+            raise ValueError(f"{self.view.len} bytes do not hold {count} entries of {self.size}")
+        cdef bint fewer = count < self.used
+        self.used = count
+        if fewer:
+            self.wait()
+
+    cdef int _check_slot(self, Py_ssize_t n) except -1:
+        self.check()
+        if n < 0 or n >= self.used:
+            raise IndexError(f"no entry {n}: there are {self.used}")
+        return 0
+
+    cdef void _find(self, const uint8_t* data, Py_ssize_t n, const int64_t* targets, Py_ssize_t many, int64_t* first,
+                    int64_t* second) noexcept nogil:
+        pass
+
+    def lookup_many(self, targets):
+        """What `lookup` finds for each of `targets`, as two columns of int64; the GIL is released.
+
+        `targets`: a contiguous buffer of native int64 (an array, a NumPy array), or an iterable of int. Each target is
+        looked up in the index as it is at that moment. TypeError for a buffer of another type.
+        """
+        cdef Py_buffer view
+        if not PyObject_CheckBuffer(targets):
+            targets = array("q", targets)
+        PyObject_GetBuffer(targets, &view, PyBUF_FORMAT | PyBUF_ND)
+        try:
+            if view.itemsize != 8 or view.format == NULL or view.format[0] not in b"ql" or view.format[1] != 0:
+                raise TypeError("targets must be 64-bit integers")
+            return self._lookup_all(<const int64_t*>view.buf, view.len // 8)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef tuple _lookup_all(self, const int64_t* targets, Py_ssize_t many):
+        first = PyBytes_FromStringAndSize(NULL, 8 * many)
+        second = PyBytes_FromStringAndSize(NULL, 8 * many)
+        cdef int64_t* a = <int64_t*>PyBytes_AS_STRING(first)
+        cdef int64_t* b = <int64_t*>PyBytes_AS_STRING(second)
+        cdef Py_ssize_t done = 0, part, n
+        cdef const uint8_t* data
+        cdef int phase
+        self.check()
+        while done < many:
+            self.check()
+            data, n, phase = self.data, self.used, self.phase
+            part = min(many - done, <Py_ssize_t>CHUNK)
+            if part < RELEASE_GIL_AT:
+                self._find(data, n, targets + done, part, a + done, b + done)
+            else:
+                self.searching[phase] += 1
+                with nogil:
+                    self._find(data, n, targets + done, part, a + done, b + done)
+                self.searching[phase] -= 1
+            done += part
+        return column(first, a, many, 8, c"q"), column(second, b, many, 8, c"q")
+
+
+@cython.final
+cdef class OffsetEntries(Entries):
+    """Entries of an `.index`: i32 offset - base, i32 position of the batch in the segment file."""
+
+    def __cinit__(self, *args):
+        self.size = OFFSET_ENTRY
+
+    def lookup(self, int64_t target):
+        """The last entry whose offset is <= target, as OffsetPosition; (base offset, 0) where there is none (IDX-2)."""
+        self.check()
+        cdef Py_ssize_t n = count_at_most_warm(self.data, self.used, minus(target, self.base_offset), BY_OFFSET)
+        return self._entry(n - 1) if n else offset_position(self.base_offset, 0)
+
+    def upper_bound(self, int64_t position):
+        """The first entry whose position is >= position, or None (IDX-7)."""
+        self.check()
+        cdef Py_ssize_t n = count_at_most(self.data, self.used, minus(position, 1), BY_POSITION)
+        return self._entry(n) if n < self.used else None
+
+    def entry(self, Py_ssize_t n):
+        """Entry n, from 0, as OffsetPosition; IndexError outside 0..count-1."""
+        self._check_slot(n)
+        return self._entry(n)
+
+    def count_below(self, int64_t offset):
+        """How many entries have an offset lower than this."""
+        self.check()
+        return count_at_most(self.data, self.used, minus(minus(offset, self.base_offset), 1), BY_OFFSET)
+
+    cdef object _entry(self, Py_ssize_t n):
+        cdef const uint8_t* p = self.data + OFFSET_ENTRY * n
+        return offset_position(self.base_offset + load32(p), load32(p + 4))
+
+    cdef void _find(self, const uint8_t* data, Py_ssize_t n, const int64_t* targets, Py_ssize_t many, int64_t* first,
+                    int64_t* second) noexcept nogil:
+        cdef Py_ssize_t found[LANES]
+        cdef Py_ssize_t at = 0, lane, lanes
+        while at < many:
+            lanes = min(many - at, <Py_ssize_t>LANES)
+            if lanes == LANES:
+                count_at_most_lanes(data, n, targets + at, self.base_offset, BY_OFFSET, found)
+            else:
+                for lane in range(lanes):
+                    found[lane] = count_at_most_warm(data, n, minus(targets[at + lane], self.base_offset), BY_OFFSET)
+            for lane in range(lanes):
+                if found[lane]:
+                    first[at + lane] = self.base_offset + load32(data + OFFSET_ENTRY * (found[lane] - 1))
+                    second[at + lane] = load32(data + OFFSET_ENTRY * (found[lane] - 1) + 4)
+                else:
+                    first[at + lane] = self.base_offset
+                    second[at + lane] = 0
+            at += lanes
+
+
+@cython.final
+cdef class TimeEntries(Entries):
+    """Entries of a `.timeindex`: i64 timestamp in ms, i32 offset - base."""
+
+    def __cinit__(self, *args):
+        self.size = TIME_ENTRY
+
+    def lookup(self, int64_t target):
+        """The last entry whose timestamp is <= target, as TimestampOffset; (-1, base offset) where none is (TIDX-1)."""
+        self.check()
+        cdef Py_ssize_t n = count_at_most_warm(self.data, self.used, target, BY_TIME)
+        return self._entry(n - 1) if n else timestamp_offset(-1, self.base_offset)
+
+    def entry(self, Py_ssize_t n):
+        """Entry n, from 0, as TimestampOffset; IndexError outside 0..count-1."""
+        self._check_slot(n)
+        return self._entry(n)
+
+    def count_below(self, int64_t offset):
+        """How many entries have an offset lower than this."""
+        self.check()
+        return count_at_most(self.data, self.used, minus(minus(offset, self.base_offset), 1), BY_TIME_OFFSET)
+
+    cdef object _entry(self, Py_ssize_t n):
+        cdef const uint8_t* p = self.data + TIME_ENTRY * n
+        return timestamp_offset(load64(p), self.base_offset + load32(p + 8))
+
+    cdef void _find(self, const uint8_t* data, Py_ssize_t n, const int64_t* targets, Py_ssize_t many, int64_t* first,
+                    int64_t* second) noexcept nogil:
+        cdef Py_ssize_t found[LANES]
+        cdef Py_ssize_t at = 0, lane, lanes
+        while at < many:
+            lanes = min(many - at, <Py_ssize_t>LANES)
+            if lanes == LANES:
+                count_at_most_lanes(data, n, targets + at, 0, BY_TIME, found)
+            else:
+                for lane in range(lanes):
+                    found[lane] = count_at_most_warm(data, n, targets[at + lane], BY_TIME)
+            for lane in range(lanes):
+                if found[lane]:
+                    first[at + lane] = load64(data + TIME_ENTRY * (found[lane] - 1))
+                    second[at + lane] = self.base_offset + load32(data + TIME_ENTRY * (found[lane] - 1) + 8)
+                else:
+                    first[at + lane] = -1
+                    second[at + lane] = self.base_offset
+            at += lanes
+
+
+def growing_offset_entries(buffer, int64_t relative=-1, int64_t position=-1):
+    """How many entries at the start of `buffer` go up, in relative offset and position, from these values on.
+
+    The end of a preallocated `.index` cannot be told from entries by its length; it is where they stop growing. An
+    entry of zeros is never one: a batch at position 0 gets none.
+    """
+    cdef Held held = hold(buffer)
+    cdef Py_ssize_t n = held.size // OFFSET_ENTRY
+    cdef Py_ssize_t i
+    cdef int32_t offset, at
+    for i in range(n):
+        offset = load32(held.data + OFFSET_ENTRY * i)
+        at = load32(held.data + OFFSET_ENTRY * i + 4)
+        if offset <= relative or at <= position or (offset == 0 and at == 0):
+            return i
+        relative, position = offset, at
+    return n
+
+
+def growing_time_entries(buffer, int64_t timestamp=-1, int64_t relative=-1):
+    """How many entries at the start of `buffer` go up in timestamp, and do not go down in relative offset.
+
+    As `growing_offset_entries`, for a `.timeindex`: two entries may share an offset, none is all zeros.
+    """
+    cdef Held held = hold(buffer)
+    cdef Py_ssize_t n = held.size // TIME_ENTRY
+    cdef Py_ssize_t i
+    cdef int64_t time
+    cdef int32_t offset
+    for i in range(n):
+        time = load64(held.data + TIME_ENTRY * i)
+        offset = load32(held.data + TIME_ENTRY * i + 8)
+        if time <= timestamp or offset < relative or offset < 0 or (time == 0 and offset == 0):
+            return i
+        timestamp, relative = time, offset
+    return n

@@ -1,0 +1,43 @@
+"""Read-only shared pages of a file: what `mmap.mmap` gives, without keeping a second descriptor open for each file."""
+cimport cython
+from cpython.buffer cimport Py_buffer, PyBuffer_FillInfo
+from cpython.exc cimport PyErr_SetFromErrno
+
+cdef extern from "<sys/mman.h>" nogil:
+    void* mmap(void* address, size_t length, int protection, int flags, int fd, long long offset)
+    int munmap(void* address, size_t length)
+    void* MAP_FAILED
+    int PROT_READ
+    int MAP_SHARED
+
+
+@cython.final
+cdef class Mapping:
+    """The first `length` bytes of the file open as `fd`, as a read-only buffer; what others write there is seen at once.
+
+    The pages stay until the last buffer taken from this object is released; `fd` may be closed right away. A byte past
+    the file's present end must not be touched (SIGBUS): the caller sees to that. ValueError unless length > 0, OSError
+    from the system.
+    """
+    cdef void* data
+    cdef readonly Py_ssize_t length
+
+    def __cinit__(self, int fd, Py_ssize_t length):
+        if length <= 0:
+            raise ValueError(f"cannot map {length} bytes")
+        self.data = NULL
+        cdef void* data = mmap(NULL, <size_t>length, PROT_READ, MAP_SHARED, fd, 0)
+        if data == MAP_FAILED:
+            PyErr_SetFromErrno(OSError)
+        self.data = data
+        self.length = length
+
+    def __dealloc__(self):
+        if self.data != NULL:
+            munmap(self.data, <size_t>self.length)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.length, 1, flags)

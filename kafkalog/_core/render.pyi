@@ -1,0 +1,37 @@
+from typing import final
+
+from typing_extensions import Buffer
+
+from kafkalog._core.text import TextBuffer
+
+NEEDS_BYTES: int
+IS_FULL: int
+BAD_SIZE: int
+BAD_CODEC: int
+UNKNOWN_CONTROL: int
+BAD_CONTROL: int
+BAD_HEADER: int
+
+@final
+class DumpText:
+    text: TextBuffer
+    position: int
+    needed: int
+    stop_value: int
+    record_offset: int
+    def __init__(
+        self, *, deep: bool = False, data: bool = False, skip_metadata: bool = False, limit: int = 1 << 18
+    ) -> None: ...
+    def render(self, buffer: Buffer, start: int, stop: int, base_position: int) -> int: ...
+    @property
+    def batch_offset(self) -> int: ...
+    @property
+    def batch_magic(self) -> int: ...
+    @property
+    def batch_codec(self) -> int: ...
+    @property
+    def record_number(self) -> int: ...
+    @property
+    def record_position(self) -> int: ...
+    @property
+    def non_consecutive(self) -> list[tuple[int, int]]: ...

@@ -1,0 +1,42 @@
+from typing import Any, final
+
+from kafkalog._core.values import LogOffsetMetadata
+
+@final
+class LogState:
+    log_start_offset: int
+    log_end_offset: int
+    end_base: int
+    end_position: int
+    high_watermark: int
+    high_watermark_base: int
+    high_watermark_position: int
+    first_unstable_offset: int
+    recovery_point: int
+    leader_epoch: int
+    segments: Any
+    def __init__(
+        self,
+        segments: Any,
+        *,
+        log_start_offset: int,
+        log_end_offset: int,
+        end_base: int,
+        end_position: int,
+        high_watermark: int,
+        high_watermark_base: int = -1,
+        high_watermark_position: int = -1,
+        recovery_point: int = 0,
+        leader_epoch: int = -1,
+        first_unstable_offset: int = -1,
+    ) -> None: ...
+    @property
+    def end_metadata(self) -> LogOffsetMetadata: ...
+    @property
+    def high_watermark_metadata(self) -> LogOffsetMetadata: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+    def appended(
+        self, next_offset: int, end_position: int, leader_epoch: int, high_watermark_follows: bool
+    ) -> LogState: ...
+    def replace(self, **changes: Any) -> LogState: ...

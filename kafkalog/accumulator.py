@@ -1,0 +1,225 @@
+"""The queue of batches between a writer's callers and the log, and the thread that empties it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kafkalog._core.encode import EMPTY_BATCH_BYTES, BatchBuilder
+from kafkalog.durability import BackgroundFlush, Sync, again
+from kafkalog.errors import IllegalState, InvalidRecord, InvalidTimestamp, LogClosed, RecordTooLarge
+from kafkalog.pending import PendingBatch
+
+if TYPE_CHECKING:
+    from kafkalog.opening import OpenedLog
+
+Headers = Iterable[tuple[str | bytes, bytes | None]]
+
+
+class Accumulator:
+    """Batches in the order they were begun; one daemon thread appends them to the log.
+
+    The last batch of the queue may still be `filling`; every change to the queue is one step, so that
+    a Ctrl-C between two of them leaves it whole. Locks are taken as plain locks (`with self.lock`),
+    never through a condition, whose enter is Python code that a Ctrl-C can stop half-way.
+    """
+
+    def __init__(
+        self, opened: OpenedLog, *, linger_ms: float, batch_bytes: int, buffer_memory: int, sync: Sync
+    ) -> None:
+        config = opened.log.config
+        self.opened = opened
+        self.name = str(opened.topic_partition)
+        self.linger = linger_ms / 1000
+        self.max_message_bytes = min(config.max_message_bytes, config.segment_size)
+        self.batch_bytes = max(EMPTY_BATCH_BYTES, min(batch_bytes, self.max_message_bytes))
+        self.buffer_memory = buffer_memory
+        self.sync = sync
+        self.milliseconds: Callable[[], int] = opened.clock.milliseconds
+        self.lock = threading.Lock()
+        self.filled = threading.Condition(self.lock)  # the thread waits on it
+        self.settled = threading.Condition(self.lock)  # callers wait on it
+        self.batches: deque[PendingBatch] = deque()  # guarded by self.lock
+        self.filling: PendingBatch | None = None  # guarded by self.lock
+        self.in_flight: list[PendingBatch] = []  # guarded by self.lock
+        self.buffered = 0  # guarded by self.lock; bytes of full batches not yet written
+        self.closing = False  # guarded by self.lock
+        self.refusal: BaseException | None = None  # why append is refused, once it is
+        self.failed: BaseException | None = None  # what a write met
+        self.closed = False
+        self.needs_key = "compact" in config.cleanup_policy
+        self._checks_time = config.message_timestamp_type == "CreateTime"
+        self._before_ms = config.message_timestamp_before_max_ms
+        self._after_ms = config.message_timestamp_after_max_ms
+        self._flusher: BackgroundFlush | None = None
+        if sync is not True and sync is not False:
+            self._flusher = BackgroundFlush(opened.log.flush, sync, self.name)
+        self.thread = threading.Thread(target=self._run, name=f"kafkalog-writer-{self.name}", daemon=True)
+        opened.writers.add(self)
+        self.thread.start()
+
+    # what callers do
+
+    def begin_batch_locked(
+        self, value: object, key: object, timestamp: int, headers: Headers
+    ) -> PendingBatch:
+        """The batch that took the record: a new one, unless another thread began one while this one waited.
+
+        Waits while `buffer_memory` is used up.
+        """
+        if self.filling is not None:
+            self.filling.size = self.filling.builder.size
+            self.buffered += self.filling.size
+            self.filling = None
+            self.filled.notify()
+        while self.buffered + self.batch_bytes > self.buffer_memory and (self.batches or self.in_flight):
+            self.settled.wait()
+            if self.refusal is not None:
+                raise again(self.refusal)
+            if self.filling is not None and self.filling.builder.append(value, key, timestamp, headers):
+                return self.filling
+        builder = BatchBuilder(self.batch_bytes)
+        builder.append(value, key, timestamp, headers)
+        if builder.size > self.max_message_bytes:
+            raise RecordTooLarge(
+                f"a record takes {builder.size} bytes as a batch, max.message.bytes is {self.max_message_bytes}",
+                path=self.opened.path,
+                hint="send a smaller value, or raise max.message.bytes (and segment.bytes) of the topic",
+            )
+        batch = PendingBatch(builder, time.monotonic() + self.linger, self.lock, self.settled)
+        self.batches.append(batch)
+        self.filling = batch
+        self.filled.notify()
+        return batch
+
+    def check_timestamp(self, timestamp: int) -> None:
+        """Raises InvalidTimestamp for a time the topic would refuse; refused later it would spoil the batch."""
+        if timestamp < 0:
+            raise InvalidTimestamp(
+                f"timestamp {timestamp} is negative: ms since 1970 are meant, None for now", path=self.opened.path
+            )
+        if not self._checks_time:
+            return
+        now = self.milliseconds()
+        if not now - self._before_ms <= timestamp <= now + self._after_ms:
+            raise InvalidTimestamp(
+                f"timestamp {timestamp} is outside [{now - self._before_ms}, {now + self._after_ms}]",
+                path=self.opened.path,
+                hint="see message.timestamp.before.max.ms and message.timestamp.after.max.ms",
+            )
+
+    def refuse_missing_key(self) -> None:
+        """Raises InvalidRecord: a compacted topic keeps the newest record of each key."""
+        raise InvalidRecord(
+            "a record without key cannot be written to a compacted topic",
+            path=self.opened.path,
+            hint="give a key, or take compact out of cleanup.policy",
+        )
+
+    def flush(self) -> None:
+        """Returns when every record appended so far is written; raises what a write met."""
+        with self.lock:
+            last = self.batches[-1] if self.batches else self.in_flight[-1] if self.in_flight else None
+            if last is not None:
+                last.deadline = 0.0
+                self.filled.notify()
+        if last is not None:
+            last.wait()
+            if last.error is not None:
+                raise again(last.error)
+
+    def finish_soon(self) -> None:
+        """Tells the thread to write what there is and end; waits for nothing (called from a finaliser)."""
+        self.closing = True
+        if self.lock.acquire(blocking=False):
+            try:
+                self.filled.notify()
+            finally:
+                self.lock.release()
+        else:
+            threading.Thread(target=self.close, name=f"kafkalog-close-{self.name}", daemon=True).start()
+
+    def close(self) -> None:
+        """Writes what there is and ends the thread. Does nothing the second time."""
+        with self.lock:
+            self.closing = True
+            self.filled.notify()
+        self.thread.join()
+        if self._flusher is not None:
+            self._flusher.close()
+        self.opened.writers.discard(self)
+        self.closed = True
+        if self.refusal is None:
+            self.refusal = LogClosed(f"writer of log {self.name} is closed")
+
+    def disown(self) -> None:
+        """Makes every later call fail: this is a forked child, the thread lives in the parent only."""
+        self.refusal = IllegalState(
+            f"writer of log {self.name} belongs to the process that opened it",
+            hint="open the log in the child process instead of before the fork",
+        )
+        self.closing = self.closed = True
+
+    # what the thread does
+
+    def _run(self) -> None:
+        while True:
+            with self.lock:
+                taken = self._take_locked()
+                self.in_flight = taken
+            if not taken:
+                return
+            error = self._write(taken)
+            with self.lock:
+                self._settle_locked(taken, error)
+
+    def _take_locked(self) -> list[PendingBatch]:
+        """Waits for batches that are full, due or asked for; an empty list when the writer ends."""
+        while True:
+            filling = self.filling
+            due = filling is not None and (self.closing or filling.deadline <= time.monotonic())
+            ready = len(self.batches) - (0 if filling is None or due else 1)
+            if ready > 0:
+                if due:
+                    self.filling = None
+                return [self.batches.popleft() for _ in range(ready)]
+            if self.closing:
+                return []
+            self.filled.wait(None if filling is None else filling.deadline - time.monotonic())
+
+    def _write(self, taken: list[PendingBatch]) -> BaseException | None:
+        """Appends each batch in order; what stopped it, if anything did (the batches after it are unwritten)."""
+        try:
+            for batch in taken:
+                info = self.opened.append_as_leader(batch.builder.build())
+                batch.base_offset = info.first_offset
+            if self.sync is True:
+                self.opened.log.flush()
+            elif self._flusher is not None:
+                self._flusher.touch()
+        except BaseException as error:
+            return error
+        return None
+
+    def _settle_locked(self, taken: list[PendingBatch], error: BaseException | None) -> None:
+        if error is not None:
+            self.refusal = self.failed = error
+            self.closing = True
+            self.filling = None
+            unsynced = self.sync is True and taken[-1].base_offset >= 0
+            failed = taken if unsynced else [b for b in taken if b.base_offset < 0]
+            failed = [*failed, *self.batches]
+            self.batches.clear()
+            for batch in failed:
+                batch.error = error
+                batch.done = True
+        for batch in taken:
+            self.buffered -= batch.size
+            batch.done = True
+        if not self.batches:
+            self.buffered = 0
+        self.in_flight = []
+        self.settled.notify_all()

@@ -1,0 +1,182 @@
+"""A log for asyncio: the same calls as coroutines, run in a small pool of threads, and `async for` over records."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from types import TracebackType
+from typing import Any, Final, ParamSpec, TypeVar
+
+from kafkalog._core.record import Record
+from kafkalog.api import Log
+from kafkalog.errors import LogClosed
+from kafkalog.records.batch import RecordBatch
+from kafkalog.times import Time
+from kafkalog.types import LogAppendInfo, OffsetAndTimestamp, TopicPartition
+
+Item = TypeVar("Item")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+THREADS: Final = 4
+RECORDS_PER_HOP: Final = 1024
+BATCHES_PER_HOP: Final = 64
+FIRST_WAIT_S: Final = 0.001
+LONGEST_WAIT_S: Final = 0.05
+
+
+def wrap(log: Log) -> AsyncLog:
+    """The log `log` for asyncio; closing the one closes the other.
+
+    >>> async with kafkalog.aio.wrap(log) as alog:       # doctest: +SKIP
+    ...     async for record in alog.tail(): ...
+    """
+    return AsyncLog(log)
+
+
+class AsyncLog:
+    """A `Log` whose calls are coroutines; arguments, results and errors are the log's own.
+
+    Disk work runs in threads of this object, so the event loop never waits for it. A cancelled call may
+    still be carried out: what a thread has begun it ends. Threads: belongs to one event loop.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"kafkalog-aio-{log.name}")
+
+    async def _run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            future = self._pool.submit(call, *args, **kwargs)
+        except RuntimeError:
+            raise LogClosed(f"log {self.log.name} is closed") from None
+        return await asyncio.wrap_future(future)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Which partition it is."""
+        return self.log.topic_partition
+
+    async def start_offset(self) -> int:
+        """The first offset that can be read."""
+        return await self._run(lambda: self.log.start_offset)
+
+    async def end_offset(self) -> int:
+        """The offset that the next record will have."""
+        return await self._run(lambda: self.log.end_offset)
+
+    async def get(self, offset: int) -> Record:
+        """The record with this offset: `log[offset]`."""
+        return await self._run(lambda: self.log[offset])
+
+    async def append(self, records: Any, *, compression: str | None = None) -> LogAppendInfo:
+        """The result of `Log.append`."""
+        return await self._run(self.log.append, records, compression=compression)
+
+    async def append_bytes(self, batches: Any) -> LogAppendInfo:
+        """The result of `Log.append_bytes`."""
+        return await self._run(self.log.append_bytes, batches)
+
+    async def offset_for_time(self, when: Time) -> OffsetAndTimestamp | None:
+        """The result of `Log.offset_for_time`."""
+        return await self._run(self.log.offset_for_time, when)
+
+    async def flush(self) -> None:
+        """Returns when everything appended is on disk."""
+        await self._run(self.log.flush)
+
+    async def roll(self) -> int:
+        """The base offset of the new active segment."""
+        return await self._run(self.log.roll)
+
+    async def truncate_to(self, offset: int) -> bool:
+        """The result of `Log.truncate_to`."""
+        return await self._run(self.log.truncate_to, offset)
+
+    async def delete_before(self, offset: int) -> int:
+        """The result of `Log.delete_before`."""
+        return await self._run(self.log.delete_before, offset)
+
+    async def records(
+        self, start: int | None = None, stop: int | None = None, **bounds: Any
+    ) -> AsyncIterator[Record]:
+        """The records of `Log.records`, read ahead in hops of some hundred."""
+        source = await self._run(self.log.records, start, stop, **bounds)
+        async for record in self._hops(source, RECORDS_PER_HOP):
+            yield record
+
+    async def batches(
+        self, start: int | None = None, stop: int | None = None, **bounds: Any
+    ) -> AsyncIterator[RecordBatch]:
+        """The batches of `Log.batches`."""
+        source = await self._run(self.log.batches, start, stop, **bounds)
+        async for batch in self._hops(source, BATCHES_PER_HOP):
+            yield batch
+
+    async def _hops(self, source: Iterator[Item], size: int) -> AsyncIterator[Item]:
+        """The items of `source`, taken `size` at a time in a thread; an error comes after the items before it."""
+
+        def hop() -> tuple[list[Item], BaseException | None]:
+            items: list[Item] = []
+            try:
+                items.extend(islice(source, size))
+            except Exception as error:
+                return items, error
+            return items, None
+
+        while True:
+            items, error = await self._run(hop)
+            for item in items:
+                yield item
+            if error is not None:
+                raise error
+            if len(items) < size:
+                return
+
+    async def tail(self, timeout: float | None = None, start: int | None = None) -> AsyncIterator[Record]:
+        """The records from `start` (by default the present end) on, waiting for new ones.
+
+        Ends after `timeout` seconds in which none came; None waits for ever. Cancelling the task ends it at
+        once. OffsetOutOfRange for a start outside the log, and when the log is cut below what was read.
+        """
+        at = await self.end_offset() if start is None else start
+        if at < 0:
+            at = max(at + await self.end_offset(), await self.start_offset())
+        wait = FIRST_WAIT_S
+        silent_since = time.monotonic()
+        while True:
+            end = await self.end_offset()
+            if end != at:
+                async for record in self.records(at, None if end < at else end):
+                    yield record
+                at = end
+                wait = FIRST_WAIT_S
+                silent_since = time.monotonic()
+                continue
+            if timeout is not None:
+                left = silent_since + timeout - time.monotonic()
+                if left <= 0:
+                    return
+                wait = min(wait, left)
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, LONGEST_WAIT_S)
+
+    async def close(self) -> None:
+        """Closes the log, then ends the threads; harmless the second time."""
+        if not self.log.closed:
+            await self._run(self.log.close)
+        self._pool.shutdown(wait=False)
+
+    async def __aenter__(self) -> AsyncLog:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<AsyncLog {self.log!r}>"

@@ -1,0 +1,353 @@
+"""`kafkalog.open` and `Log`: one partition as a Python object."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import os
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, SupportsIndex, overload
+
+from kafkalog._core.record import Record
+from kafkalog._core.scan import scan
+from kafkalog.appending import AppendMixin
+from kafkalog.chunks import batch_chunks, records
+from kafkalog.engine import out_of_range, refresh
+from kafkalog.errors import IllegalArgument, LogClosed, UnsupportedIsolation
+from kafkalog.following import tail
+from kafkalog.point import record_at
+from kafkalog.records.batch import RecordBatch
+from kafkalog.segment_face import Segment
+from kafkalog.sizes import human_size
+from kafkalog.slices import LogSlice, clamped
+from kafkalog.storage.view import LogView
+from kafkalog.times import Time, to_ms
+from kafkalog.types import OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.durability import Sync
+    from kafkalog.engine import Engine
+    from kafkalog.errors import KafkalogError
+    from kafkalog.opening import OpenedLog
+
+REPR_WIDTH: Final = 100
+_ISOLATIONS: Final = (None, "read_uncommitted", "log_end")
+
+
+def open(  # noqa: A001 - the module is used as kafkalog.open
+    path: str | os.PathLike[str], mode: Literal["r", "a"] = "r", *, sync: Sync = False, **settings: Any
+) -> Log:
+    """The partition directory `path` (`<data directory>/<topic>-<number>`) as a `Log`.
+
+    "r" reads: no lock, no repair, never a write; a directory that a broker writes to is followed. "a"
+    creates or opens it for writing, holds the data directory's lock, and takes topic settings by name
+    (`segment_bytes=1 << 20`, `cleanup_policy="compact"`); `sync` says when appends are forced to disk:
+    False (as Kafka: the page cache), True (each), or a number of milliseconds.
+
+    PartitionNotFound, NotAPartition, StorageError (permissions); in "a" also DirectoryLocked,
+    UncleanShutdown, ConfigError. TypeError for a keyword that is no setting.
+    """
+    if mode == "r":
+        if sync is not False or settings:
+            raise _not_for_reading(["sync"] if sync is not False else list(settings))
+        return Log(LogView(path), None)
+    if mode != "a":
+        raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create or append")
+    from kafkalog.opening import open_for_append
+
+    opened = open_for_append(path, settings, sync=sync)
+    return Log(opened.log, opened)
+
+
+def _not_for_reading(names: list[str]) -> TypeError:
+    near = difflib.get_close_matches(names[0], ("path", "mode"), n=1)
+    fix = f"did you mean {near[0]}?" if near else "settings are for mode 'a'"
+    return TypeError(f"open() with mode 'r' takes no keyword {names[0]!r}: {fix}")
+
+
+class Log(AppendMixin):
+    """One partition's log: an ordered sequence of records, indexed by offset.
+
+    `log[n]` is the record with offset n, `log[a:b]` a lazy half-open slice, iteration gives all records.
+    Negative numbers count back from the end. Reading always goes up to the log end as it is at the
+    call; `tail()` goes on. In mode "r" each such call looks at the directory again.
+
+    Threads: a log may be used from any thread, an iterator from one.
+    """
+
+    __slots__ = ("__weakref__", "_engine", "_opened", "path", "topic_partition")
+
+    def __init__(self, engine: Engine, opened: OpenedLog | None) -> None:
+        self._engine = engine
+        self._opened = opened
+        self.path: str = engine.path if opened is None else opened.path
+        self.topic_partition: TopicPartition = engine.topic_partition
+
+    # What it is
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self.topic_partition.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition's number."""
+        return self.topic_partition.partition
+
+    @property
+    def name(self) -> str:
+        """`<topic>-<partition>`, the directory's name."""
+        return str(self.topic_partition)
+
+    @property
+    def mode(self) -> Literal["r", "a"]:
+        """How it was opened."""
+        return "r" if self._opened is None else "a"
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self._looked().log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record will have."""
+        return self._looked().log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which records are replicated; mode "r" takes the log end for it."""
+        return self._looked().high_watermark
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments, lowest offset first."""
+        return tuple(Segment(segment) for segment in self._looked().segments)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all batches."""
+        return self._looked().size
+
+    @property
+    def problems(self) -> tuple[KafkalogError, ...]:
+        """Damage seen so far, each an error with file, position and what is wrong; empty in mode "a"."""
+        engine = self._looked()
+        return engine.problems if isinstance(engine, LogView) else ()
+
+    def _looked(self) -> Engine:
+        engine = self._engine
+        refresh(engine)
+        return engine
+
+    # Records by offset
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Record: ...
+    @overload
+    def __getitem__(self, key: slice) -> LogSlice: ...
+    def __getitem__(self, key: SupportsIndex | slice) -> Record | LogSlice:
+        if isinstance(key, slice):
+            if key.step not in (None, 1):
+                raise IllegalArgument(f"a log has no slice with step {key.step}", hint="leave the step out")
+            return self.slice(key.start, key.stop)
+        return record_at(self._engine, operator.index(key))
+
+    def slice(self, start: int | None = None, stop: int | None = None) -> LogSlice:
+        """The records with offsets in [start, stop), read when they are iterated over.
+
+        Bounds go as in Python: None is the log's own, negative counts back from the end, and what lies
+        outside the log is left out.
+        """
+        engine = self._looked()
+        first, end = engine.log_start_offset, engine.log_end_offset
+        return LogSlice(self, clamped(start, first, first, end), clamped(stop, end, first, end))
+
+    def records(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        since: Time | None = None,
+        until: Time | None = None,
+        isolation: str | None = None,
+    ) -> Iterator[Record]:
+        """The records with offsets in [start, stop), in order; by default from the log start to the log end.
+
+        `since` and `until` give the bounds by time instead: from the first record at or after `since` up
+        to (not with) the first one at or after `until`. Control records are left out, as for a consumer.
+
+        OffsetOutOfRange for a start outside the log. While iterating: CorruptRecord at damage, after all
+        records before it were given; UnsupportedCompression and UnsupportedForFormat for batches that
+        cannot be decoded yet; OffsetOutOfRange when the log is cut or deleted below the reader.
+        """
+        bounds = self._range(start, stop, since, until, isolation)
+        return records(self._engine, *bounds)
+
+    def batches(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        since: Time | None = None,
+        until: Time | None = None,
+        isolation: str | None = None,
+    ) -> Iterator[RecordBatch]:
+        """The batches that hold offsets in [start, stop), whole, control batches too; bounds as for `records`."""
+        return _batches(self._engine, *self._range(start, stop, since, until, isolation))
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.records()
+
+    def tail(self, timeout: float | None = None, start: int | None = None) -> Iterator[Record]:
+        """The records from `start` (by default the present end) on, waiting for new ones.
+
+        It ends after `timeout` seconds in which none came; None waits for ever. OffsetOutOfRange for a
+        start outside the log, and when the log is cut below what was read.
+        """
+        if timeout is not None and not timeout >= 0:
+            raise IllegalArgument(f"timeout is {timeout!r}", hint="give seconds, or None to wait for ever")
+        engine = self._looked()
+        return tail(engine, engine.log_end_offset if start is None else self._bound(start), timeout)
+
+    def _range(
+        self,
+        start: int | None,
+        stop: int | None,
+        since: Time | None,
+        until: Time | None,
+        isolation: str | None,
+    ) -> tuple[int, int]:
+        """The offsets to read, [first, last); IllegalArgument for bounds that contradict each other."""
+        if isolation not in _ISOLATIONS:
+            _refuse_isolation(isolation)
+        if (start is not None and since is not None) or (stop is not None and until is not None):
+            raise IllegalArgument(
+                "both an offset and a time are given for one bound", hint="give start or since, stop or until"
+            )
+        engine = self._looked()
+        end = engine.log_end_offset
+        if since is not None:
+            start = self._offset_at(since, end)
+        if until is not None:
+            stop = self._offset_at(until, end)
+        first = engine.log_start_offset if start is None else self._bound(start)
+        last = end if stop is None else min(end, stop + end if stop < 0 else stop)
+        return first, last
+
+    def _bound(self, start: int) -> int:
+        """A start offset; negative counts back from the end, at most to the log start."""
+        engine = self._engine
+        start = operator.index(start)
+        if start < 0:
+            return max(start + engine.log_end_offset, engine.log_start_offset)
+        if not engine.log_start_offset <= start <= engine.log_end_offset:
+            raise out_of_range(engine, start)
+        return start
+
+    def _offset_at(self, time: Time, end: int) -> int:
+        found = self._found_at(to_ms(time))
+        return end if found is None else found.offset
+
+    # Records by time
+
+    def offset_for_time(self, time: Time) -> OffsetAndTimestamp | None:
+        """The first record at or after `time`: its offset, timestamp (ms) and leader epoch; None for none.
+
+        A datetime, ISO-8601 text or ms; without a zone it is UTC. -1 (LATEST) is the log end, -2
+        (EARLIEST) the log start, -3 the record with the largest timestamp.
+        """
+        return self._found_at(to_ms(time))
+
+    def _found_at(self, timestamp: int) -> OffsetAndTimestamp | None:
+        engine = self._engine
+        if timestamp < 0:
+            if timestamp < -3:
+                raise IllegalArgument(
+                    f"the time {timestamp} lies before 1970", hint="no record has a negative timestamp"
+                )
+            refresh(engine)
+        found = engine.offset_for_time(timestamp)
+        if found is None:
+            refresh(engine)  # a record that is newer than the last look
+            found = engine.offset_for_time(timestamp)
+        return found
+
+    # The object
+
+    @property
+    def closed(self) -> bool:
+        """True after `close()`."""
+        return self._engine.closed
+
+    def close(self) -> None:
+        """Gives up files and lock; in mode "a" everything is written to disk first. A second call does nothing."""
+        opened = self._opened
+        if opened is not None:
+            opened.close()
+        else:
+            self._engine.close()
+
+    def __enter__(self) -> Log:
+        if self.closed:
+            raise LogClosed(f"log {self.name} is closed")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        engine = getattr(self, "_engine", None)
+        if engine is not None and not engine.closed:
+            warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2, source=self)
+            self.close()
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> NoReturn:
+        raise TypeError(
+            "a log has no len(): offsets may have gaps. Use log.end_offset - log.start_offset for their "
+            "range, or sum(1 for _ in log) to count records"
+        )
+
+    def __repr__(self) -> str:
+        """One line of at most 100 columns, from memory: what the last look at the files found."""
+        engine = self._engine
+        if engine.closed:
+            return f"<Log {self.name} closed>"
+        start, end = engine.log_start_offset, engine.log_end_offset
+        count = len(engine.segments)
+        parts = [
+            f"<Log {self.name} offsets [{start}, {end})",
+            f"{count} segment{'' if count == 1 else 's'}",
+            human_size(engine.size),
+            f"hw {engine.high_watermark}",
+        ]
+        if engine.leader_epoch >= 0:
+            parts.append(f"epoch {engine.leader_epoch}")
+        text = " ".join([*parts, self.mode])
+        room = REPR_WIDTH - len(text) - 2
+        path = self.path if len(self.path) <= room else "..." + self.path[len(self.path) - max(room - 3, 0) :]
+        return f"{text} {path}>"
+
+
+def _batches(engine: Engine, start: int, stop: int) -> Iterator[RecordBatch]:
+    for chunk in batch_chunks(engine, start, stop):
+        for row in range(chunk.first, chunk.last):
+            if chunk.batches.base_offset(row) >= stop:
+                return
+            at = chunk.batches.position(row) - chunk.position
+            data = chunk.data[at : at + chunk.batches.size(row)]
+            yield RecordBatch(data, scan(data, file_mode=True), 0)
+
+
+def _refuse_isolation(isolation: str | None) -> NoReturn:
+    if isolation == "read_committed":
+        raise UnsupportedIsolation(
+            "isolation='read_committed' is not there yet: it needs the transaction index",
+            hint="leave isolation out to read all records, aborted transactions included",
+        )
+    raise IllegalArgument(f"isolation is {isolation!r}", hint="leave it out, or give 'read_uncommitted'")

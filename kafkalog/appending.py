@@ -1,0 +1,238 @@
+"""The writing half of `Log`: append, ready batches, replication, roll, truncate, delete, flush."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kafkalog._core.encode import BadRecord, encode_batch
+from kafkalog._core.record import Record
+from kafkalog._core.scan import BatchTable, scan
+from kafkalog.durability import Sync
+from kafkalog.errors import InvalidRecord, InvalidTimestamp, KafkalogError, ReadOnlyLog, RecordTooLarge
+from kafkalog.records.dispatch import check_writable_codec
+from kafkalog.types import LogAppendInfo
+from kafkalog.util.interrupts import deferred_interrupts
+from kafkalog.writer import BATCH_BYTES, BUFFER_MEMORY, LINGER_MS, Writer
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from kafkalog.opening import OpenedLog
+
+BytesLike = bytes | bytearray | memoryview
+OneRecord = BytesLike | tuple[Any, ...] | Record | dict[str, Any]
+
+_NO_OFFSET = b"\x00" * 8
+_CONTROL_BIT = 0x20
+_ONE_RECORD = (bytes, bytearray, memoryview, tuple, Record, dict, str)
+_MAX_EPOCH = 2**31 - 1
+
+
+class AppendMixin:
+    """Methods of a log opened with mode "a"; in mode "r" each raises ReadOnlyLog.
+
+    Threads: all methods, from any thread; appends are put in order by the log's lock.
+    """
+
+    __slots__ = ()
+
+    _opened: OpenedLog | None
+
+    def opened_for_append(self) -> OpenedLog:
+        """The open log behind this face; ReadOnlyLog in mode "r", LogClosed after `close`, IllegalState in a fork."""
+        opened = self._opened
+        if opened is None:
+            raise ReadOnlyLog(f"{self!r} was opened for reading")
+        if opened.closed:
+            opened.refuse()
+        return opened
+
+    def append(
+        self, records: OneRecord | Iterable[OneRecord], *, compression: str | None = None
+    ) -> LogAppendInfo:
+        """The offsets and times of one batch made of `records`, once it is in the log.
+
+        One record, or an iterable of them, which makes ONE batch. A record is its value (bytes-like), a
+        tuple `(key, value)`, `(key, value, timestamp)` or `(key, value, timestamp, headers)`, a `Record`,
+        or a dict with those names. None as key or value is Kafka's null. A timestamp is in ms; records
+        without one get the clock's, one reading for the whole batch. An empty iterable writes nothing.
+
+        Raises TypeError for a str (encode it first), RecordTooLarge over max.message.bytes,
+        InvalidTimestamp, InvalidRecord, UnsupportedCompression for a codec that cannot be written yet.
+        Nothing is written when it raises.
+        """
+        opened = self._opened
+        if opened is None:
+            opened = self.opened_for_append()
+        if compression is not None:
+            check_writable_codec(compression)
+        if type(records) is not list:
+            records = [records] if isinstance(records, _ONE_RECORD) else _as_list(records)
+        try:
+            batch = encode_batch(records, timestamp=opened.milliseconds())
+        except BadRecord as error:
+            raise _typed(error, opened.path) from None
+        info = opened.append_as_leader(batch)
+        if opened.after_append is not None:
+            opened.after_append()
+        return info
+
+    def append_bytes(self, batches: Buffer) -> LogAppendInfo:
+        """The offsets of ready-made batches, whatever base offset they carry: the log assigns its own.
+
+        `batches` holds whole v2 record batches back to back; a torn batch at the end is left out, as the
+        reference does (`valid_bytes` of the result says how much was taken). A writable bytearray is
+        edited in place (base offset, leader epoch, append time); anything else is copied. Several
+        batches are appended one by one, all checked before the first is written.
+
+        Raises CorruptRecord, RecordTooLarge, InvalidRecord (control batches among others),
+        UnsupportedCompression.
+        """
+        opened = self._opened
+        if opened is None:
+            opened = self.opened_for_append()
+        buffer = batches if type(batches) is bytearray else bytearray(batches)
+        if not buffer.startswith(_NO_OFFSET):
+            buffer[:8] = _NO_OFFSET[: len(buffer)]
+        table = scan(buffer)
+        if table.count != 1:
+            return _append_each(opened, buffer, table)
+        if table.attributes(0) & _CONTROL_BIT:
+            raise _control_refused(opened, table, 0)
+        info = opened.append_as_leader(buffer, table=table)
+        if opened.after_append is not None:
+            opened.after_append()
+        return info
+
+    def replicate(self, batches: Buffer, *, leader_epoch: int | None = None) -> LogAppendInfo:
+        """The offsets of batches copied from another log: they keep offset, epoch and time (a follower's append).
+
+        Batches from the first one whose leader epoch is above `leader_epoch` on are left out (LOG-81);
+        None takes all. Gaps between offsets stay. Raises UnexpectedAppendOffset below the log end,
+        OffsetsOutOfOrder, CorruptRecord.
+        """
+        opened = self.opened_for_append()
+        epoch = _MAX_EPOCH if leader_epoch is None else leader_epoch
+        info = opened.append_as_follower(batches if type(batches) is bytearray else bytes(batches), epoch)
+        if opened.after_append is not None:
+            opened.after_append()
+        return info
+
+    def writer(
+        self,
+        *,
+        linger_ms: float = LINGER_MS,
+        batch_bytes: int = BATCH_BYTES,
+        buffer_memory: int = BUFFER_MEMORY,
+        sync: Sync = False,
+    ) -> Writer:
+        """A `Writer` that joins single records of many threads into batches."""
+        return Writer(
+            self, linger_ms=linger_ms, batch_bytes=batch_bytes, buffer_memory=buffer_memory, sync=sync
+        )
+
+    def flush(self) -> None:
+        """Returns when all data appended so far, its indexes and directory entries are on disk."""
+        with deferred_interrupts():
+            self.opened_for_append().log.flush()
+
+    def roll(self) -> int:
+        """The base offset of the new active segment (the log end; an empty active segment is replaced)."""
+        with deferred_interrupts():
+            return self.opened_for_append().log.roll().base_offset
+
+    def truncate_to(self, offset: int) -> bool:
+        """Cuts the log back so that it ends at `offset`; False where it ended there or before already.
+
+        Inside a batch the whole batch goes while the log end is the offset asked for, as in the reference.
+        """
+        with deferred_interrupts():
+            return self.opened_for_append().log.truncate_to(offset)
+
+    def delete_before(self, offset: int) -> int:
+        """The new log start, after records below `offset` are given up (-1: all up to the log end).
+
+        Whole segments below it are deleted; reads below it raise OffsetOutOfRange. OffsetOutOfRange for
+        an offset beyond the log end.
+        """
+        with deferred_interrupts():
+            return self.opened_for_append().log.delete_before(offset)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The topic settings that differ from the defaults, by their dotted names."""
+        return dict(self.opened_for_append().log.config.overrides())
+
+
+def _typed(error: BadRecord, path: str) -> KafkalogError:
+    """What the encoder refused, as the error of its kind."""
+    if error.field == "timestamp":
+        return InvalidTimestamp(str(error), path=path, record_errors=[(error.index, str(error))])
+    return RecordTooLarge(str(error), path=path, hint="a batch holds at most max.message.bytes, 1 MiB by default")
+
+
+def _as_list(records: object) -> list[Any]:
+    """`records` as a list; TypeError that says what is taken."""
+    if records is None or not isinstance(records, Iterable):
+        raise TypeError(
+            f"cannot append {type(records).__name__}: give bytes, (key, value[, timestamp[, headers]]), "
+            "a Record, a dict, or an iterable of these"
+        )
+    return list(records)
+
+
+def _append_each(opened: OpenedLog, buffer: bytearray, table: BatchTable) -> LogAppendInfo:
+    """One append for each batch of the buffer, all of them checked first; the joined result."""
+    if table.count == 0:
+        return opened.append_as_leader(buffer)
+    limit = opened.log.config.max_message_bytes
+    for row in range(table.count):
+        if table.attributes(row) & _CONTROL_BIT:
+            raise _control_refused(opened, table, row)
+        if table.size(row) > limit:
+            raise RecordTooLarge(
+                f"batch {row} of the buffer takes {table.size(row)} bytes, max.message.bytes is {limit}",
+                path=opened.path,
+                position=table.position(row),
+            )
+    if table.first_invalid >= 0:
+        return opened.append_as_leader(buffer, table=table)  # raises: the log words that error
+    infos = []
+    for row in range(table.count):
+        start = table.position(row)
+        batch = buffer[start : start + table.size(row)]
+        batch[:8] = _NO_OFFSET
+        infos.append(opened.append_as_leader(batch))
+    if opened.after_append is not None:
+        opened.after_append()
+    return _joined(infos)
+
+
+def _joined(infos: list[LogAppendInfo]) -> LogAppendInfo:
+    """One result over consecutive appends."""
+    first, last = infos[0], infos[-1]
+    newest = max(infos, key=lambda info: info.max_timestamp)
+    return LogAppendInfo(
+        first.first_offset,
+        last.last_offset,
+        last_leader_epoch=last.last_leader_epoch,
+        max_timestamp=newest.max_timestamp,
+        offset_of_max_timestamp=newest.offset_of_max_timestamp,
+        log_append_time=last.log_append_time,
+        log_start_offset=last.log_start_offset,
+        source_compression=first.source_compression,
+        target_compression=first.target_compression,
+        shallow_count=sum(info.shallow_count for info in infos),
+        valid_bytes=sum(info.valid_bytes for info in infos),
+    )
+
+
+def _control_refused(opened: OpenedLog, table: BatchTable, row: int) -> InvalidRecord:
+    return InvalidRecord(
+        f"batch {row} of the buffer is a control batch, which only a broker may append",
+        path=opened.path,
+        position=table.position(row),
+        hint="use replicate() to copy a partition with its control batches",
+    )
+

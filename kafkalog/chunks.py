@@ -1,0 +1,208 @@
+"""Reading a range of offsets chunk by chunk: the batches of a log, checked, and the tables of their records.
+
+One chunk is read with `pread`, scanned and checksummed in one pass and handed on whole. A chunk that is short
+or damaged is read once more after a fresh look at the log, since its owner may have cut the file meanwhile;
+if it is still wrong then, what lies before it has been handed on and the error says where reading stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog._core.decode import STATUS_OK, RecordTable, decode
+from kafkalog._core.record import RecordIterator
+from kafkalog._core.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
+from kafkalog.engine import refresh
+from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, OffsetOutOfRange
+from kafkalog.records.dispatch import require_readable
+from kafkalog.storage.file_slice import FileSlice
+
+if TYPE_CHECKING:
+    from kafkalog.engine import Engine
+
+FIRST_CHUNK_BYTES: Final = 16 << 10
+CHUNK_BYTES: Final = 256 << 10
+WHOLE_SEGMENT: Final = 2**31 - 1
+CONTROL_BIT: Final = 0x20
+_LOG_OVERHEAD: Final = 12
+_HINT: Final = "what lies before it was read; `kafkalog verify` lists the damage, and a replica or backup may have the rest"
+
+
+class Chunk(NamedTuple):
+    """Whole valid batches: rows `first` up to `last` of `batches`, whose bytes are `data`.
+
+    Positions in `batches` are those in the file `path`; `data` begins at `position` there.
+    """
+
+    data: bytes
+    batches: BatchTable
+    first: int
+    last: int
+    path: str
+    position: int
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last batch."""
+        return self.batches.last_offset_of(self.last - 1) + 1
+
+
+def batch_chunks(log: Engine, start: int, stop: int) -> Iterator[Chunk]:
+    """The batches that hold offsets in [start, stop), in order; `stop` at most the log's end.
+
+    CorruptRecord, with file, offset and position, where the bytes are no whole valid batch;
+    OffsetOutOfRange where the log was cut, or its start moved past what comes next.
+    """
+    last_trouble: tuple[str | None, int | None] | None = None
+    while start < stop:
+        before = start
+        try:
+            for chunk in _chunks_of_slice(log.read(start, WHOLE_SEGMENT).records, start, stop):
+                yield chunk
+                start = chunk.next_offset
+        except CorruptRecord as trouble:
+            if (trouble.path, trouble.position) == last_trouble:
+                raise
+            last_trouble = (trouble.path, trouble.position)
+            refresh(log)
+            continue
+        if start == before:
+            if log.log_end_offset < stop:
+                raise OffsetOutOfRange(
+                    f"the log was cut to end at {log.log_end_offset} while it was read", offset=start
+                )
+            return
+
+
+def _chunks_of_slice(piece: FileSlice, start: int, stop: int) -> Iterator[Chunk]:
+    """The chunks of one segment's slice, from the batch that holds `start` on."""
+    want = FIRST_CHUNK_BYTES
+    at = 0
+    first = True
+    while at < piece.size and start < stop:
+        asked = min(want, piece.size - at)
+        data = piece.slice(at, asked).read()
+        position = piece.position + at
+        table = scan(data, file_mode=True, base_position=position)
+        good = _good_rows(table, start, first)
+        skip = _rows_before(table, good, start) if first else 0
+        if skip < good:
+            yield Chunk(data, table, skip, good, piece.path, position)
+            start = table.last_offset_of(good - 1) + 1
+            first = False
+        if good < len(table):
+            raise _bad_batch(table, good, start, piece.path)
+        if len(data) < asked:
+            raise _cut(piece, position + len(data), start)
+        if table.stop_reason not in (REASON_END, REASON_PARTIAL):
+            raise _bad_size(table, start, piece.path)
+        at += table.valid_bytes
+        want = CHUNK_BYTES
+        if not good:
+            want = max(CHUNK_BYTES, _size_at(data))
+            if at + want > piece.size and asked == piece.size - at:
+                raise _cut(piece, position, start)
+
+
+def _good_rows(table: BatchTable, start: int, first: bool) -> int:
+    """How many rows from the first on are valid and go up."""
+    rows = len(table) if table.first_invalid < 0 else table.first_invalid
+    if rows and (not table.monotonic or not first):
+        last_offset = start - 1 if not first else table.last_offset_of(0) - 1
+        if table.monotonic and table.last_offset_of(0) > last_offset:
+            return rows
+        for row in range(rows):
+            if table.last_offset_of(row) <= last_offset:
+                return row
+            last_offset = table.last_offset_of(row)
+    return rows
+
+
+def _rows_before(table: BatchTable, rows: int, start: int) -> int:
+    row = 0
+    while row < rows and table.last_offset_of(row) < start:
+        row += 1
+    return row
+
+
+def _bad_batch(table: BatchTable, row: int, offset: int, path: str) -> CorruptRecord:
+    batch = table[row]
+    if batch.is_valid:
+        what = f"the batch ends at offset {batch.last_offset}, below those before it"
+    else:
+        what = f"the batch of {batch.size} bytes does not match its CRC"
+    return CorruptRecord(what, path=path, offset=offset, position=batch.position, hint=_HINT)
+
+
+def _bad_size(table: BatchTable, offset: int, path: str) -> CorruptRecord:
+    return CorruptRecord(
+        f"no batch can have the size field {table.stop_value}",
+        path=path,
+        offset=offset,
+        position=table.stop_position,
+        hint=_HINT,
+    )
+
+
+def _cut(piece: FileSlice, position: int, offset: int) -> CorruptRecord:
+    return CorruptRecord(
+        "the segment ends in the middle of a batch", path=piece.path, offset=offset, position=position, hint=_HINT
+    )
+
+
+def _size_at(data: bytes) -> int:
+    if len(data) < _LOG_OVERHEAD:
+        return 0
+    return int.from_bytes(data[8:12], "big", signed=True) + _LOG_OVERHEAD
+
+
+def record_tables(log: Engine, start: int, stop: int) -> Iterator[RecordTable]:
+    """Tables of the records of all batches that hold offsets in [start, stop), control batches left out.
+
+    The first may begin below `start` and the last end above `stop`. Besides the errors of `batch_chunks`:
+    a batch that is compressed, or of format v0 or v1, is refused by name; InvalidRecord for damage inside a
+    batch whose CRC is right.
+    """
+    for chunk in batch_chunks(log, start, stop):
+        first = chunk.first
+        for row in _control_rows(chunk):
+            if first < row:
+                yield from _decoded(chunk, first, row)
+            first = row + 1
+        if first < chunk.last:
+            yield from _decoded(chunk, first, chunk.last)
+
+
+def _control_rows(chunk: Chunk) -> list[int]:
+    attributes = chunk.batches.attributes
+    return [row for row in range(chunk.first, chunk.last) if attributes(row) & CONTROL_BIT]
+
+
+def _decoded(chunk: Chunk, first: int, last: int) -> Iterator[RecordTable]:
+    table = decode(chunk.data, chunk.batches, first, last, base_position=chunk.position)
+    if len(table):
+        yield table
+    if table.status != STATUS_OK:
+        raise undecodable(table, chunk)
+
+
+def undecodable(table: RecordTable, chunk: Chunk) -> KafkalogError:
+    """The error for the batch at which decoding stopped."""
+    batch = chunk.batches[table.error_batch]
+    try:
+        require_readable(batch, path=chunk.path)
+    except KafkalogError as refused:
+        return refused
+    return InvalidRecord(
+        f"record {table.error_record} of the batch: {table.error_text}",
+        path=chunk.path,
+        offset=batch.base_offset,
+        position=chunk.position + table.error_position,
+        hint=_HINT,
+    )
+
+
+def records(log: Engine, start: int, stop: int) -> RecordIterator:
+    """The records with offsets in [start, stop), in order; errors as for `record_tables`."""
+    return RecordIterator(record_tables(log, start, stop), start, stop)

@@ -1,0 +1,196 @@
+"""`kafkalog consume`: the records of a topic as text."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from kafkalog.cli import common
+from kafkalog.cli.progress import Meter
+
+if TYPE_CHECKING:
+    from kafkalog.chunks import Chunk
+    from kafkalog.storage.view import LogView
+    from kafkalog.tools.templates import Pieces
+
+FIRST_WAIT_S = 0.001
+LONGEST_WAIT_S = 0.05
+_ENCODINGS = click.Choice(["utf8", "base64", "hex"])
+
+
+@click.command("consume")
+@common.dir_option
+@common.topic_option(required=False)
+@common.partition_option(multiple=True)
+@click.option(
+    "-o", "offsets", multiple=True, metavar="OFFSET",
+    help="Where to begin: beginning (default), end, N, -N (that many before the end), s@TIME; e@TIME, given "
+    "as well, is where to end. TIME is ms since 1970 or ISO-8601, UTC where no zone is given.",
+)
+@click.option("--from-beginning", is_flag=True, help="The same as -o beginning.")
+@click.option("-c", "count", type=click.IntRange(0), metavar="N", help="Stop after N records.")
+@click.option("-e", "exit_at_end", is_flag=True, help="Stop at the end (the default here).")
+@click.option("--follow", is_flag=True, help="Wait for new records at the end.")
+@click.option(
+    "-f", "fmt", metavar="FORMAT",
+    help=r"%s value, %k key, %t topic, %p partition, %o offset, %T timestamp, %h headers, %S and %K sizes; \n \t.",
+)
+@click.option("-J", "as_json", is_flag=True, help="One JSON object per record, as kcat prints it.")
+@click.option("-D", "delimiter", default="\\n", show_default=True, metavar="DELIM", help="Printed after each value.")
+@click.option("-K", "key_delimiter", metavar="DELIM", help="Prints keys, with DELIM between key and value.")
+@click.option("-Z", "show_null", is_flag=True, help="Print NULL for null keys and values, not nothing.")
+@click.option("-u", "unbuffered", is_flag=True, help="Flush the output after every read.")
+@click.option("--key-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="How keys are printed.")
+@click.option("--value-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="How values are printed.")
+@click.option("-G", "group", metavar="GROUP", help="Consumer group (not in this version).")
+@click.option("--isolation-level", metavar="LEVEL", help="read_uncommitted (read_committed is not in this version).")
+@common.quiet_options
+def command(**given: Any) -> None:
+    """Print the records of a topic's partitions, one partition after the other, each in order.
+
+    Takes no lock and writes nothing; a directory that a broker writes to is read as it is.
+    """
+    common.set_verbosity(given["quiet"], given["verbose"])
+    _refuse_what_is_not_there(given)
+    dirs = common.need_dirs(given["dirs"])
+    if given["topic"] is None:
+        raise click.UsageError("no topic: give -t TOPIC (`kafkalog topics list` shows what there is)")
+    if given["as_json"] and (given["fmt"] is not None or given["key_delimiter"] is not None):
+        raise click.UsageError("-J has its own format: leave -f and -K out")
+    if given["follow"] and given["exit_at_end"]:
+        raise click.UsageError("--follow waits at the end, -e stops there: give one of them")
+    _Consumer(dirs, given).run()
+
+
+def _refuse_what_is_not_there(given: dict[str, Any]) -> None:
+    if given["group"] is not None:
+        raise click.UsageError("-G: consumer groups are not there yet; leave it out and give -o")
+    level = given["isolation_level"]
+    if level == "read_committed":
+        raise click.UsageError(
+            "--isolation-level read_committed is not there yet: it needs the transaction index; leave it out"
+        )
+    if level not in (None, "read_uncommitted"):
+        raise click.BadParameter(f"{level!r} is neither read_uncommitted nor read_committed")
+
+
+class _Consumer:
+    """One run of the command: the open partitions, what was asked for, and how far each one is."""
+
+    def __init__(self, dirs: list[str], given: dict[str, Any]) -> None:
+        from kafkalog.times import to_ms
+        from kafkalog.tools.offsets import parse_bounds
+
+        self.dirs = dirs
+        self.given = given
+        self.left: int = -1 if given["count"] is None else given["count"]
+        words = given["offsets"] + (("beginning",) if given["from_beginning"] else ())
+        self.bounds = parse_bounds(words, to_ms)
+        self.out: BinaryIO = sys.stdout.buffer
+
+    def run(self) -> None:
+        """Prints what there is, partition by partition, then waits for more where that was asked for."""
+        from kafkalog.storage.view import LogView
+        from kafkalog.tools.directories import find
+
+        found = find(self.dirs, self.given["topic"], self.given["partitions"])
+        with ExitStack() as stack:
+            views = [LogView(path) for _, path in found]
+            for view in views:
+                stack.callback(view.close)
+            starts = [self.bounds.first_offset(view) for view in views]
+            templates = [self._template(one.topic_partition.partition) for one in found]
+            total = sum(view.size for view in views)
+            meter = stack.enter_context(
+                Meter("consume", total, quiet=self.given["quiet"] or self.given["follow"] or sys.stdout.isatty())
+            )
+            for number, view in enumerate(views):
+                starts[number] = self._write(view, starts[number], templates[number], meter)
+                if self.given["verbose"]:
+                    common.note(f"reached the end of {view.name} at offset {starts[number]}")
+            self.out.flush()
+            if self.given["follow"]:
+                self._follow(views, starts, templates, meter)
+
+    def _template(self, partition: int) -> Pieces:
+        from kafkalog.tools import templates
+
+        given = self.given
+        encodings = {"key_encoding": given["key_encoding"], "value_encoding": given["value_encoding"]}
+        if given["as_json"]:
+            return templates.json_lines(topic=given["topic"], partition=partition, **encodings)
+        null = b"NULL" if given["show_null"] else b""
+        if given["fmt"] is not None:
+            return templates.formatted(
+                given["fmt"], topic=given["topic"], partition=partition, null=null, **encodings
+            )
+        key_delimiter = given["key_delimiter"]
+        return templates.delimited(
+            delimiter=common.delimiter_bytes(given["delimiter"]),
+            key_delimiter=None if key_delimiter is None else common.delimiter_bytes(key_delimiter),
+            null=null,
+            **encodings,
+        )
+
+    def _write(self, view: LogView, start: int, template: Pieces, meter: Meter) -> int:
+        """Prints from `start` to the view's present end (or the end time); the offset to go on from."""
+        from kafkalog.chunks import batch_chunks
+        from kafkalog.tools.consume import write_records
+
+        end = view.log_end_offset
+        until = self.bounds.stop_offset(view)
+        stop = end if until is None else min(end, until)
+        if start >= stop or self.left == 0:
+            return start
+        try:
+            written = write_records(
+                self._metered(batch_chunks(view, start, stop), meter),
+                self.out,
+                template,
+                first_offset=start,
+                end_offset=stop,
+                max_records=self.left,
+            )
+        except BaseException:
+            self.out.flush()  # what lies before the damage
+            raise
+        if self.left > 0:
+            self.left -= written.records
+        return stop if self.left != 0 else written.next_offset
+
+    def _metered(self, chunks: Iterator[Chunk], meter: Meter) -> Iterator[Chunk]:
+        if not (meter.shown or self.given["unbuffered"]):
+            return chunks
+        return self._watched(chunks, meter)
+
+    def _watched(self, chunks: Iterator[Chunk], meter: Meter) -> Iterator[Chunk]:
+        for chunk in chunks:
+            yield chunk
+            meter.add(len(chunk.data))
+            if self.given["unbuffered"]:
+                self.out.flush()
+
+    def _follow(self, views: list[LogView], starts: list[int], templates: list[Pieces], meter: Meter) -> None:
+        """Prints new records as they come, until -c is reached or each partition has passed the end time."""
+        wait = FIRST_WAIT_S
+        while self.left != 0 and not all(self._past_end_time(view) for view in views):
+            news = False
+            for number, view in enumerate(views):
+                view.refresh()
+                after = self._write(view, starts[number], templates[number], meter)
+                news = news or after != starts[number]
+                starts[number] = after
+            if news:
+                self.out.flush()
+                wait = FIRST_WAIT_S
+            else:
+                time.sleep(wait)
+                wait = min(wait * 2, LONGEST_WAIT_S)
+
+    def _past_end_time(self, view: LogView) -> bool:
+        return self.bounds.until_ms is not None and self.bounds.stop_offset(view) is not None

@@ -1,0 +1,52 @@
+"""`kafkalog ls`: the files of a topic's partitions."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from kafkalog.cli import common
+
+
+@click.command("ls")
+@common.dir_option
+@common.topic_option(required=False)
+@common.partition_option(multiple=True)
+@click.option("-J", "as_json", is_flag=True, help="One JSON object per file.")
+@common.quiet_options
+def command(
+    dirs: tuple[str, ...],
+    topic: str | None,
+    partitions: tuple[int, ...],
+    as_json: bool,
+    quiet: bool,
+    verbose: int,
+) -> None:
+    """List the files of a topic's partitions (of all topics without -t).
+
+    LENGTH is the file's length, USED the bytes that hold data, DISK the bytes the file system took for
+    it, all in bytes. The index files of an active segment are created at full length
+    (segment.index.bytes, 10 MiB) and cut to their entries when the segment is closed.
+    """
+    from kafkalog.tools.directories import find
+    from kafkalog.tools.directories import partitions as all_partitions
+    from kafkalog.tools.listing import list_files
+
+    common.set_verbosity(quiet, verbose)
+    where = common.need_dirs(dirs)
+    if topic is None and partitions:
+        raise click.UsageError("-p needs -t TOPIC")
+    found = all_partitions(where) if topic is None else find(where, topic, partitions)
+    for topic_partition, path in found:
+        files = list_files(path)
+        if as_json:
+            for one in files:
+                fields = {"topic": topic_partition.topic, "partition": topic_partition.partition}
+                click.echo(json.dumps({**fields, **one._asdict()}))
+            continue
+        click.echo(f"{path}:")
+        click.echo(f"{'LENGTH':>14} {'USED':>14} {'DISK':>14} {'ENTRIES':>9}  NAME")
+        for one in files:
+            entries = "-" if one.entries is None else f"{one.entries:,}"
+            click.echo(f"{one.length:>14,} {one.used:>14,} {one.disk:>14,} {entries:>9}  {one.name}")

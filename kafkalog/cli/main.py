@@ -1,0 +1,156 @@
+"""The `kafkalog` command: a table of commands, each imported when it runs, and one place for errors.
+
+Exit status: 0 fine (an empty topic and a closed pipe too), 1 damage or a named thing absent, 2 wrong
+usage, 130 after Ctrl-C. Data goes to stdout, notes, progress and errors to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import click
+
+COMMANDS = {
+    "consume": ("kafkalog.cli.consume_cmd", "Print the records of a topic."),
+    "dump": ("kafkalog.cli.dump_cmd", "Print segment files as the reference's dump tool does."),
+    "ls": ("kafkalog.cli.ls_cmd", "List the files of a topic: length, bytes used, disk blocks, entries."),
+    "offsets": ("kafkalog.cli.offsets_cmd", "Find offsets by time."),
+    "produce": ("kafkalog.cli.produce_cmd", "Append records from files or stdin to a topic."),
+    "topics": ("kafkalog.cli.topics_cmd", "List, describe and create topics."),
+}
+
+OK, FAILED, USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+
+
+def build() -> click.Group:
+    """The top-level click group, whose commands are imported on first use."""
+    import click
+
+    class LazyGroup(click.Group):
+        """A group that knows names and one-line helps without importing a command."""
+
+        def list_commands(self, ctx: click.Context) -> list[str]:
+            return sorted(COMMANDS)
+
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            if cmd_name not in COMMANDS:
+                return None
+            command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+            return command
+
+        def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
+
+        def resolve_command(
+            self, ctx: click.Context, args: list[str]
+        ) -> tuple[str | None, click.Command | None, list[str]]:
+            if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+                from difflib import get_close_matches
+
+                near = get_close_matches(args[0], COMMANDS, n=2, cutoff=0.5)
+                hint = f" Did you mean {' or '.join(near)}?" if near else ""
+                ctx.fail(f"No such command {args[0]!r}.{hint}")
+            return super().resolve_command(ctx, args)
+
+    @click.group(
+        cls=LazyGroup,
+        name="kafkalog",
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+        epilog="KAFKALOG_DIR names the data directories where no -d is given. "
+        "`kafkalog COMMAND --help` has the flags of a command.",
+    )
+    @click.version_option(_version(), "--version", prog_name="kafkalog", message="%(prog)s %(version)s")
+    def kafkalog() -> None:
+        """Kafka's log on local disk: write, read and inspect topic directories without a broker."""
+
+    return kafkalog
+
+
+def _version() -> str:
+    from kafkalog._version import version
+
+    return version
+
+
+def _say(text: str) -> None:
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        pass
+
+
+def _silence_stdout() -> None:
+    """Points stdout at nothing, so that the interpreter's last flush meets no closed pipe."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(devnull, 1)
+    finally:
+        os.close(devnull)
+
+
+def _on_terminate(signum: int, frame: object) -> NoReturn:
+    raise SystemExit(TERMINATED)
+
+
+def run(args: Sequence[str]) -> int:
+    """The exit status of the command line `args`; every error ends here, as one message without a traceback."""
+    if list(args) == ["--version"]:
+        print(f"kafkalog {_version()}")
+        return OK
+    import click
+
+    warnings.formatwarning = lambda message, *rest, **more: f"kafkalog: warning: {message}\n"
+    try:
+        status = build().main(list(args), prog_name="kafkalog", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else OK
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.UsageError as error:
+        error.show()
+        return USAGE
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        _silence_stdout()
+        return OK
+    except Exception as error:
+        return _explain(error)
+
+
+def _explain(error: Exception) -> int:
+    from kafkalog import errors
+
+    if not isinstance(error, errors.KafkalogError | OSError) and not isinstance(error, MemoryError):
+        raise error
+    _say(f"kafkalog: {str(error) or type(error).__name__}")
+    usage = (errors.ConfigError, errors.InvalidTopic, errors.IllegalArgument, errors.InvalidReplicationFactor)
+    return USAGE if isinstance(error, usage) else FAILED
+
+
+def main() -> NoReturn:
+    """Entry point of the `kafkalog` script."""
+    import signal
+
+    signal.signal(signal.SIGTERM, _on_terminate)
+    status = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence_stdout()
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

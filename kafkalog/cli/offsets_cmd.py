@@ -1,0 +1,71 @@
+"""`kafkalog offsets get`: the offset of a topic's partitions at a time."""
+
+from __future__ import annotations
+
+import click
+
+from kafkalog.cli import common
+
+
+@click.group("offsets")
+def command() -> None:
+    """Find offsets by time."""
+
+
+@command.command("get")
+@common.dir_option
+@common.topic_option(required=True)
+@common.partition_option(multiple=True)
+@click.option(
+    "--time",
+    "time_text",
+    default="-1",
+    show_default=True,
+    metavar="TIME",
+    help="-1 or latest: the end; -2 or earliest: the start; -3 or max-timestamp: the record with the "
+    "largest time; else ms since 1970 or ISO-8601 (UTC where no zone is given): the first record at or after.",
+)
+@common.quiet_options
+def get(
+    dirs: tuple[str, ...],
+    topic: str,
+    partitions: tuple[int, ...],
+    time_text: str,
+    quiet: bool,
+    verbose: int,
+) -> None:
+    """Print TOPIC:PARTITION:OFFSET for each partition.
+
+    The offset is empty where no record is that young, as with Kafka's own tool.
+    """
+    from kafkalog.storage.view import LogView
+    from kafkalog.tools.directories import find
+
+    common.set_verbosity(quiet, verbose)
+    time = parse_time(time_text)
+    for topic_partition, path in find(common.need_dirs(dirs), topic, partitions):
+        with LogView.open(path) as view:
+            found = view.offset_for_time(time)
+        offset = "" if found is None else str(found.offset)
+        when = f":{found.timestamp}" if verbose and found is not None and found.timestamp >= 0 else ""
+        click.echo(f"{topic_partition.topic}:{topic_partition.partition}:{offset}{when}")
+
+
+def parse_time(text: str) -> int:
+    """Ms since 1970, or one of the codes -1, -2 and -3; click.BadParameter for anything else."""
+    from kafkalog.errors import IllegalArgument
+    from kafkalog.times import to_ms
+
+    codes = {"latest": -1, "earliest": -2, "max-timestamp": -3}
+    if text.lower() in codes:
+        return codes[text.lower()]
+    try:
+        number = int(text)
+    except ValueError:
+        try:
+            return to_ms(text)
+        except IllegalArgument as error:
+            raise click.BadParameter(str(error), param_hint="--time") from None
+    if number < -3:
+        raise click.BadParameter(f"{number} is no time: codes are -1, -2 and -3", param_hint="--time")
+    return number

@@ -1,0 +1,210 @@
+"""`kafkalog produce`: text, files and JSON lines into a topic."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog.cli import common
+from kafkalog.cli.progress import Meter
+
+if TYPE_CHECKING:
+    from kafkalog.opening import OpenedLog
+    from kafkalog.tools.produce import Producer
+    from kafkalog.tools.produce_json import JsonProducer
+
+PRODUCER_SETTINGS = {"batch.size": 16_384, "linger.ms": 5}
+
+
+@click.command("produce")
+@common.dir_option
+@common.topic_option(required=True)
+@common.partition_option()
+@common.settings_option
+@click.option("-l", "lines", is_flag=True, help="Every line of the FILEs is a record (stdin is always read so).")
+@click.option("-K", "key_delimiter", metavar="DELIM", help="Splits a record at its first DELIM into key and value.")
+@click.option("-D", "delimiter", metavar="DELIM", default="\\n", show_default=True, help="Ends a record.")
+@click.option("-k", "key", metavar="KEY", help="One key for all records.")
+@click.option("-H", "headers", multiple=True, metavar="NAME=VALUE", help="Header for all records; repeats.")
+@click.option("-z", "codec", metavar="CODEC", default="none", show_default=True, help="Compression codec.")
+@click.option("-Z", "null_empty", is_flag=True, help="Empty keys and values are written as null.")
+@click.option("-J", "as_json", is_flag=True, help="Lines are JSON objects as `consume -J` prints them.")
+@click.option("--sync", is_flag=True, help="Every write is on disk before the next is begun.")
+@common.quiet_options
+@click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
+def command(**given: Any) -> None:
+    r"""Append records from FILEs, or from stdin where there are none, to a topic.
+
+    Stdin is split into records at each newline (-D sets another delimiter, such as '\0' or ';'); a FILE is
+    one record, or with -l split in the same way. A topic that is missing is created, with one partition
+    and the -X settings; `kafkalog topics create` makes more partitions. Records go to partition -p, else by
+    the key's murmur2 hash as Kafka's clients do, else to one partition until its batch is full, then to
+    the next.
+
+    -X takes topic settings (kept when the topic is created) and batch.size and linger.ms.
+    """
+    _produce(_Request(**given))
+
+
+class _Request:
+    """The command line of one `produce`, its texts turned into what they mean."""
+
+    def __init__(self, **given: Any) -> None:
+        self.dirs: list[str] = common.need_dirs(given["dirs"])
+        self.topic: str = given["topic"]
+        self.partition: int | None = given["partition"]
+        self.codec: str = given["codec"]
+        self.lines: bool = given["lines"]
+        self.as_json: bool = given["as_json"]
+        self.sync: bool = given["sync"]
+        self.quiet: bool = given["quiet"]
+        self.files: Sequence[str] = given["files"] or ("-",)
+        self.settings: dict[str, str] = dict(given["settings"])
+        self.batch_bytes = self._number("batch.size")
+        self.linger_ms = self._number("linger.ms")
+        self.delimiter = _delimiter(given["delimiter"], "-D")
+        key_delimiter = given["key_delimiter"]
+        self.key_delimiter = None if key_delimiter is None else _delimiter(key_delimiter, "-K")
+        self.key: bytes | None = None if given["key"] is None else os.fsencode(given["key"])
+        self.null: bytes | None = b"" if given["null_empty"] else None
+        self.headers = [_header(text) for text in given["headers"]]
+        if self.as_json and (self.key_delimiter or self.key or self.headers or self.null is not None):
+            raise click.UsageError("-J takes keys, headers and nulls from the lines: leave -K, -k, -H and -Z out")
+        common.set_verbosity(self.quiet, given["verbose"])
+
+    def _number(self, name: str) -> int:
+        text = self.settings.pop(name, None)
+        if text is None:
+            return PRODUCER_SETTINGS[name]
+        if not text.isascii() or not text.isdigit() or len(text) > 10:
+            raise click.BadParameter(f"{name}={text!r} is no number", param_hint="-X")
+        return int(text)
+
+
+def _delimiter(text: str, flag: str) -> bytes:
+    raw = common.delimiter_bytes(text)
+    if not raw:
+        raise click.BadParameter("the delimiter is empty", param_hint=flag)
+    return raw
+
+
+def _header(text: str) -> tuple[str, bytes | None]:
+    name, equals, value = text.partition("=")
+    if not name:
+        raise click.BadParameter(f"{text!r} has no name before =", param_hint="-H")
+    return name, os.fsencode(value) if equals else None
+
+
+def _produce(request: _Request) -> None:
+    from kafkalog.manager.log_dir import LogDir
+    from kafkalog.records.dispatch import check_writable_codec
+    from kafkalog.storage.names import validate_topic
+    from kafkalog.tools.input import open_inputs
+
+    check_writable_codec(request.codec)
+    validate_topic(request.topic)
+    with ExitStack() as stack:
+        inputs = stack.enter_context(open_inputs(request.files))
+        home = _home(request)
+        # one holder for the whole run: the clean-shutdown marker is settled once, when all is closed
+        log_dir = LogDir.acquire(home)
+        stack.callback(log_dir.release)
+        logs = _open_logs(request, home, stack)
+        started = [log.log.log_end_offset for log in logs]
+        meter = stack.enter_context(Meter("produce", inputs.total, quiet=request.quiet))
+        producer = _producer(request, logs, meter)
+        try:
+            for fd, name in inputs:
+                if request.lines or request.as_json or name == "stdin":
+                    producer.read_lines(fd, name)
+                else:
+                    producer.read_whole(fd, name, request.key)  # type: ignore[union-attr]
+        except KeyboardInterrupt:
+            producer.flush()  # whole records that were read are kept
+            raise
+        producer.flush()
+        for log in logs:
+            log.close()
+    _report(request, logs, started)
+
+
+def _home(request: _Request) -> str:
+    """The data directory that has the topic, else the first one, made if it is missing."""
+    from kafkalog.creating import make_data_directory
+    from kafkalog.tools.directories import partitions
+
+    there = [one for one in request.dirs if os.path.isdir(one)]
+    for directory in there:
+        if partitions([directory], topic=request.topic):
+            return directory
+    return make_data_directory(request.dirs[0])
+
+
+def _open_logs(request: _Request, home: str, stack: ExitStack) -> list[OpenedLog]:
+    """The logs of the partitions to write to: all of the topic, or the one that -p names."""
+    from kafkalog.errors import UnknownTopicOrPartition
+    from kafkalog.opening import open_for_append
+    from kafkalog.tools.catalog import partition_count
+
+    try:
+        count = partition_count([home], request.topic)
+    except UnknownTopicOrPartition:
+        count = 1
+    numbers: Sequence[int] = range(count)
+    if request.partition is not None:
+        if request.partition >= count:
+            raise UnknownTopicOrPartition(
+                f"topic {request.topic} has no partition {request.partition}",
+                path=home,
+                hint=f"it has {count}; `kafkalog topics create --partitions N` makes a topic with more",
+            )
+        numbers = [request.partition]
+    logs = []
+    for number in numbers:
+        path = os.path.join(home, f"{request.topic}-{number}")
+        log = open_for_append(path, request.settings, sync=request.sync)
+        stack.callback(log.close)
+        logs.append(log)
+    return logs
+
+
+def _producer(request: _Request, logs: Sequence[OpenedLog], meter: Meter) -> Producer | JsonProducer:
+    config = logs[0].log.config
+    limit = min(config.max_message_bytes, config.segment_size)
+    batch_bytes = max(61, min(request.batch_bytes, limit))
+    progress = meter.add if meter.shown else None
+    if request.as_json:
+        from kafkalog.tools.produce_json import JsonProducer
+
+        return JsonProducer(
+            logs,
+            batch_bytes=batch_bytes,
+            milliseconds=logs[0].milliseconds,
+            fixed=request.partition is not None,
+            progress=progress,
+        )
+    from kafkalog.tools.produce import Encoding, Producer
+
+    encoding = Encoding(
+        batch_bytes, request.delimiter, request.key_delimiter, request.null, request.key, request.headers
+    )
+    return Producer(
+        logs,
+        encoding,
+        milliseconds=logs[0].milliseconds,
+        linger_ms=request.linger_ms,
+        max_record_bytes=limit,
+        progress=progress,
+    )
+
+
+def _report(request: _Request, logs: Sequence[OpenedLog], started: Sequence[int]) -> None:
+    for log, start in zip(logs, started, strict=True):
+        count = log.log.log_end_offset - start
+        if count or len(logs) == 1:
+            offsets = f", offsets {start} to {start + count - 1}" if count else ""
+            common.note(f"{log.topic_partition}: {count:,} records{offsets}", quiet=request.quiet)

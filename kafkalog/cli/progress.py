@@ -1,0 +1,61 @@
+"""A progress line on stderr for work that lasts, and nothing for work that does not."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+SHOW_AFTER_S = 1.0
+
+
+class Meter:
+    """Counts bytes; after a second of work it shows a bar, if stderr is a terminal and `quiet` is not set.
+
+    rich honours NO_COLOR and dumb terminals by itself; it is imported only when the bar appears.
+    """
+
+    def __init__(self, what: str, total: int | None, *, quiet: bool) -> None:
+        self._what = what
+        self._total = total
+        self._done = 0
+        self._began = time.monotonic()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self.shown = not quiet and sys.stderr.isatty()
+
+    def add(self, count: int) -> None:
+        """Notes `count` more bytes of work."""
+        self._done += count
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self._done)
+        elif self.shown and time.monotonic() - self._began > SHOW_AFTER_S:
+            self._show()
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task(self._what, total=self._total, completed=self._done)
+
+    def __enter__(self) -> Meter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,58 @@
+"""Creating topics and data directories."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafkalog.config import key_for
+from kafkalog.errors import StorageError, TopicExists
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.topics import TopicStore
+from kafkalog.opening import open_for_append
+from kafkalog.storage.names import collides_with, validate_topic
+from kafkalog.tools.directories import partitions
+from kafkalog.util.fileio import OS, FileSystem
+
+
+def create_topic(
+    dirs: Sequence[str], topic: str, count: int, settings: Mapping[str, Any], *, fs: FileSystem = OS
+) -> None:
+    """Makes a topic of `count` empty partitions in the first data directory, which is made if missing.
+
+    TopicExists where the topic, or one whose name collides with it in metric names, is there already.
+    """
+    validate_topic(topic)
+    given = {key_for(name).name: value for name, value in settings.items()}
+    home = make_data_directory(dirs[0], fs)
+    log_dir = LogDir.acquire(home, fs=fs)
+    try:
+        _check_name_is_free(dirs, topic, home, fs)
+        TopicStore(home, fs=fs).create(topic, count, given)
+        for number in range(count):
+            open_for_append(os.path.join(home, f"{topic}-{number}"), fs=fs).close()
+    finally:
+        log_dir.release()
+
+
+def _check_name_is_free(dirs: Sequence[str], topic: str, home: str, fs: FileSystem) -> None:
+    names = {one.topic_partition.topic for one in partitions(dirs, fs=fs)}
+    names |= {name for directory in dirs for name in TopicStore(directory, fs=fs).topics()}
+    for name in sorted(names):
+        if name == topic:
+            raise TopicExists(f"topic {topic} exists", path=home)
+        if collides_with(name, topic):
+            raise TopicExists(f"topic {topic} collides with {name}: '.' and '_' are one in metric names", path=home)
+
+
+def make_data_directory(directory: str, fs: FileSystem = OS) -> str:
+    """`directory`, made if only its last part is missing."""
+    try:
+        fs.mkdir(directory)
+        fs.fsync_dir(os.path.dirname(os.path.abspath(directory)))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StorageError.from_os(error, "make the data directory", path=directory) from error
+    return directory

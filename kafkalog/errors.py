@@ -1,0 +1,457 @@
+"""Every error kafkalog raises, with its Kafka wire code.
+
+All derive from `KafkalogError` and carry `path`, `offset`, `position`, `hint`, `code` and `retriable`.
+Each also derives from the builtin that fits (`LookupError`, `ValueError`, `OSError` ...), so that code
+which knows nothing of kafkalog can still catch it by kind.
+"""
+
+from __future__ import annotations
+
+import errno as _errno
+import io
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+UNKNOWN_SERVER_ERROR = -1
+
+_OS_HINTS = {
+    _errno.ENOSPC: "free space on this disk and try again; what was there before is untouched",
+    _errno.EDQUOT: "the user's disk quota is used up: free space or raise it, then try again",
+    _errno.EACCES: "give this user read and write permission on the path, or run as its owner",
+    _errno.EPERM: "give this user read and write permission on the path, or run as its owner",
+    _errno.EROFS: "the file system is mounted read-only: remount it, or open with mode 'r'",
+    _errno.EIO: "the disk reports an error: check it before anything is written again",
+    _errno.EMFILE: "too many open files in this process: close some, or raise the limit (ulimit -n)",
+    _errno.ENFILE: "too many open files on this machine: close some, or raise the system's limit",
+    _errno.ENOTDIR: "a part of the path is a file where a directory is meant: check the path",
+    _errno.EISDIR: "the path is a directory where a file is meant: check the path",
+    _errno.ENOENT: "check the path; the file may have been deleted by its owner",
+    _errno.EFBIG: "the file would pass the size limit of the file system or of the process (ulimit -f)",
+}
+
+
+class KafkalogError(Exception):
+    """Root of all errors: a message, where it happened, and what to do about it.
+
+    `path`, `offset` (log offset) and `position` (byte in the file) are None where they mean nothing.
+    `str()` is the message, then file, offset and position, then the hint.
+    """
+
+    code: int = UNKNOWN_SERVER_ERROR
+    retriable: ClassVar[bool] = False
+    default_hint: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        path: str | os.PathLike[str] | None = None,
+        offset: int | None = None,
+        position: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = None if path is None else os.fspath(path)
+        self.offset = offset
+        self.position = position
+        self.hint = self.default_hint if hint is None else hint
+
+    def __str__(self) -> str:
+        named = (("file", self.path), ("offset", self.offset), ("position", self.position))
+        where = ", ".join(f"{name} {value}" for name, value in named if value is not None)
+        text = self.message or type(self).__name__
+        if where:
+            text = f"{text.rstrip('.')} ({where})"
+        return f"{text.rstrip('.')}. Hint: {self.hint}" if self.hint else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = dict(self.__dict__)
+        if isinstance(self, OSError):
+            state |= {"errno": self.errno, "strerror": self.strerror, "filename": self.filename}
+        return _rebuild, (type(self), self.message, state)
+
+
+def _rebuild(kind: type[KafkalogError], message: str, state: dict[str, Any]) -> KafkalogError:
+    """An error of `kind` with the attributes `state`; used by pickle and copy."""
+    error = kind(message)
+    for name, value in state.items():
+        setattr(error, name, value)
+    return error
+
+
+class ApiError(KafkalogError):
+    """An error that has a code in Kafka's protocol."""
+
+
+class UnknownServerError(ApiError):
+    """Wire code -1, and any code this version has no class for (its number is in `code`)."""
+
+
+# Reading and writing records
+
+
+class OffsetOutOfRange(ApiError, LookupError):
+    """The offset lies before the log start or after the log end."""
+
+    code = 1
+
+
+class CorruptRecord(ApiError, ValueError):
+    """Bytes that are no whole batch: bad size, bad magic or a CRC that does not match."""
+
+    code = 2
+    retriable = True
+
+
+class UnknownTopicOrPartition(ApiError, LookupError):
+    """There is no such topic or partition."""
+
+    code = 3
+    retriable = True
+
+
+class PartitionNotFound(UnknownTopicOrPartition, FileNotFoundError):
+    """The partition directory does not exist."""
+
+
+class NotLeaderOrFollower(ApiError):
+    """This node is not the one that serves the partition."""
+
+    code = 6
+    retriable = True
+
+
+class RecordTooLarge(ApiError, ValueError):
+    """One batch is larger than max.message.bytes."""
+
+    code = 10
+
+
+class InvalidTopic(ApiError, ValueError):
+    """The topic name is not legal (1 to 249 of a-z A-Z 0-9 . _ - and neither . nor ..)."""
+
+    code = 17
+
+
+class RecordBatchTooLarge(ApiError, ValueError):
+    """The batches of one append are together larger than a segment."""
+
+    code = 18
+
+
+class NotEnoughReplicas(ApiError):
+    """Fewer replicas in sync than min.insync.replicas; nothing was written."""
+
+    code = 19
+    retriable = True
+
+
+class NotEnoughReplicasAfterAppend(ApiError):
+    """Written, but to fewer replicas in sync than min.insync.replicas."""
+
+    code = 20
+    retriable = True
+
+
+class Unauthorized(ApiError, PermissionError):
+    """The principal may not do this to the topic."""
+
+    code = 29
+
+
+class GroupUnauthorized(Unauthorized):
+    """The principal may not do this to the group."""
+
+    code = 30
+
+
+class ClusterUnauthorized(Unauthorized):
+    """The principal may not do this to the cluster."""
+
+    code = 31
+
+
+class RecordRefused(ApiError, ValueError):
+    """Records of a batch broke a rule of the log; `record_errors` lists (index in the batch, reason)."""
+
+    def __init__(self, message: str = "", *, record_errors: Sequence[tuple[int, str]] = (), **where: Any) -> None:
+        super().__init__(message, **where)
+        self.record_errors = tuple(record_errors)
+
+
+class InvalidTimestamp(RecordRefused):
+    """A record's time is outside what the topic accepts."""
+
+    code = 32
+
+
+class TopicExists(ApiError, FileExistsError):
+    """A topic of that name (or one that collides with it in metric names) exists."""
+
+    code = 36
+
+
+class InvalidPartitions(ApiError, ValueError):
+    """The partition count is not legal."""
+
+    code = 37
+
+
+class InvalidReplicationFactor(ApiError, ValueError):
+    """The replication factor cannot be had here."""
+
+    code = 38
+
+
+class InvalidRequest(ApiError, ValueError):
+    """The request contradicts itself."""
+
+    code = 42
+
+
+class UnsupportedForFormat(ApiError, ValueError):
+    """The message format (magic) cannot hold what was asked for."""
+
+    code = 43
+
+
+UnsupportedForMessageFormat = UnsupportedForFormat
+
+
+class PolicyViolation(ApiError):
+    """A configured policy forbids it."""
+
+    code = 44
+
+
+# Producers, transactions, epochs
+
+
+class OutOfOrderSequence(ApiError):
+    """The batch's sequence number does not follow the producer's last one."""
+
+    code = 45
+
+
+class DuplicateSequence(ApiError):
+    """The batch was written before, too long ago to return its offsets."""
+
+    code = 46
+
+
+class InvalidProducerEpoch(ApiError):
+    """The producer's epoch is older than the last one seen."""
+
+    code = 47
+
+
+class InvalidTxnState(ApiError):
+    """The transaction is not in a state that allows this."""
+
+    code = 48
+
+
+class CoordinatorFenced(ApiError):
+    """The marker comes from a transaction coordinator that was replaced."""
+
+    code = 52
+
+
+class StorageError(ApiError, OSError):
+    """The file system failed; `errno` keeps its code and `path` the file."""
+
+    code = 56
+    retriable = True
+
+    def __init__(self, message: str = "", *, errno: int | None = None, **where: Any) -> None:
+        super().__init__(message, **where)
+        self.errno = errno
+        self.strerror = os.strerror(errno) if errno is not None else None
+        self.filename = self.path
+
+    @classmethod
+    def from_os(
+        cls, error: OSError, doing: str, *, path: str | os.PathLike[str] | None = None, **where: Any
+    ) -> StorageError:
+        """The error `error` met while `doing` something, with its errno, file and a hint that fits.
+
+        An error that is one of ours already is raised as it is: it says more.
+        """
+        if isinstance(error, KafkalogError):
+            raise error
+        reason = error.strerror or str(error)
+        if path is None and isinstance(error.filename, str):
+            path = error.filename
+        if where.get("hint") is None and error.errno is not None:
+            where["hint"] = _OS_HINTS.get(error.errno)
+        return cls(f"cannot {doing}: {reason}", errno=error.errno, path=path, **where)
+
+
+class FencedLeaderEpoch(ApiError):
+    """The leader epoch given is older than the partition's."""
+
+    code = 74
+    retriable = True
+
+
+class UnknownLeaderEpoch(ApiError):
+    """The leader epoch given is newer than the partition's."""
+
+    code = 75
+    retriable = True
+
+
+class UnsupportedCompression(ApiError, ValueError):
+    """The codec is unknown, or not allowed here."""
+
+    code = 76
+
+
+class InvalidRecord(RecordRefused):
+    """A record that breaks the format or a rule of the topic."""
+
+    code = 87
+
+
+class InconsistentTopicId(ApiError):
+    """The directory belongs to a topic of the same name with another id."""
+
+    code = 103
+    retriable = True
+
+
+# Misuse, and states of the log layer
+
+
+class IllegalArgument(KafkalogError, ValueError):
+    """An argument that can never be right."""
+
+
+class IllegalState(KafkalogError, RuntimeError):
+    """A call that the object's present state does not allow."""
+
+
+class InvalidOffset(IllegalArgument):
+    """An offset that is not greater than the last one of an index, or negative."""
+
+
+class IndexOffsetOverflow(IllegalState):
+    """An offset more than 2^31 - 1 above the index's base offset."""
+
+
+class SegmentOffsetOverflow(IllegalState):
+    """An offset more than 2^31 - 1 above the segment's base offset."""
+
+
+class UnexpectedAppendOffset(IllegalState):
+    """A follower's batches begin below the log end offset; `first_offset` and `last_offset` are theirs."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        first_offset: int | None = None,
+        last_offset: int | None = None,
+        **where: Any,
+    ) -> None:
+        super().__init__(message, **where)
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+
+
+class OffsetsOutOfOrder(IllegalArgument):
+    """A follower's batches do not go up."""
+
+
+class CleaningAborted(IllegalState):
+    """The cleaner was told to leave this partition alone."""
+
+
+class UncleanShutdown(IllegalState):
+    """The partition was not closed well, and it has to be recovered before it is written to."""
+
+
+class LogClosed(KafkalogError, ValueError):
+    """The log (or writer, or view) was closed."""
+
+
+class NotAPartition(KafkalogError, ValueError):
+    """The path is no partition directory."""
+
+
+class ReadOnlyLog(KafkalogError, io.UnsupportedOperation):
+    """The log was opened for reading."""
+
+    default_hint = "open it with mode 'a' to write"
+
+
+class UnsupportedIsolation(KafkalogError, NotImplementedError):
+    """Reading by this isolation level is not there yet."""
+
+
+class DirectoryLocked(KafkalogError, OSError):
+    """Another process holds the data directory's lock."""
+
+    default_hint = "stop the process that holds it (a broker, another writer), or open with mode 'r'"
+
+
+class ConfigError(KafkalogError, ValueError):
+    """A configuration name or value that is not accepted (wire: INVALID_CONFIG)."""
+
+    code = 40
+
+
+class UnknownConfig(ConfigError, TypeError):
+    """There is no configuration of that name."""
+
+
+# Local files
+
+
+class FormatError(KafkalogError, ValueError):
+    """A file of the data directory does not have its format."""
+
+
+class CorruptIndex(FormatError):
+    """An index file that contradicts itself; it is rebuilt from the .log file."""
+
+
+class CorruptSnapshot(FormatError):
+    """A producer snapshot that cannot be read; an older one is used."""
+
+
+class CorruptCheckpoint(FormatError):
+    """A checkpoint, metadata or topics file that cannot be read."""
+
+
+def _subclasses(kind: type[ApiError]) -> Iterator[type[ApiError]]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from _subclasses(child)
+
+
+def _table() -> dict[int, type[ApiError]]:
+    table: dict[int, type[ApiError]] = {}
+    for kind in _subclasses(ApiError):
+        if "code" in vars(kind) and kind.code > 0:
+            table[kind.code] = kind
+    return table
+
+
+_BY_CODE = _table()
+
+
+def from_code(code: int, message: str = "", **where: Any) -> ApiError:
+    """The error of wire code `code`; a code without a class gives UnknownServerError with that `code`.
+
+    ValueError for 0, which means success on the wire.
+    """
+    if code == 0:
+        raise ValueError("wire code 0 is success, not an error")
+    kind = _BY_CODE.get(code, UnknownServerError)
+    error = kind(message or f"server error {code}", **where)
+    if kind is UnknownServerError:
+        error.code = code
+    return error

@@ -1,0 +1,47 @@
+"""Waiting for new records at the end of a log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kafkalog._core.record import Record
+from kafkalog.chunks import records
+from kafkalog.engine import out_of_range, refresh
+
+if TYPE_CHECKING:
+    from kafkalog.engine import Engine
+
+FIRST_WAIT_S: Final = 0.001
+LONGEST_WAIT_S: Final = 0.05
+
+
+def tail(log: Engine, start: int, timeout: float | None) -> Iterator[Record]:
+    """The records from `start` on, those still to come included, until none came for `timeout` seconds.
+
+    None waits for ever. The end is looked for after 1 ms at first and, while nothing comes, after 50 ms
+    at most. OffsetOutOfRange when the log is cut below, or deleted beyond, what comes next; LogClosed
+    when it is closed meanwhile.
+    """
+    wait = FIRST_WAIT_S
+    silent_since = time.monotonic()
+    while True:
+        refresh(log)
+        end = log.log_end_offset
+        if end < start:
+            raise out_of_range(log, start)
+        if end > start:
+            yield from records(log, start, end)
+            start = end
+            wait = FIRST_WAIT_S
+            silent_since = time.monotonic()
+            continue
+        if timeout is not None:
+            left = silent_since + timeout - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(wait, left))
+        else:
+            time.sleep(wait)
+        wait = min(wait * 2, LONGEST_WAIT_S)

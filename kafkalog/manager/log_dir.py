@@ -1,0 +1,272 @@
+"""A data directory held for writing: its `.lock`, and the marker of a clean shutdown (format.md §8).
+
+The lock is a POSIX record lock, the kind a broker takes; flock would not exclude one. The system drops
+such a lock when *any* descriptor of the file closes in the process, so a process opens the file once for
+each directory: the first `LogDir.acquire` does, the later ones count, the last `release` closes it. It is
+not inherited over a fork either, so everything here refuses to work in a forked child.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import struct
+import threading
+from typing import Final
+
+from kafkalog.errors import DirectoryLocked, IllegalState, NotAPartition, StorageError
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, LOCK_FILE, NOT_PARTITIONS, parse_dir
+from kafkalog.util.fileio import OS, FileSystem, atomic_write
+
+MARKER: Final = b'{"version":0,"brokerEpoch":-1}'
+"""Content of the marker we write: clean, by nobody who has a broker epoch."""
+_FLOCK: Final = "hhqqi4x"  # struct flock: type, whence, start, length, pid
+
+_registry_lock = threading.Lock()
+_held: dict[tuple[int, int], LogDir] = {}  # by device and inode; guarded by _registry_lock
+
+
+class LogDir:
+    """One data directory that this process holds for writing; made by `acquire`, ended by `release`.
+
+    The marker vouches for what lies in the directory. It goes before the first change, and the last release
+    writes it again if every partition was closed well and the rest is vouched for: the marker was there, or
+    every partition in the directory was made by this process.
+
+    Threads: safe. Fork: a child's calls raise IllegalState; its `release` does nothing.
+    """
+
+    def __init__(self, path: str, fd: int, key: tuple[int, int], fs: FileSystem) -> None:
+        self.path = path
+        self.lock_path = os.path.join(path, LOCK_FILE)
+        self.marker_path = os.path.join(path, CLEAN_SHUTDOWN_FILE)
+        self._fs = fs
+        self._key = key
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._fd = fd
+        self._holders = 1  # guarded by _registry_lock
+        self._marker_present = False  # guarded by self._lock
+        self._open: dict[str, bool] = {}  # partition -> created here; guarded by self._lock
+        self._created: set[str] = set()  # closed well and made here; guarded by self._lock
+        self._clean: set[str] = set()  # closed well; guarded by self._lock
+        self._unclean: set[str] = set()  # guarded by self._lock
+        self.marker_found = False
+
+    @classmethod
+    def acquire(cls, path: str | os.PathLike[str], *, fs: FileSystem = OS, create: bool = False) -> LogDir:
+        """The directory, locked for this process; each `acquire` needs one `release`.
+
+        `create` makes the directory (and its parents) where it is missing. DirectoryLocked: another process
+        holds it. StorageError: it is missing, no directory, or cannot be written to.
+        """
+        real = os.path.realpath(path)
+        with _registry_lock:
+            key = _directory_key(real, fs, create)
+            held = _held.get(key)
+            if held is not None:
+                held._holders += 1
+                return held
+            lock_path = os.path.join(real, LOCK_FILE)
+            try:
+                fd = fs.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            except OSError as error:
+                raise StorageError.from_os(error, "open the lock file", path=lock_path) from error
+            try:
+                _lock_file(fd, lock_path)
+                made = cls(real, fd, key, fs)
+                made.marker_found = made._marker_present = fs.exists(made.marker_path)
+            except BaseException as error:
+                fs.close(fd)
+                if isinstance(error, OSError) and not isinstance(error, (StorageError, DirectoryLocked)):
+                    raise StorageError.from_os(error, "lock the directory", path=lock_path) from error
+                raise
+            _held[key] = made
+            return made
+
+    def release(self) -> None:
+        """Give up one hold. The last one writes the marker where that is due, then unlocks.
+
+        StorageError when the marker cannot be written: the data is whole, but the next open finds no
+        voucher. The lock is given back all the same.
+        """
+        if os.getpid() != self._pid:
+            return
+        with _registry_lock:
+            if self._holders == 0:
+                return
+            self._holders -= 1
+            if self._holders:
+                return
+            try:
+                self._write_marker()
+            finally:
+                del _held[self._key]
+                fd, self._fd = self._fd, -1
+                self._fs.close(fd)
+
+    def vouches_for(self, name: str) -> bool:
+        """True when the partition's files are known to be whole.
+
+        That is: the marker was there when the directory was locked and no close of the partition failed
+        since; or this process closed it well; or has it open (which `partition_opened` then says).
+        """
+        self._check_owner()
+        with self._lock:
+            if name in self._unclean:
+                return False
+            return self.marker_found or name in self._clean or name in self._open
+
+    def before_first_write(self) -> None:
+        """Return when no marker is on disk: call it before anything in the directory changes.
+
+        Once removed it is not looked for again. StorageError: it cannot be removed, so nothing may be written.
+        """
+        self._check_owner()
+        with self._lock:
+            if not self._marker_present:
+                return
+            try:
+                self._fs.unlink_if_exists(self.marker_path)
+                self._fs.fsync_dir(self.path)
+            except OSError as error:
+                raise StorageError.from_os(error, "remove the clean-shutdown marker", path=self.marker_path) from error
+            self._marker_present = False
+
+    def partition_opened(self, name: str, created: bool) -> None:
+        """Note that the partition is open for writing; `created` when its directory was made for that.
+
+        Call it before its files change: it removes the marker. DirectoryLocked when this process has the
+        partition open for writing already.
+        """
+        self.before_first_write()
+        with self._lock:
+            if name in self._open:
+                raise DirectoryLocked(
+                    f"{name} is open for writing in this process already",
+                    path=os.path.join(self.path, name),
+                    hint="use the log that is open (it is thread-safe), or close it first",
+                )
+            # what was made here and closed well stays ours when it is opened again
+            self._open[name] = created or name in self._created
+            self._clean.discard(name)
+            self._created.discard(name)
+
+    def partition_closed(self, name: str, clean: bool) -> None:
+        """Note that the partition is closed; `clean` when all of it is on disk and no error was met.
+
+        One unclean close, and the marker is not written any more by this holder.
+        """
+        self._check_owner()
+        with self._lock:
+            created = self._open.pop(name, False)
+            if not clean:
+                self._unclean.add(name)
+                return
+            self._clean.add(name)
+            if created:
+                self._created.add(name)
+
+    def _write_marker(self) -> None:
+        with self._lock:
+            touched = bool(self._clean)
+            if self._marker_present or not touched or self._open or self._unclean:
+                return
+            try:
+                if self.marker_found or self._all_made_here_locked():
+                    atomic_write(self._fs, self.marker_path, MARKER)
+                    self._marker_present = True
+            except OSError as error:
+                raise StorageError.from_os(error, "write the clean-shutdown marker", path=self.marker_path) from error
+
+    def _all_made_here_locked(self) -> bool:
+        """True when every partition directory in the data directory was made and closed well by this process."""
+        for name in self._fs.listdir(self.path):
+            if name in self._created or name in NOT_PARTITIONS:
+                continue
+            try:
+                parse_dir(name)
+            except NotAPartition:
+                continue
+            if stat.S_ISDIR(self._fs.stat(os.path.join(self.path, name)).st_mode):
+                return False
+        return True
+
+    def _check_owner(self) -> None:
+        if os.getpid() != self._pid:
+            raise IllegalState(
+                "this directory was locked by the parent process, and a fork does not inherit the lock",
+                path=self.path,
+                hint="open the log in the child itself, after the parent closed it",
+            )
+        if self._fd < 0:
+            raise IllegalState("the data directory was released", path=self.path)
+
+    def __enter__(self) -> LogDir:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        state = "released" if self._fd < 0 else f"held {self._holders} times"
+        return f"<LogDir {self.path} {state}>"
+
+
+def _directory_key(path: str, fs: FileSystem, create: bool) -> tuple[int, int]:
+    """Device and inode of the directory, made with its parents where `create` says so."""
+    try:
+        if create and not fs.exists(path):
+            _make_dirs(path, fs)
+        status = fs.stat(path)
+        if not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    except OSError as error:
+        raise StorageError.from_os(error, "open the data directory", path=path) from error
+    return status.st_dev, status.st_ino
+
+
+def _make_dirs(path: str, fs: FileSystem) -> None:
+    """Make the directory and the missing ones above it, each entry synced."""
+    parent = os.path.dirname(path)
+    if not fs.exists(parent):
+        _make_dirs(parent, fs)
+    try:
+        fs.mkdir(path)
+    except FileExistsError:
+        return
+    fs.fsync_dir(parent)
+
+
+def _lock_file(fd: int, path: str) -> None:
+    """Take the record lock on the whole file; DirectoryLocked when another process has it."""
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EAGAIN):
+            raise
+        holder = _lock_holder(fd)
+        by = f" by process {holder}" if holder else " by another process"
+        raise DirectoryLocked(f"the data directory is locked{by}", path=path) from None
+
+
+def _lock_holder(fd: int) -> int:
+    """The id of the process that holds the lock; 0 where the system does not say."""
+    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+    except (OSError, struct.error):
+        return 0
+    return 0 if kind == fcntl.F_UNLCK else max(0, pid)
+
+
+def _forget_in_child() -> None:
+    """In a forked child: none of the parent's locks are held, and the registry's lock may have been taken."""
+    global _registry_lock
+    _registry_lock = threading.Lock()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

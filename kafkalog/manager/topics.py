@@ -1,0 +1,163 @@
+"""The topics of a data directory that has no broker: ids, partition counts and settings.
+
+They stand in one JSON file beside the partition directories, written atomically. A broker ignores plain
+files there. Partition directories without an entry are legal: a broker made them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from kafkalog.config import LogConfig
+from kafkalog.errors import (
+    ConfigError,
+    CorruptCheckpoint,
+    IllegalArgument,
+    InvalidPartitions,
+    InvalidTopic,
+    StorageError,
+)
+from kafkalog.storage.names import MAX_PARTITION, validate_topic
+from kafkalog.storage.partition_metadata import check_topic_id, new_topic_id
+from kafkalog.util.fileio import OS, FileSystem, atomic_write
+
+TOPICS_FILE: Final = "kafkalog.topics.json"
+VERSION: Final = 1
+MAX_FILE_BYTES: Final = 64 << 20
+MAX_PARTITIONS: Final = MAX_PARTITION + 1
+_HINT: Final = (
+    "repair it by hand, or move it away: the records are untouched and readable without it, "
+    "but topic settings go back to the defaults"
+)
+_write_lock = threading.Lock()
+
+
+class TopicEntry(NamedTuple):
+    """One topic: its name, id (22 characters), number of partitions and settings (dotted name to text)."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    settings: Mapping[str, str]
+
+
+class TopicStore:
+    """The topics file of one data directory. Reads go to the file each time, so they are never stale.
+
+    Threads: safe. Processes: a caller of `ensure` holds the directory's LogDir.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
+        self.path = os.path.join(os.fspath(directory), TOPICS_FILE)
+        self._fs = fs
+
+    def topics(self) -> dict[str, TopicEntry]:
+        """All topics by name, sorted; none where there is no file.
+
+        CorruptCheckpoint names the file and what is wrong in it; StorageError when it cannot be read.
+        """
+        try:
+            content = self._fs.read_file(self.path, MAX_FILE_BYTES)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise StorageError.from_os(error, "read the topics file", path=self.path) from error
+        try:
+            return parse_topics(content)
+        except (ValueError, RecursionError) as error:
+            raise CorruptCheckpoint(f"the topics file is damaged: {error}", path=self.path, hint=_HINT) from None
+
+    def names(self) -> list[str]:
+        """The names of all topics, sorted."""
+        return list(self.topics())
+
+    def get(self, name: str) -> TopicEntry | None:
+        """The topic's entry; None where there is none: it does not exist, or a broker made it."""
+        return self.topics().get(name)
+
+    def ensure(self, name: str, *, partitions: int = 1, settings: Mapping[str, Any] | None = None) -> TopicEntry:
+        """The topic's entry, with at least `partitions` partitions, written where that is new.
+
+        `settings` (names dotted or not, text or values) are those of a new topic; one that is known keeps
+        its own. InvalidTopic, InvalidPartitions, ConfigError; StorageError when the file cannot be written.
+        """
+        validate_topic(name)
+        _check_partitions(partitions)
+        overrides = LogConfig.from_mapping(settings).overrides()
+        with _write_lock:
+            topics = self.topics()
+            known = topics.get(name)
+            if known is not None and known.partitions >= partitions:
+                return known
+            if known is None:
+                made = TopicEntry(name, new_topic_id(), partitions, overrides)
+            else:
+                made = TopicEntry(name, known.topic_id, partitions, known.settings)
+            try:
+                atomic_write(self._fs, self.path, format_topics({**topics, name: made}))
+            except OSError as error:
+                raise StorageError.from_os(error, "write the topics file", path=self.path) from error
+        return made
+
+
+def format_topics(topics: Mapping[str, TopicEntry]) -> bytes:
+    """The file's content for these topics: indented JSON, sorted, with a final newline."""
+    entries = {
+        name: {
+            "id": topic.topic_id,
+            "partitions": topic.partitions,
+            "configs": dict(sorted(topic.settings.items())),
+        }
+        for name, topic in sorted(topics.items())
+    }
+    return (json.dumps({"version": VERSION, "topics": entries}, indent=1) + "\n").encode()
+
+
+def parse_topics(content: bytes) -> dict[str, TopicEntry]:
+    """The topics that a file's content holds, sorted by name; ValueError says what is wrong in it."""
+    data = json.loads(content.decode(), object_pairs_hook=_without_repeats)
+    if not isinstance(data, dict) or not isinstance(data.get("topics"), dict):
+        raise ValueError("it is no object with 'version' and 'topics'")
+    version = data.get("version")
+    if version != VERSION or isinstance(version, bool):
+        raise ValueError(f"version {version!r} is not known, {VERSION} is")
+    return {name: _parse_topic(name, entry) for name, entry in sorted(data["topics"].items())}
+
+
+def _parse_topic(name: str, entry: Any) -> TopicEntry:
+    where = f"topic {ascii(name[:80])}"
+    try:
+        validate_topic(name)
+        if not isinstance(entry, dict):
+            raise ValueError("its entry is no object")
+        configs = entry.get("configs", {})
+        if not isinstance(configs, dict):
+            raise ValueError("'configs' is no object")
+        if not isinstance(entry.get("id"), str):
+            raise ValueError("'id' is missing or no text")
+        check_topic_id(entry["id"])
+        _check_partitions(entry.get("partitions"))
+        LogConfig.from_mapping(configs)
+    except (InvalidTopic, InvalidPartitions, IllegalArgument, ConfigError) as error:
+        raise ValueError(f"{where}: {error.message}") from None
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    return TopicEntry(name, entry["id"], entry["partitions"], configs)
+
+
+def _check_partitions(count: Any) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_PARTITIONS:
+        raise InvalidPartitions(f"the number of partitions is {count!r}, 1 to {MAX_PARTITIONS} is accepted")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{ascii(twice[:80])} stands twice")
+    return made

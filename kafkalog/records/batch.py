@@ -1,0 +1,179 @@
+"""RecordBatch: one batch in memory, its header, its records, and the few changes that are made in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kafkalog._core.assign import stamp_batch
+from kafkalog._core.decode import RecordTable, decode
+from kafkalog._core.record import Record
+from kafkalog._core.scan import BatchHeader, BatchTable, scan
+from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, UnsupportedForFormat
+from kafkalog.records.dispatch import require_readable
+from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V2, NO_SEQUENCE, NO_TIMESTAMP, TimestampType
+from kafkalog.records.sequence import increment_sequence
+
+__all__ = ["RecordBatch", "RecordSizes"]
+
+
+class RecordSizes(NamedTuple):
+    """A record without its bytes: what the skipping iteration gives (REC-10). Sizes are -1 for null."""
+
+    offset: int
+    timestamp: int
+    sequence: int
+    key_size: int
+    value_size: int
+
+
+class RecordBatch:
+    """A batch in a buffer. Header fields are attributes of `header`; the common ones are repeated here.
+
+    The buffer is shared: `set_…` methods change it, and need it to be writable. Nothing is copied until a record's
+    key or value is touched.
+    """
+
+    __slots__ = ("_row", "_table", "buffer", "header")
+
+    def __init__(self, buffer: bytes | bytearray | memoryview, table: BatchTable, row: int) -> None:
+        self.buffer = buffer
+        self._table = table
+        self._row = row
+        self.header: BatchHeader = table[row]
+
+    @property
+    def base_offset(self) -> int:
+        """Offset of the first record the producer put in."""
+        return self.header.base_offset
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record the producer put in, also when compaction removed it."""
+        return self.header.last_offset
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after this batch."""
+        return self.header.last_offset + 1
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return self.header.size
+
+    @property
+    def is_valid(self) -> bool:
+        """True when size and checksum are right."""
+        return self.header.is_valid
+
+    def ensure_valid(self) -> None:
+        """CorruptRecord unless size and checksum are right (REC-14, REC-15, REC-42)."""
+        header = self.header
+        if header.is_valid:
+            return
+        if header.magic >= MAGIC_V2 and header.size < BATCH_OVERHEAD_BYTES:
+            reason = f"Record batch is corrupt (the size {header.size} is smaller than {BATCH_OVERHEAD_BYTES})"
+        elif header.computed_crc == header.crc:
+            reason = f"Record is corrupt (the size {header.size} is smaller than its header)"
+        else:
+            reason = f"Record is corrupt (stored crc = {header.crc}, computed crc = {header.computed_crc})"
+        raise CorruptRecord(reason, offset=header.base_offset, position=header.position)
+
+    def decode(self) -> RecordTable:
+        """The records as a table; InvalidRecord where they are not sound, other formats and codecs refused by name."""
+        header = self.header
+        require_readable(header)
+        table = decode(self.buffer, self._table, self._row, self._row + 1)
+        if table.status:
+            raise InvalidRecord(
+                f"{table.error_text} (record {table.error_record} of the batch)",
+                offset=header.base_offset,
+                position=table.error_position,
+            )
+        return table
+
+    def records(self) -> list[Record]:
+        """All records."""
+        return list(self.decode())
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.decode())
+
+    def sizes(self) -> list[RecordSizes]:
+        """Offsets, times, sequences and sizes of the records, no key and no value made (REC-10)."""
+        table = self.decode()
+        base, base_offset = self.header.base_sequence, self.header.base_offset
+        columns = zip(table.offsets, table.timestamps, table.key_sizes, table.value_sizes, strict=True)
+        return [
+            RecordSizes(offset, timestamp, self._sequence(base, offset - base_offset), key, value)
+            for offset, timestamp, key, value in columns
+        ]
+
+    def sequences(self) -> list[int]:
+        """Sequence of each record: base sequence plus offset delta with the wrap to 0; -1 without one (REC-11)."""
+        return [sizes.sequence for sizes in self.sizes()]
+
+    @staticmethod
+    def _sequence(base: int, delta: int) -> int:
+        return NO_SEQUENCE if base == NO_SEQUENCE else increment_sequence(base, delta)
+
+    def offset_of_max_timestamp(self) -> int | None:
+        """The first offset of the batch for LogAppendTime, else of the first record with the batch's max timestamp.
+
+        None where the max timestamp is -1 (REC-37).
+        """
+        header = self.header
+        if header.max_timestamp == NO_TIMESTAMP:
+            return None
+        if header.timestamp_type == TimestampType.LOG_APPEND_TIME:
+            return header.base_offset
+        table = self.decode()
+        row = table.find_timestamp(header.max_timestamp, header.base_offset)
+        return None if row < 0 else int(table.offsets[row])
+
+    def _editable(self) -> memoryview:
+        if self.header.magic != MAGIC_V2:
+            raise UnsupportedForFormat(f"a batch of format v{self.header.magic} is not changed in place")
+        view = memoryview(self.buffer).cast("B")
+        if view.readonly:
+            raise IllegalArgument("the buffer is read-only: copy it into a bytearray first")
+        return view[self.header.position : self.header.position + self.header.size]
+
+    def _refresh(self) -> None:
+        start = self.header.position
+        self._table = scan(self.buffer, start, start + self.header.size)
+        self._row = 0
+        self.header = self._table[0]
+
+    def set_last_offset(self, offset: int) -> None:
+        """Moves all offsets so that the last one is `offset`; the checksum stays (REC-16)."""
+        view = self._editable()
+        base = offset - (self.header.last_offset - self.header.base_offset)
+        view[0:8] = base.to_bytes(8, "big", signed=True)
+        self._refresh()
+
+    def set_partition_leader_epoch(self, epoch: int) -> None:
+        """Writes the leader epoch; the checksum stays (REC-17)."""
+        self._editable()[12:16] = epoch.to_bytes(4, "big", signed=True)
+        self._refresh()
+
+    def set_max_timestamp(self, kind: TimestampType, timestamp: int) -> None:
+        """Sets timestamp type and max timestamp (ms) and makes the checksum anew; equal values change no byte.
+
+        The type of v0 is an illegal argument (REC-18, REC-19). The base timestamp is left alone.
+        """
+        if kind == TimestampType.NO_TIMESTAMP_TYPE:
+            raise IllegalArgument("the timestamp type of a batch must be CreateTime or LogAppendTime")
+        self._editable()
+        stamp_batch(
+            self.buffer,
+            self._table,
+            self._row,
+            append_time_type=kind == TimestampType.LOG_APPEND_TIME,
+            timestamp=timestamp,
+        )
+        self._refresh()
+
+    def __repr__(self) -> str:
+        return f"<RecordBatch v{self.header.magic} [{self.base_offset}, {self.next_offset}) {self.size} B>"

@@ -1,0 +1,200 @@
+"""RecordsBuilder: one v2 batch record by record, with the offsets, flags and refusals of the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kafkalog._core.encode import BatchBuilder
+from kafkalog.errors import IllegalArgument, IllegalState, UnsupportedCompression, UnsupportedForFormat
+from kafkalog.records.format import (
+    BATCH_OVERHEAD_BYTES,
+    MAGIC_V2,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    CompressionType,
+    TimestampType,
+    codec_name,
+)
+
+__all__ = ["BuilderInfo", "RecordsBuilder"]
+
+_MAX_INT = 2**31 - 1
+_RATE_MARGIN = 1.05
+Headers = Iterable[tuple[str, bytes | None]]
+
+
+class BuilderInfo(NamedTuple):
+    """Largest timestamp (ms) of what was built and the offset that goes with it; (-1, -1) without timestamps."""
+
+    max_timestamp: int
+    offset_of_max_timestamp: int
+
+
+class RecordsBuilder:
+    """Builds a v2 batch of at most `write_limit` bytes that starts at `base_offset`.
+
+    Offsets must strictly grow (REC-24); a timestamp is ms or -1 (REC-25); flags must fit together (REC-26, REC-30).
+    `has_room_for` estimates as the reference does (REC-47): a closed or aborted builder never has room, an empty one
+    always. Formats v0 and v1 and the codecs are refused by name.
+    """
+
+    def __init__(
+        self,
+        base_offset: int = 0,
+        *,
+        magic: int = MAGIC_V2,
+        compression: CompressionType = CompressionType.NONE,
+        timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+        log_append_time: int = NO_TIMESTAMP,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
+        is_control: bool = False,
+        leader_epoch: int = -1,
+        write_limit: int = _MAX_INT,
+        delete_horizon_ms: int | None = None,
+    ) -> None:
+        self._check_kind(magic, compression)
+        self._check_flags(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
+        if timestamp_type == TimestampType.NO_TIMESTAMP_TYPE:
+            raise IllegalArgument("format v2 needs CreateTime or LogAppendTime")
+        if timestamp_type == TimestampType.LOG_APPEND_TIME and log_append_time < 0:
+            raise IllegalArgument(f"LogAppendTime needs the append time, not {log_append_time}")
+        self.base_offset = base_offset
+        self.is_control = is_control
+        self.write_limit = write_limit
+        self._append_time = log_append_time if timestamp_type == TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
+        self._header = {
+            "base_offset": base_offset,
+            "leader_epoch": leader_epoch,
+            "producer_id": producer_id,
+            "producer_epoch": producer_epoch,
+            "base_sequence": base_sequence,
+            "transactional": is_transactional,
+            "control": is_control,
+            "append_time": self._append_time,
+        }
+        self._inner = BatchBuilder(_MAX_INT, delete_horizon_ms=delete_horizon_ms)
+        self._last_offset: int | None = None
+        self._built: bytearray | None = None
+        self._info = BuilderInfo(NO_TIMESTAMP, -1)
+        self._aborted = False
+
+    @staticmethod
+    def _check_kind(magic: int, compression: CompressionType) -> None:
+        if magic != MAGIC_V2:
+            raise UnsupportedForFormat(f"batches of format v{magic} cannot be built yet", hint="use format v2")
+        if compression != CompressionType.NONE:
+            raise UnsupportedCompression(f"batches cannot be compressed with {codec_name(compression)} yet")
+
+    @staticmethod
+    def _check_flags(producer_id: int, epoch: int, sequence: int, transactional: bool, control: bool) -> None:
+        if transactional and producer_id == NO_PRODUCER_ID:
+            raise IllegalArgument("a transactional batch needs a producer id")
+        if producer_id == NO_PRODUCER_ID:
+            return
+        if epoch == NO_PRODUCER_EPOCH:
+            raise IllegalArgument(f"producer id {producer_id} needs a producer epoch")
+        if sequence < 0 and not control:
+            raise IllegalArgument(f"producer id {producer_id} needs a base sequence")
+
+    @property
+    def count(self) -> int:
+        """Records appended so far."""
+        return self._inner.count
+
+    @property
+    def is_closed(self) -> bool:
+        """True once `build` was called."""
+        return self._built is not None
+
+    @property
+    def next_offset(self) -> int:
+        """The offset a record appended now would get: the base offset for an empty builder (REC-28)."""
+        return self.base_offset if self._last_offset is None else self._last_offset + 1
+
+    def append(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        *,
+        offset: int | None = None,
+    ) -> int:
+        """Adds a record and returns its offset (the next one unless `offset` says otherwise)."""
+        if self.is_control:
+            raise IllegalArgument("only control records go into a control batch")
+        return self._append(timestamp, key, value, headers, offset)
+
+    def append_control(self, timestamp: int, key: bytes, value: bytes | None, *, offset: int | None = None) -> int:
+        """Adds a control record, to a control batch only (REC-30)."""
+        if not self.is_control:
+            raise IllegalArgument("control records go into a control batch only")
+        return self._append(timestamp, key, value, (), offset)
+
+    def _append(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers, offset: int | None
+    ) -> int:
+        if self._aborted or self.is_closed:
+            raise IllegalState("this builder is closed: it takes no further record")
+        if timestamp < 0 and timestamp != NO_TIMESTAMP:
+            raise IllegalArgument(f"timestamp {timestamp} is negative: ms since 1970, or -1 for none")
+        at = self.next_offset if offset is None else offset
+        if self._last_offset is not None and at <= self._last_offset:
+            raise IllegalArgument(f"offset {at} does not follow {self._last_offset}: offsets must grow")
+        delta = at - self.base_offset
+        if not 0 <= delta <= _MAX_INT:
+            raise IllegalArgument(f"offset {at} is {delta} from base offset {self.base_offset}: 0 to {_MAX_INT} fit")
+        self._inner.append(value, key, timestamp, tuple(headers), offset_delta=delta)
+        self._last_offset = at
+        return at
+
+    @property
+    def estimated_size(self) -> int:
+        """Bytes the batch would have: exact without compression, times the reference's margin of 1.05 on records."""
+        records = self._inner.size - BATCH_OVERHEAD_BYTES
+        return BATCH_OVERHEAD_BYTES + (int(records * _RATE_MARGIN) if records else 0)
+
+    @property
+    def is_full(self) -> bool:
+        """True when the estimate has reached the limit; never for an empty builder, always for a closed one."""
+        if self._aborted or self.is_closed:
+            return True
+        return self.count > 0 and self.write_limit <= self.estimated_size
+
+    def has_room_for(self, key: bytes | None, value: bytes | None) -> bool:
+        """True when a record with this key and value still fits by the estimate."""
+        if self.is_full:
+            return False
+        upper = 21 + len(key or b"") + len(value or b"")
+        return self.count == 0 or self.write_limit >= self.estimated_size + upper
+
+    def build(self) -> bytearray:
+        """The batch; 0 bytes where nothing was appended (REC-28). Later calls give the same bytes."""
+        if self._aborted:
+            raise IllegalState("this builder was aborted: there is nothing to build")
+        if self._built is None:
+            inner = self._inner
+            if inner.count and self._append_time >= 0:
+                self._info = BuilderInfo(self._append_time, self.next_offset - 1)
+            elif inner.count and inner.max_timestamp >= 0:
+                self._info = BuilderInfo(inner.max_timestamp, self.next_offset - 1)
+            self._built = inner.build(**self._header)  # type: ignore[arg-type]
+        return self._built
+
+    def info(self) -> BuilderInfo:
+        """Largest timestamp and its offset, as the reference reports them for v2: the last offset (REC-36)."""
+        self.build()
+        return self._info
+
+    def abort(self) -> None:
+        """Drops what was appended; afterwards append and build are illegal states (REC-29)."""
+        if self.is_closed:
+            raise IllegalState("this builder is closed: it cannot be aborted")
+        self._aborted = True
+        self._inner = BatchBuilder(_MAX_INT)

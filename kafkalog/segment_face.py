@@ -1,0 +1,92 @@
+"""A segment as `log.segments` shows it: its offsets, sizes and the entries of its indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar, overload
+
+from kafkalog.sizes import human_size
+from kafkalog.types import OffsetPosition, TimestampOffset
+
+E = TypeVar("E", OffsetPosition, TimestampOffset)
+
+
+class IndexEntries(Sequence[E], Generic[E]):
+    """The entries of one index as a sequence; each look goes to the index as it is then."""
+
+    __slots__ = ("_index", "_kind")
+
+    def __init__(self, index: Callable[[], Any], kind: str) -> None:
+        self._index = index
+        self._kind = kind
+
+    def __len__(self) -> int:
+        entries: int = self._index().entries
+        return entries
+
+    @overload
+    def __getitem__(self, number: int) -> E: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[E]: ...
+    def __getitem__(self, number: int | slice) -> E | list[E]:
+        index = self._index()
+        if isinstance(number, slice):
+            return [index.entry(n) for n in range(*number.indices(index.entries))]
+        entries = index.entries
+        at = number + entries if number < 0 else number
+        if not 0 <= at < entries:
+            raise IndexError(f"entry {number} of an {self._kind} of {entries}")
+        entry: E = index.entry(at)
+        return entry
+
+    def __iter__(self) -> Iterator[E]:
+        return iter(self[:])
+
+    def __repr__(self) -> str:
+        return f"<{self._kind} entries>"
+
+
+class Segment:
+    """One segment of a log: `base_offset`, `size` (bytes of batches), `path`, and its two indexes.
+
+    `index` holds (offset, position) entries, `time_index` (timestamp, offset) entries.
+    """
+
+    __slots__ = ("_segment", "base_offset")
+
+    def __init__(self, segment: Any) -> None:
+        self._segment = segment
+        self.base_offset: int = segment.base_offset
+
+    @property
+    def path(self) -> str:
+        """The data file."""
+        path: str = self._segment.path
+        return path
+
+    @property
+    def size(self) -> int:
+        """Bytes of whole batches."""
+        size: int = self._segment.size
+        return size
+
+    @property
+    def index(self) -> IndexEntries[OffsetPosition]:
+        """The offset index's entries: the last offset of a batch, and where that batch begins."""
+        return IndexEntries(lambda: self._segment.offset_index, "offset index")
+
+    @property
+    def time_index(self) -> IndexEntries[TimestampOffset]:
+        """The time index's entries: the largest timestamp (ms) so far, and an offset of its batch."""
+        return IndexEntries(lambda: self._segment.time_index, "time index")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Segment):
+            return NotImplemented
+        return self._segment is other._segment
+
+    def __hash__(self) -> int:
+        return id(self._segment)
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.base_offset} {human_size(self.size)} {self.path.rpartition('/')[2]}>"

@@ -1,0 +1,57 @@
+"""A range of a log's offsets that is read when it is iterated over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kafkalog._core.record import Record
+
+if TYPE_CHECKING:
+    from kafkalog.api import Log
+    from kafkalog.records.batch import RecordBatch
+
+
+def clamped(bound: int | None, default: int, start: int, end: int) -> int:
+    """A bound of a slice as Python reads it: None is the default, negative counts back from `end`, none leaves the log."""
+    if bound is None:
+        return default
+    if bound < 0:
+        bound += end
+    return min(max(bound, start), end)
+
+
+class LogSlice:
+    """The records of a log with offsets in [start, stop): nothing is read before it is iterated over.
+
+    It may be iterated over any number of times; the bounds stay as they were when it was made.
+    """
+
+    __slots__ = ("log", "start", "stop")
+
+    def __init__(self, log: Log, start: int, stop: int) -> None:
+        self.log = log
+        self.start = start
+        self.stop = max(start, stop)
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.records()
+
+    def records(self) -> Iterator[Record]:
+        """The records in order; errors as for `Log.records`."""
+        return iter(()) if self.start == self.stop else self.log.records(self.start, self.stop)
+
+    def batches(self) -> Iterator[RecordBatch]:
+        """The batches that hold any of the offsets, whole."""
+        return iter(()) if self.start == self.stop else self.log.batches(self.start, self.stop)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LogSlice):
+            return NotImplemented
+        return self.log is other.log and (self.start, self.stop) == (other.start, other.stop)
+
+    def __hash__(self) -> int:
+        return hash((id(self.log), self.start, self.stop))
+
+    def __repr__(self) -> str:
+        return f"<LogSlice {self.log.name} [{self.start}, {self.stop})>"

@@ -1,0 +1,302 @@
+"""What the two index files of a segment share: entries, room, and what is safe to do to them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from kafkalog._core.buffers import Column
+from kafkalog._core.index import OffsetEntries, TimeEntries
+from kafkalog.errors import IllegalArgument, IllegalState, IndexOffsetOverflow, KafkalogError, LogClosed
+from kafkalog.storage.mapped_file import MappedFile
+from kafkalog.util.fileio import OS, FileSystem
+
+E = TypeVar("E", OffsetEntries, TimeEntries)
+
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+
+
+class AbstractIndex(Generic[E]):
+    """An index file of one segment: sorted entries of `entry_size` bytes, then free room.
+
+    A new file has its full length at once (format.md section 7: `max_index_size` rounded down to whole entries,
+    sparse); an existing one keeps its length and holds floor(length / entry size) entries (IDX-13). Closing trims it.
+    `MappedFile` says why a full disk cannot kill the interpreter. Our own threads cannot either: before the file gets
+    shorter, the count is lowered, and searches that run without the GIL are waited for. Not protected: a process that
+    ignores the directory's lock and cuts a file that this one has mapped.
+
+    Threads: look-ups at any time, from any thread, through `lookup` and `lookup_many`, which are methods of the
+    compiled entries. Everything that changes the index needs the log's lock.
+    """
+
+    __slots__ = ("_entries", "_file", "_read_only", "base_offset", "lookup_many", "max_index_size")
+
+    entry_size: ClassVar[int]
+    kind: ClassVar[str]
+    lookup_many: Callable[[Any | Iterable[int]], tuple[Column, Column]]
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        base_offset: int,
+        max_index_size: int = -1,
+        *,
+        fs: FileSystem = OS,
+        writable: bool = True,
+    ) -> None:
+        """Open the index at `path`, or create it (`writable` only).
+
+        `max_index_size` in bytes counts for a new file and for `reset`. With writable=False the file is never changed
+        (IDX-17) and its entries are a copy in memory. Errors: IllegalArgument for a new file without room for an entry
+        (the file stays, with length 0: IDX-11), StorageError from the system, CorruptIndex over 2 GiB.
+        """
+        self.base_offset = base_offset
+        self.max_index_size = max_index_size
+        self._file = MappedFile(path, self.kind, fs, writable)
+        self._read_only = not writable
+        self._entries: E = self._make_entries()
+        self.lookup_many = self._entries.lookup_many
+        try:
+            if writable and self._file.create():
+                self._set_first_length()
+                self._attach(0)
+            else:
+                self._file.open()
+                self._attach(self._file.length // self.entry_size)
+        except BaseException:
+            self.close_handler()
+            raise
+        if not writable:
+            self._file.release()
+
+    def _make_entries(self) -> E:
+        """The compiled entries, none yet."""
+        raise NotImplementedError
+
+    def _recall(self) -> None:
+        """Remember the last entry again, after the count changed."""
+        raise NotImplementedError
+
+    def _set_first_length(self) -> None:
+        if self.max_index_size < self.entry_size:
+            raise IllegalArgument(f"Invalid max index size: {self.max_index_size}", path=self.path)
+        try:
+            self._file.set_length(self._rounded(self.max_index_size))
+        except BaseException:
+            self._file.discard()
+            raise
+
+    def _attach(self, count: int) -> None:
+        """Let the compiled entries read the file as it now is."""
+        buffer = self._file.content(count * self.entry_size)
+        self._entries.attach(buffer, min(count, len(buffer) // self.entry_size))
+        self._recall()
+
+    # --- what it holds
+
+    @property
+    def path(self) -> str:
+        """The file's present name."""
+        return self._file.path
+
+    @property
+    def entries(self) -> int:
+        """The number of entries."""
+        return self._entries.count
+
+    @property
+    def max_entries(self) -> int:
+        """How many entries the file's present length has room for."""
+        return self._file.length // self.entry_size
+
+    @property
+    def is_full(self) -> bool:
+        """True when no further entry may be appended (IDX-4)."""
+        return self._entries.count >= self.max_entries
+
+    @property
+    def length(self) -> int:
+        """The file's length in bytes, free room counted."""
+        return self._file.length
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The bytes that entries fill."""
+        return self._entries.count * self.entry_size
+
+    @property
+    def read_only(self) -> bool:
+        """True when a write is an error: opened so, or since `make_read_only`."""
+        return self._read_only
+
+    @property
+    def closed(self) -> bool:
+        """True after `close`, `close_handler` or `delete_if_exists`."""
+        return self._entries.closed
+
+    def __repr__(self) -> str:
+        state = "closed" if self._entries.closed else f"{self._entries.count} entries, {self.length} bytes"
+        return f"<{type(self).__name__} {self.path} base offset {self.base_offset}, {state}>"
+
+    def can_append_offset(self, offset: int) -> bool:
+        """True when `offset` lies 0..2^31-1 above the base offset (IDX-6)."""
+        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    def relative_offset(self, offset: int) -> int:
+        """`offset` minus the base offset; IndexOffsetOverflow unless that is in 0..2^31-1 (IDX-6)."""
+        relative = offset - self.base_offset
+        if 0 <= relative <= MAX_RELATIVE_OFFSET:
+            return relative
+        raise IndexOffsetOverflow(
+            f"Integer overflow for offset: {offset} (base offset {self.base_offset})",
+            path=self.path,
+            offset=offset,
+            hint="roll a new segment: an index holds offsets up to 2^31 - 1 above its base offset",
+        )
+
+    def _check_slot(self, n: int) -> None:
+        """IDX-5: IllegalArgument for an entry past the last, IndexError below 0."""
+        count = self._entries.count
+        if n >= count:
+            message = f"Attempt to fetch the {n}th entry from the {self.kind}, which has {count}"
+            raise IllegalArgument(message, path=self.path)
+        if n < 0:
+            raise IndexError(f"entry {n} of {self.path}: entries count from 0")
+
+    # --- writing
+
+    def reserve(self, extra_entries: int = 1) -> None:
+        """Return when the next `extra_entries` entries have disk space, as far as the file's length goes.
+
+        StorageError (ENOSPC) when there is none; nothing is changed then. Meant for before the log's own write.
+        """
+        if self._read_only:
+            raise self._not_writable()
+        end = (self._entries.count + extra_entries) * self.entry_size
+        if end > self._file.reserved or not self._file.mapped:
+            self._reserve(end)
+
+    def _reserve(self, end: int) -> None:
+        self._file.reserve(end)
+        if not self._file.mapped:
+            self._attach(self._entries.count)
+
+    def _append(self, entry: bytes, n: int) -> None:
+        """Write entry n, the one after the last, and count it."""
+        file = self._file
+        position = n * self.entry_size
+        if position + self.entry_size > file.reserved or not file.mapped:
+            self._reserve(position + self.entry_size)
+        file.write(entry, position)
+        self._entries.count = n + 1
+
+    def truncate(self) -> None:
+        """Drop all entries; the file keeps its length and its bytes."""
+        self.truncate_to_entries(0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep the entries whose offset is lower than `offset` (IDX-8, TIDX-5); the file keeps its length."""
+        self.truncate_to_entries(self._entries.count_below(offset))
+
+    def truncate_to_entries(self, entries: int) -> None:
+        """Keep the first `entries` entries, all where there are fewer; the file keeps its length and its bytes."""
+        self._check_writable()
+        if entries < 0:
+            raise IllegalArgument(f"cannot keep {entries} entries", path=self.path)
+        self._entries.count = min(entries, self._entries.count)
+        self._recall()
+
+    def reset(self) -> None:
+        """Drop all entries and make the file as long as a new one would be (format.md section 14, B2)."""
+        self.truncate_to_entries(0)
+        self.resize(self.max_index_size)
+
+    def resize(self, size: int) -> bool:
+        """True when the file got the length `size` rounded down to whole entries; False when it had it (IDX-10).
+
+        The first entries stay, as many as fit. An index that has room after it takes appends again, if it was
+        made read-only. StorageError leaves length and entries as they were.
+        """
+        self._check_writable()
+        length = self._rounded(max(size, 0))
+        if length == self.length:
+            return False
+        before = self._entries.count
+        kept = min(before, length // self.entry_size)
+        self._entries.count = kept  # from here on nobody looks at what is cut off
+        try:
+            self._file.set_length(length)
+        except BaseException:
+            self._entries.count = before
+            raise
+        self._attach(kept)
+        if length > kept * self.entry_size:
+            self._read_only = False
+        return True
+
+    def trim_to_valid_size(self) -> None:
+        """Cut the file behind its last entry."""
+        self.resize(self._entries.count * self.entry_size)
+
+    def flush(self) -> None:
+        """Return when entries and length are on disk."""
+        self._check_open()
+        self._file.sync()
+
+    def make_read_only(self) -> None:
+        """From now on an append is IllegalState: the segment was rolled. Frees the descriptor.
+
+        A truncation may make the segment the active one again; then `resize` gives room and lifts this.
+        """
+        self._check_open()
+        self._read_only = True
+        self._file.release()
+
+    # --- name and end
+
+    def rename_to(self, path: str | os.PathLike[str]) -> None:
+        """Give the file another name; look-ups go on meanwhile (IDX-15)."""
+        self._file.rename(path)
+
+    def close(self) -> None:
+        """Trim the file to its entries and close it; afterwards any use is LogClosed. A second call does nothing.
+
+        StorageError when the trim fails; the index is closed all the same. A file that is not ours is not touched.
+        """
+        try:
+            if self._file.writable and not self._entries.closed:
+                self.trim_to_valid_size()
+        finally:
+            self.close_handler()
+
+    def close_handler(self) -> None:
+        """Close without trimming; afterwards any use is LogClosed (IDX-16). A second call does nothing."""
+        self._entries.close(self._closed_error)
+        self._file.release()
+
+    def delete_if_exists(self) -> bool:
+        """True when the file was there and is deleted; the index is closed first (IDX-15)."""
+        self.close_handler()
+        return self._file.delete()
+
+    # --- helpers
+
+    def _rounded(self, size: int) -> int:
+        return size // self.entry_size * self.entry_size
+
+    def _check_open(self) -> None:
+        if self._entries.closed:
+            raise self._closed_error()
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if not self._file.writable:
+            raise self._not_writable()
+
+    def _not_writable(self) -> KafkalogError:
+        hint = "entries go to the index of the active segment"
+        return IllegalState(f"the {self.kind} is read-only", path=self.path, hint=hint)
+
+    def _closed_error(self) -> KafkalogError:
+        return LogClosed(f"the {self.kind} is closed", path=self.path)

@@ -1,0 +1,182 @@
+"""What an append is checked for before it touches the log: the analysis of a buffer, for leader and follower.
+
+Format.md section 11 has the order of the checks and the error of each. Nothing here knows a log's state: the
+functions take a scanned buffer and a configuration, and return or raise.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from kafkalog._core import plan
+from kafkalog._core.plan import refusal
+from kafkalog._core.scan import REASON_MAGIC, REASON_SIZE, BatchTable, scan
+from kafkalog.config import LogConfig
+from kafkalog.errors import (
+    CorruptRecord,
+    IllegalArgument,
+    InvalidRecord,
+    InvalidTxnState,
+    KafkalogError,
+    OffsetsOutOfOrder,
+    RecordBatchTooLarge,
+    RecordTooLarge,
+    UnexpectedAppendOffset,
+)
+from kafkalog.records.validate import check_batches
+from kafkalog.types import LogAppendInfo
+
+Origin = Literal["client", "replication", "coordinator", "raft_leader"]
+ORIGINS: Final = frozenset({"client", "replication", "coordinator", "raft_leader"})
+NOTHING_APPENDED: Final = LogAppendInfo(-1, -1)
+_NOTHING_WRITTEN: Final = "nothing of this append was written"
+_CODEC_MASK: Final = 0x07
+_MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+
+
+def scan_append(buffer: Any) -> BatchTable:
+    """The table of a buffer handed in for append; CorruptRecord where a size or a format is no batch's.
+
+    A last batch that is cut off is no error: it is not part of the append (LOG-5, LOG-6).
+    """
+    table = scan(buffer)
+    if table.stop_reason in (REASON_SIZE, REASON_MAGIC):
+        raise unreadable(table)
+    return table
+
+
+def unreadable(table: BatchTable) -> CorruptRecord:
+    """The error for the place where the scan of an append had to stop (format.md section 5)."""
+    what = "format (magic)" if table.stop_reason == REASON_MAGIC else "size field"
+    return CorruptRecord(
+        f"no batch has the {what} {table.stop_value}", position=table.stop_position, hint=_NOTHING_WRITTEN
+    )
+
+
+def check_leader_append(
+    buffer: Any, table: BatchTable, config: LogConfig, origin: Origin, leader_epoch: int, now_ms: int
+) -> None:
+    """Return when a leader may append the one batch of `table`; else the error of the first rule broken.
+
+    The rules are stages B and C of format.md section 11: offset 0 and no transaction from a client, the epoch of a
+    raft leader, size, checksum, then header and records. Nothing is written, nothing is changed.
+    """
+    client = origin == "client"
+    found = refusal(table, client, False, origin == "raft_leader", leader_epoch, config.max_message_bytes)
+    if found is not None:
+        raise refused(table, found[0], found[1], config.max_message_bytes, leader_epoch)
+    if table.count != 1:
+        raise InvalidRecord(
+            f"{table.count} batches in one append: a leader takes one at a time", hint="Log.append_bytes takes several"
+        )
+    if origin not in ORIGINS:
+        raise IllegalArgument(f"unknown origin {origin!r}", hint=f"it is one of {', '.join(sorted(ORIGINS))}")
+    check_batches(buffer, table, config, now_ms, from_client=client)
+
+
+def check_group(buffer: Any, table: BatchTable, config: LogConfig, now_ms: int, records_too: bool) -> None:
+    """Return when each batch of `table` may be an append of its own; their base offsets are not looked at.
+
+    Without `records_too` only size, checksum and kind are checked, for batches that this library just built.
+    """
+    found = refusal(table, True, True, False, -1, config.max_message_bytes)
+    if found is not None:
+        raise refused(table, found[0], found[1], config.max_message_bytes, -1)
+    if table.max_batch_size > config.segment_size:
+        check_append_size(table.max_batch_size, config.segment_size)
+    if records_too:
+        check_batches(buffer, table, config, now_ms)
+
+
+def refused(table: BatchTable, code: int, row: int, max_message_bytes: int, leader_epoch: int) -> KafkalogError:
+    """The error for what `plan.refusal` found in batch `row`."""
+    batch = table[row]
+    at = batch.position
+    if code == plan.WRONG_EPOCH:
+        return InvalidRecord(
+            f"the batch has leader epoch {batch.leader_epoch}, its append epoch {leader_epoch}", position=at
+        )
+    if code == plan.BASE_OFFSET_NOT_ZERO:
+        return InvalidRecord(
+            f"a client's batch begins at offset 0, this one at {batch.base_offset}",
+            position=at,
+            hint="Log.append_bytes takes batches with any base offset",
+        )
+    if code == plan.BATCH_TOO_LARGE:
+        return RecordTooLarge(
+            f"the batch has {batch.size} bytes, max.message.bytes is {max_message_bytes}",
+            position=at,
+            hint="send smaller batches, or raise max.message.bytes of the topic",
+        )
+    if code == plan.BAD_CHECKSUM:
+        return damaged(table, row)
+    return InvalidTxnState("there are no transactions yet: a transactional batch is not taken", position=at)
+
+
+def damaged(table: BatchTable, row: int) -> CorruptRecord:
+    """The error for a batch whose checksum is wrong, or which is shorter than its own header."""
+    batch = table[row]
+    return CorruptRecord(
+        f"the batch of {batch.size} bytes has CRC {batch.crc}, its bytes give {batch.computed_crc}",
+        position=batch.position,
+        hint=_NOTHING_WRITTEN,
+    )
+
+
+def follower_rows(table: BatchTable, leader_epoch: int) -> int:
+    """How many batches of a follower's append are taken: those before the first with a higher epoch (LOG-81).
+
+    CorruptRecord for a wrong checksum among them, OffsetsOutOfOrder where they do not rise (LOG-4),
+    IllegalArgument for a v2 batch without epoch (LOG-82); nothing is written then.
+    """
+    rows = plan.rows_up_to_epoch(table, leader_epoch)
+    if 0 <= table.first_invalid < rows:
+        raise damaged(table, table.first_invalid)
+    if not plan.offsets_rise(table, rows):
+        raise OffsetsOutOfOrder(
+            f"the batches do not rise from offset {table.base_offset(0)} to {table.last_offset_of(rows - 1)}",
+            offset=table.base_offset(0),
+            hint=_NOTHING_WRITTEN,
+        )
+    without = plan.first_without_epoch(table, rows)
+    if without >= 0:
+        raise IllegalArgument(
+            "a follower's batch carries the epoch of its leader, this one none", position=table.position(without)
+        )
+    return rows
+
+
+def first_offset_of(table: BatchTable) -> int:
+    """The first offset of an append that keeps its offsets; -1 where only decompressing would tell.
+
+    That is a compressed message of format v0 or v1, whose header names its last record only.
+    """
+    if table.magic(0) < 2 and table.attributes(0) & _CODEC_MASK:
+        return -1
+    return table.first_offset
+
+
+def check_follower_offsets(table: BatchTable, log_end_offset: int) -> None:
+    """Return when the append begins at or after the log end; UnexpectedAppendOffset otherwise (LOG-3)."""
+    if table.first_offset < log_end_offset:
+        raise UnexpectedAppendOffset(
+            f"the append begins at offset {table.first_offset}, below the log end {log_end_offset}; "
+            f"its last offset is {table.last_offset}",
+            offset=table.first_offset,
+            first_offset=table.first_offset,
+            last_offset=table.last_offset,
+        )
+
+
+def base_for_roll(first_offset: int, last_offset: int) -> int:
+    """The base offset of a segment that is rolled for an append (LOG-16)."""
+    return first_offset if first_offset >= 0 else last_offset - _MAX_RELATIVE_OFFSET
+
+
+def check_append_size(size: int, segment_size: int) -> None:
+    """Return when one append fits one segment; RecordBatchTooLarge otherwise (LOG-9)."""
+    if size > segment_size:
+        raise RecordBatchTooLarge(
+            f"the append has {size} bytes, a segment takes {segment_size}",
+            hint="append fewer bytes at once, or raise segment.bytes of the topic",
+        )

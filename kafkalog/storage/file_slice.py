@@ -1,0 +1,122 @@
+"""A fixed range of a data file, read with pread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kafkalog._core.scan import REASON_SIZE, BatchHeader, BatchTable, scan
+from kafkalog.errors import CorruptRecord, IllegalArgument, StorageError
+from kafkalog.util.fileio import File
+
+HEADER_BYTES: Final = 17
+"""Bytes that show a batch's offset, size and magic; with fewer left, iteration ends (format.md §5)."""
+FIRST_CHUNK: Final = 64 * 1024
+LARGEST_CHUNK: Final = 1024 * 1024
+
+
+class FileSlice:
+    """`size` bytes of a file from `position`, bounds fixed when it was made.
+
+    Nothing is read before it is asked for. It holds the descriptor: a file that was closed, renamed or
+    deleted since stays readable. A file that was cut shorter gives fewer bytes, never an error.
+    Threads: immutable, any number may read.
+    """
+
+    __slots__ = ("file", "position", "size")
+
+    def __init__(self, file: File, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+
+    @property
+    def path(self) -> str:
+        """The file's name when it was opened or last renamed."""
+        return self.file.path
+
+    @property
+    def end(self) -> int:
+        """The position in the file after the last byte."""
+        return self.position + self.size
+
+    def read(self) -> bytes:
+        """The bytes of the range; StorageError when the file system fails."""
+        try:
+            return self.file.pread(self.size, self.position)
+        except OSError as error:
+            raise StorageError.from_os(error, "read", path=self.path, position=self.position) from error
+
+    def read_into(self, buffer: Any) -> int:
+        """The number of bytes put into the writable `buffer`, at most the slice's size."""
+        try:
+            return self.file.pread_into(memoryview(buffer)[: self.size], self.position)
+        except OSError as error:
+            raise StorageError.from_os(error, "read", path=self.path, position=self.position) from error
+
+    def slice(self, position: int, size: int) -> FileSlice:
+        """A part of this slice: `position` counts from its start, the end never leaves it (FILE-6).
+
+        IllegalArgument: a negative position or size, or a position beyond this slice.
+        """
+        start, length = clamp(position, size, self.size, self.path)
+        return FileSlice(self.file, self.position + start, length)
+
+    def tables(self, *, check_crc: bool = False) -> Iterator[BatchTable]:
+        """Tables of the whole batches of the slice, chunk by chunk; positions are the file's.
+
+        Any magic is taken (format.md §5); a last batch that is cut off ends it without error.
+        CorruptRecord where a size field is below 14, after the batches before it were handed out.
+        """
+        position, end, chunk = self.position, self.position + self.size, FIRST_CHUNK
+        while end - position >= HEADER_BYTES:
+            wanted = min(chunk, end - position)
+            data = FileSlice(self.file, position, wanted).read()
+            table = scan(data, check_crc=check_crc, file_mode=True, base_position=position)
+            if len(table):
+                yield table
+            if table.stop_reason == REASON_SIZE:
+                raise bad_size(table.stop_value, self.path, table.stop_position)
+            if len(data) < wanted:
+                return
+            if table.stop_position > position:
+                position = table.stop_position
+                chunk = min(chunk * 2, LARGEST_CHUNK)
+                continue
+            # not one whole batch: read as much as it says it has, if the slice holds that
+            chunk = int.from_bytes(data[8:12], "big", signed=True) + 12
+            if chunk <= wanted or chunk > end - position:
+                return
+
+    def batches(self, *, check_crc: bool = False) -> Iterator[BatchHeader]:
+        """The header of each whole batch, in file order; errors as for `tables`."""
+        for table in self.tables(check_crc=check_crc):
+            yield from table
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        return f"<FileSlice [{self.position}, {self.end}) of {self.path}>"
+
+
+def clamp(position: int, size: int, limit: int, path: str) -> tuple[int, int]:
+    """`position` and the part of `size` that ends by `limit` (FILE-4, FILE-5).
+
+    IllegalArgument: a negative position or size, or a position above `limit`.
+    """
+    if position < 0 or size < 0 or position > limit:
+        raise IllegalArgument(
+            f"no range of {limit} bytes: position {position}, size {size}", path=path, position=position
+        )
+    return position, min(size, limit - position)
+
+
+def bad_size(value: int, path: str, position: int) -> CorruptRecord:
+    """The error for a batch whose size field says `value` bytes after the field."""
+    return CorruptRecord(
+        f"a batch's size field says {value}, at least 14 is possible",
+        path=path,
+        position=position,
+        hint="everything before this position is readable; recovery cuts the rest",
+    )

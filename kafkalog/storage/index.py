@@ -1,0 +1,100 @@
+"""The `.index` file of a segment: from an offset to the position of a batch at or before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import ClassVar, Final
+
+from kafkalog._core.index import OffsetEntries
+from kafkalog._core.values import OffsetPosition
+from kafkalog.errors import CorruptIndex, IllegalArgument, InvalidOffset
+from kafkalog.storage.abstract_index import AbstractIndex
+
+MAX_POSITION: Final = 2**31 - 1
+_ENTRY: Final = Struct(">ii")
+
+
+class OffsetIndex(AbstractIndex[OffsetEntries]):
+    """Sparse, sorted pairs (last offset of a batch, position of the batch's first byte in the `.log`).
+
+    8 bytes each: i32 offset - base offset, i32 position, big-endian (format.md section 7). No checksum guards them:
+    after an unclean end they are made anew from the `.log`.
+    `lookup(target)` is the last entry at or below `target`, or (base offset, 0) (IDX-1, IDX-2).
+    """
+
+    __slots__ = ("_last_offset", "lookup")
+
+    entry_size: ClassVar[int] = _ENTRY.size
+    kind: ClassVar[str] = "offset index"
+    lookup: Callable[[int], OffsetPosition]
+
+    def _make_entries(self) -> OffsetEntries:
+        entries = OffsetEntries(b"", self.base_offset, 0)
+        self.lookup = entries.lookup
+        self._last_offset = self.base_offset
+        return entries
+
+    def _recall(self) -> None:
+        count = self._entries.count
+        self._last_offset = self._entries.entry(count - 1).offset if count else self.base_offset
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last entry; the base offset where there is none."""
+        self._check_open()
+        return self._last_offset
+
+    def entry(self, n: int) -> OffsetPosition:
+        """Entry n, from 0; IllegalArgument past the last, IndexError below 0 (IDX-5)."""
+        self._check_slot(n)
+        return self._entries.entry(n)
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry for the batch that ends with `offset` and begins at `position`.
+
+        Checked in this order (format.md section 14, B3): IllegalState when read-only; IllegalArgument when full
+        (IDX-4) or the position is outside 0..2^31-1; InvalidOffset unless the offset is greater than the last
+        (IDX-3); IndexOffsetOverflow (IDX-6); StorageError. Nothing is changed by any of them.
+        """
+        count = self._entries.count
+        if self._read_only:
+            raise self._not_writable()
+        if count >= self._file.length // 8:
+            hint = "resize the index, or roll a new segment"
+            raise IllegalArgument(f"Attempt to append to a full index (size = {count}).", path=self.path, hint=hint)
+        if count and offset <= self._last_offset:
+            raise InvalidOffset(
+                f"Attempt to append an offset {offset} to position {count} no larger than the last offset appended "
+                f"({self._last_offset})",
+                path=self.path,
+                offset=offset,
+            )
+        relative = self.relative_offset(offset)
+        if not 0 <= position <= MAX_POSITION:
+            message = f"position {position} is outside a segment file (0..{MAX_POSITION})"
+            raise IllegalArgument(message, path=self.path, offset=offset)
+        self._append(_ENTRY.pack(relative, position), count)
+        self._last_offset = offset
+
+    def fetch_upper_bound_offset(self, fetched: OffsetPosition, size: int) -> OffsetPosition | None:
+        """The first entry whose position is at least `size` bytes after that of `fetched`, or None (IDX-7).
+
+        Its offset bounds what a read of `size` bytes from `fetched` can hold.
+        """
+        return self._entries.upper_bound(fetched.position + size)
+
+    def sanity_check(self) -> None:
+        """Return when the file is not visibly damaged, else raise CorruptIndex (IDX-12)."""
+        if self._entries.count and self._last_offset < self.base_offset:
+            raise CorruptIndex(
+                f"Corrupt index found, the index has non-zero size but the last offset is {self._last_offset} which is "
+                f"less than the base offset {self.base_offset}",
+                path=self.path,
+            )
+        if self.length % self.entry_size:
+            raise CorruptIndex(
+                f"Index file is corrupt, found {self.length} bytes which is neither positive nor a multiple of "
+                f"{self.entry_size}",
+                path=self.path,
+            )

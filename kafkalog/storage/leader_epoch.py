@@ -1,0 +1,127 @@
+"""The leader epochs of a log with the offset at which each began, and the file that keeps them (format.md section 8)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_right
+from typing import NamedTuple
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT
+from kafkalog.util.checkpoint import CheckpointFile, whole_number
+from kafkalog.util.fileio import OS, FileSystem
+
+
+class EpochEntry(NamedTuple):
+    """A leader epoch and the first offset written under it."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochCache:
+    """The epochs of one log, rising in epoch and in offset; kept in `leader-epoch-checkpoint`.
+
+    The memory is the truth: the file follows when `write_if_changed` is called, outside the log's lock, since it
+    syncs (KAFKA-15046, KAFKA-16541). Threads: changes belong to the owner's lock, reads may run beside them.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
+        self._file = CheckpointFile(
+            os.path.join(os.fspath(directory), LEADER_EPOCH_CHECKPOINT), _parse, _format, fs=fs
+        )
+        self._entries: tuple[EpochEntry, ...] = ()
+        self._written: tuple[EpochEntry, ...] = ()  # guarded by self._writing
+        self._writing = threading.Lock()
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> LeaderEpochCache:
+        """The cache with what the file says; the file is made, empty, where it is missing (LOG-1).
+
+        CorruptCheckpoint for a malformed file, StorageError from the system.
+        """
+        cache = cls(directory, fs=fs)
+        cache._file.create_if_missing()
+        for entry in cache._file.read():
+            cache.assign(entry.epoch, entry.start_offset)
+        cache._written = cache._entries
+        return cache
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """The epochs, oldest first."""
+        return self._entries
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest epoch, -1 where there is none."""
+        entries = self._entries
+        return entries[-1].epoch if entries else -1
+
+    @property
+    def has_changed(self) -> bool:
+        """True when the file does not say yet what the memory says."""
+        return self._entries is not self._written
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """True when `epoch` was new and now begins at `start_offset`; entries that contradict it go.
+
+        IllegalArgument for a negative epoch or offset.
+        """
+        if epoch < 0 or start_offset < 0:
+            raise IllegalArgument(f"no epoch {epoch} begins at offset {start_offset}", offset=start_offset)
+        entries = self._entries
+        if entries and (epoch, start_offset) == entries[-1]:
+            return False
+        if entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset:
+            return False
+        kept = tuple(e for e in entries if e.epoch < epoch and e.start_offset < start_offset)
+        self._entries = (*kept, EpochEntry(epoch, start_offset))
+        return True
+
+    def epoch_for(self, offset: int) -> int:
+        """The epoch under which `offset` was written, -1 where none is known."""
+        entries = self._entries
+        at = bisect_right([entry.start_offset for entry in entries], offset)
+        return entries[at - 1].epoch if at else -1
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that begin at or after `end_offset` (LOG-52)."""
+        self._keep(tuple(entry for entry in self._entries if entry.start_offset < end_offset))
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget epochs that ended by `start_offset`; the one that covers it begins there now."""
+        entries = self._entries
+        at = bisect_right([entry.start_offset for entry in entries], start_offset)
+        if at:
+            self._keep((EpochEntry(entries[at - 1].epoch, start_offset), *entries[at:]))
+
+    def clear(self) -> None:
+        """Forget all epochs."""
+        self._keep(())
+
+    def _keep(self, entries: tuple[EpochEntry, ...]) -> None:
+        if entries != self._entries:
+            self._entries = entries
+
+    def write_if_changed(self) -> None:
+        """Return when the file says what the memory says, on disk. StorageError leaves the old file."""
+        with self._writing:
+            entries = self._entries
+            if entries is not self._written:
+                self._file.write(entries)
+                self._written = entries
+
+
+def _parse(fields: list[str]) -> EpochEntry:
+    if len(fields) != 2:
+        raise ValueError(f"{len(fields)} fields instead of <epoch> <start offset>")
+    entry = EpochEntry(whole_number(fields[0]), whole_number(fields[1]))
+    if entry.epoch < 0 or entry.start_offset < 0:
+        raise ValueError("a negative number")
+    return entry
+
+
+def _format(entry: EpochEntry) -> str:
+    return f"{entry.epoch} {entry.start_offset}"

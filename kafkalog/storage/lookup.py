@@ -1,0 +1,57 @@
+"""Finding an offset by time: the special times, and the search through segments, time index, offset index and data."""
+
+from __future__ import annotations
+
+from kafkalog._core.state import LogState
+from kafkalog.storage.segment import LogSegment
+from kafkalog.types import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    NO_TIMESTAMP,
+    OffsetAndTimestamp,
+)
+
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
+
+
+def offset_for_time(state: LogState, timestamp: int, earliest_epoch: int, latest_epoch: int) -> OffsetAndTimestamp | None:
+    """The first record at or after `timestamp` (ms) from the log start on; None where there is none (LOG-57).
+
+    -1 is the log end, -2 and -4 the log start, both with timestamp -1 and the epochs given; -3 the first record
+    with the largest timestamp; -5 and -6 name tiered data, which there is none of (offset -1). Lower values are
+    searched like times.
+    """
+    if timestamp == LATEST_TIMESTAMP:
+        return OffsetAndTimestamp(state.log_end_offset, NO_TIMESTAMP, latest_epoch)
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        return OffsetAndTimestamp(state.log_start_offset, NO_TIMESTAMP, earliest_epoch)
+    if timestamp == MAX_TIMESTAMP:
+        return _largest(state)
+    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+        return OffsetAndTimestamp(-1, NO_TIMESTAMP, -1)
+    return _search(state, timestamp)
+
+
+def _search(state: LogState, timestamp: int) -> OffsetAndTimestamp | None:
+    """The record in the first segment that can hold the time; records written meanwhile are not seen."""
+    start = state.log_start_offset
+    segment: LogSegment
+    for segment in state.segments:
+        if segment.largest_timestamp < timestamp:
+            continue
+        found = segment.find_offset_by_timestamp(timestamp, start)
+        if found is not None:
+            return found if found.offset < state.log_end_offset else None
+    return None
+
+
+def _largest(state: LogState) -> OffsetAndTimestamp | None:
+    """The first record that carries the largest timestamp of all segments (the earliest segment on a tie)."""
+    largest: LogSegment | None = None
+    for segment in state.segments:
+        if largest is None or segment.max_timestamp_so_far > largest.max_timestamp_so_far:
+            largest = segment
+    return None if largest is None else largest.find_largest_timestamp()

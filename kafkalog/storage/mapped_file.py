@@ -1,0 +1,158 @@
+"""The file under an index: mapped for reading, written with pwrite, its disk space reserved ahead."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Final
+
+from kafkalog._core.mapping import Mapping
+from kafkalog.errors import CorruptIndex, IllegalArgument, StorageError
+from kafkalog.util.fileio import File, FileSystem
+
+MAX_INDEX_BYTES: Final = 2**31 - 1
+RESERVE_STEP_BYTES: Final = 65536
+_DISK_BLOCK_BYTES: Final = 512  # the unit of st_blocks, whatever the file system's own is
+_CANNOT_RESERVE: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+
+
+class MappedFile:
+    """A file of preallocated length whose first bytes are content and whose rest is free room.
+
+    Why a full disk cannot kill the interpreter: a store into a mapped hole of a full disk would (SIGBUS), so the
+    mapping is for reading only and content is written with pwrite, which raises. `reserve` takes disk space in steps
+    of 64 KiB ahead, so that it raises before anything else was written. Reading a mapped hole needs space too on
+    some file systems (tmpfs), so content that may have holes is handed out as a copy in memory.
+    A file that this process may not write is always copied, since its owner may cut it at any time.
+
+    No descriptor is held but by a file that is being written: mappings stay without one.
+    StorageError, with errno and path, whenever the system refuses. Threads: one at a time.
+    """
+
+    __slots__ = ("_file", "_fs", "_name", "length", "mapped", "path", "reserved", "writable")
+
+    def __init__(self, path: str | os.PathLike[str], name: str, fs: FileSystem, writable: bool) -> None:
+        """The file at `path`, which errors call `name`; nothing is opened before `open` or `create`."""
+        self.path = os.fspath(path)
+        self.length = 0
+        self.reserved = 0  # so many bytes from the start have disk space behind them
+        self.mapped = False
+        self.writable = writable
+        self._name = name
+        self._fs = fs
+        self._file: File | None = None
+
+    def create(self) -> bool:
+        """True when there was no such file and there is one now, of length 0."""
+        try:
+            self._file = self._fs.open_file(self.path, "exclusive")
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise self._failed("create", error) from error
+        return True
+
+    def open(self) -> None:
+        """Open the existing file and find its length; CorruptIndex over 2 GiB."""
+        try:
+            file = self._opened()
+            stat = file.stat()
+        except OSError as error:
+            raise self._failed("open", error) from error
+        if stat.st_size > MAX_INDEX_BYTES:
+            raise CorruptIndex(f"the {self._name} is {stat.st_size} bytes long, over 2 GiB", path=self.path)
+        self.length = stat.st_size
+        self.reserved = self.length if stat.st_blocks * _DISK_BLOCK_BYTES >= self.length else 0
+
+    def discard(self) -> None:
+        """Remove a new file of which nothing could be made; an error leaves it, with length 0."""
+        self.release()
+        try:
+            self._fs.unlink(self.path)
+        except OSError:
+            pass
+
+    def content(self, size: int) -> Mapping | bytes:
+        """A buffer that begins with the first `size` bytes of the file; shorter only if another process cut it."""
+        self.mapped = self.writable and size <= self.reserved and self.length > 0
+        try:
+            file = self._opened()
+            return Mapping(file.fileno(), self.length) if self.mapped else file.pread(size, 0)
+        except OSError as error:
+            raise self._failed("read", error) from error
+
+    def reserve(self, end: int) -> None:
+        """Return when the bytes before `end` (and up to 64 KiB more) have disk space, as far as the length goes."""
+        target = min(-(-end // RESERVE_STEP_BYTES) * RESERVE_STEP_BYTES, self.length)
+        if target <= self.reserved:
+            return
+        try:
+            self._opened().allocate(self.reserved, target - self.reserved)
+        except OSError as error:
+            if error.errno not in _CANNOT_RESERVE:
+                raise self._failed("reserve space for", error) from error
+            target = self.length  # a file system that cannot: the write itself will tell
+        self.reserved = target
+
+    def write(self, data: bytes, position: int) -> None:
+        """Write `data` at `position`; after an error the bytes there are unknown."""
+        try:
+            (self._file or self._opened()).pwrite(data, position)
+        except OSError as error:
+            raise self._failed("write to", error, position) from error
+
+    def set_length(self, length: int) -> None:
+        """Make the file `length` bytes long. The caller has seen to it that nobody reads what is cut off."""
+        if length > MAX_INDEX_BYTES:
+            raise IllegalArgument(f"an index of {length} bytes is over 2 GiB", path=self.path)
+        try:
+            self._opened().truncate(length)
+        except OSError as error:
+            raise self._failed("change the length of", error) from error
+        self.length = length
+        self.reserved = min(self.reserved, length)
+
+    def sync(self) -> None:
+        """Return when content and length are on disk."""
+        held = self._file is not None
+        try:
+            self._opened().datasync()
+        except OSError as error:
+            raise self._failed("sync", error) from error
+        finally:
+            if not held:
+                self.release()
+
+    def rename(self, path: str | os.PathLike[str]) -> None:
+        """Give the file another name; what is mapped stays."""
+        target = os.fspath(path)
+        try:
+            self._fs.rename(self.path, target)
+        except OSError as error:
+            raise self._failed("rename", error) from error
+        self.path = target
+
+    def delete(self) -> bool:
+        """True when the file was there and is gone."""
+        self.release()
+        try:
+            return self._fs.unlink_if_exists(self.path)
+        except OSError as error:
+            raise self._failed("delete", error) from error
+
+    def release(self) -> None:
+        """Close the descriptor, if one is open; it is opened again when it is needed."""
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.close()
+            except OSError as error:
+                raise self._failed("close", error) from error
+
+    def _opened(self) -> File:
+        if self._file is None:
+            self._file = self._fs.open_file(self.path, "rw" if self.writable else "r")
+        return self._file
+
+    def _failed(self, doing: str, error: OSError, position: int | None = None) -> StorageError:
+        return StorageError.from_os(error, f"{doing} the {self._name}", path=self.path, position=position)

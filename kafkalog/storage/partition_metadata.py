@@ -1,0 +1,99 @@
+"""The topic id of a partition directory: `partition.metadata` (format.md §8, CKPT-8)."""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import Final
+
+from kafkalog.errors import CorruptCheckpoint, IllegalArgument, InconsistentTopicId, StorageError
+from kafkalog.storage.names import PARTITION_METADATA
+from kafkalog.util.checkpoint import whole_number
+from kafkalog.util.fileio import FileSystem, atomic_write
+
+VERSION: Final = 0
+ID_LENGTH: Final = 22
+MAX_FILE_BYTES: Final = 64 * 1024
+_RESERVED: Final = frozenset({bytes(16), bytes(15) + b"\x01"})
+_HINT: Final = "move the file away: it is written anew when the partition is next opened for writing"
+
+
+def new_topic_id() -> str:
+    """A fresh id: a random uuid in 22 characters of url-safe base64, not beginning with a dash."""
+    from uuid import uuid4
+
+    while True:
+        made = uuid4().bytes
+        text = base64.urlsafe_b64encode(made).decode()[:ID_LENGTH]
+        if made not in _RESERVED and not text.startswith("-"):
+            return text
+
+
+def check_topic_id(text: str) -> str:
+    """The id itself; IllegalArgument for anything but 22 characters of url-safe base64, or the zero id."""
+    try:
+        raw = base64.b64decode(text.encode("ascii") + b"==", altchars=b"-_", validate=True)
+    except (ValueError, UnicodeEncodeError):
+        raw = b""
+    if len(text) != ID_LENGTH or len(raw) != 16:
+        raise IllegalArgument(f"{ascii(text[:80])} is no topic id: 22 characters of url-safe base64")
+    if raw == bytes(16):
+        raise IllegalArgument("the topic id is zero")
+    return text
+
+
+def read_partition_metadata(fs: FileSystem, directory: str | os.PathLike[str]) -> str | None:
+    """The topic id of a partition directory; None where the file is missing. Later lines are ignored.
+
+    CorruptCheckpoint: a negative version, a zero id, a line that is not as it should be.
+    """
+    path = os.path.join(directory, PARTITION_METADATA)
+    try:
+        content = fs.read_file(path, MAX_FILE_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError.from_os(error, "read the topic id", path=path) from error
+    lines = content.decode("utf-8", "replace").splitlines()
+    try:
+        if whole_number(_field(lines, 0, "version")) < 0:
+            raise ValueError("the version is negative")
+        return check_topic_id(_field(lines, 1, "topic_id"))
+    except ValueError as error:
+        reason = error.message if isinstance(error, IllegalArgument) else str(error)
+        raise CorruptCheckpoint(f"malformed partition.metadata: {reason}", path=path, hint=_HINT) from None
+
+
+def write_partition_metadata(fs: FileSystem, directory: str | os.PathLike[str], topic_id: str) -> None:
+    """Record the topic id in a partition directory that has none; written aside and renamed.
+
+    InconsistentTopicId when another id is there. A directory that is gone is passed over: its topic was
+    deleted. StorageError when the file system fails.
+    """
+    check_topic_id(topic_id)
+    path = os.path.join(directory, PARTITION_METADATA)
+    present = read_partition_metadata(fs, directory)
+    if present == topic_id:
+        return
+    if present is not None:
+        raise InconsistentTopicId(
+            f"the partition belongs to topic id {present}, not {topic_id}",
+            path=path,
+            hint="a topic of that name was deleted and made again: use the directory of the new one",
+        )
+    try:
+        atomic_write(fs, path, f"version: {VERSION}\ntopic_id: {topic_id}".encode())
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not fs.exists(directory):
+            return
+        raise StorageError.from_os(error, "write the topic id", path=path) from error
+
+
+def _field(lines: list[str], index: int, name: str) -> str:
+    """The value of the line `<name>: <value>` at `index`; ValueError where that is not what it says."""
+    if index >= len(lines):
+        raise ValueError(f"the line '{name}: ...' is missing")
+    found, colon, value = lines[index].partition(":")
+    if not colon or found.strip() != name:
+        raise ValueError(f"line {index + 1} is {ascii(lines[index][:80])}, '{name}: ...' is expected")
+    return value.strip()

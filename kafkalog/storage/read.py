@@ -1,0 +1,92 @@
+"""Where a read begins and ends: plans over one state of a log, no record byte is read (LOG-20 to LOG-25)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalog._core.state import LogState
+from kafkalog.errors import OffsetOutOfRange
+from kafkalog.types import FetchDataInfo, LogOffsetMetadata
+
+
+def out_of_range(offset: int, state: LogState) -> OffsetOutOfRange:
+    """The error for an offset outside the log."""
+    return OffsetOutOfRange(
+        f"offset {offset} is not in the log, which holds {state.log_start_offset} to {state.log_end_offset}",
+        offset=offset,
+        hint=f"the first offset is {state.log_start_offset}, the next one written {state.log_end_offset}",
+    )
+
+
+def read_state(
+    state: LogState,
+    start_offset: int,
+    max_length: int,
+    bound: LogOffsetMetadata,
+    *,
+    min_one_message: bool,
+    include_aborted: bool = False,
+) -> FetchDataInfo:
+    """The data from `start_offset` on, below `bound`, from one segment; OffsetOutOfRange outside log start ... log end.
+
+    `bound` was taken before the lookup, so that a reader sees nothing above it (KAFKA-2477). The metadata names the
+    batch found; at the log end, its place. A segment that ends below the offset is passed over (LOG-22).
+    """
+    if start_offset < state.log_start_offset or start_offset > state.log_end_offset:
+        raise out_of_range(start_offset, state)
+    aborted: tuple[Any, ...] | None = () if include_aborted else None
+    segments = state.segments
+    if start_offset >= bound.message_offset:
+        place = bound if start_offset == bound.message_offset else locate(state, start_offset)
+        return _empty(segments, place, aborted)
+    segment = segments.floor(start_offset)
+    while segment is not None:
+        found: FetchDataInfo | None = segment.read(
+            start_offset, max_length, _max_position(segment, state, bound), min_one_message
+        )
+        if found is not None:
+            found.aborted_transactions = aborted
+            return found
+        segment = segments.higher(segment.base_offset)
+    return _empty(segments, state.end_metadata, aborted)
+
+
+def _max_position(segment: Any, state: LogState, bound: LogOffsetMetadata) -> int | None:
+    """The byte at which data of this segment stops being readable; None where that is not known."""
+    base: int = segment.base_offset
+    bound_base = bound.segment_base_offset
+    if base < bound_base:
+        return segment.size if base != state.end_base else state.end_position
+    return bound.relative_position_in_segment if base == bound_base else None
+
+
+def _empty(segments: Any, place: LogOffsetMetadata, aborted: tuple[Any, ...] | None) -> FetchDataInfo:
+    segment = segments.get(place.segment_base_offset) or segments.active
+    position = min(max(place.relative_position_in_segment, 0), segment.size)
+    return FetchDataInfo(place, segment.records.slice(position, 0), False, aborted)
+
+
+def locate(state: LogState, offset: int) -> LogOffsetMetadata:
+    """The place of the batch that holds `offset`, or the next one; the log end's for the log end (LOG-85).
+
+    OffsetOutOfRange outside log start ... log end.
+    """
+    if offset == state.log_end_offset:
+        return state.end_metadata
+    if offset < state.log_start_offset or offset > state.log_end_offset:
+        raise out_of_range(offset, state)
+    segment = state.segments.floor(offset)
+    while segment is not None:
+        found = segment.translate_offset(offset)
+        if found is not None:
+            return LogOffsetMetadata(found[0], segment.base_offset, found[1])
+        segment = state.segments.higher(segment.base_offset)
+    return state.end_metadata
+
+
+def locate_or_offset_only(state: LogState, offset: int) -> LogOffsetMetadata:
+    """As `locate`; the offset alone where it cannot be resolved (LOG-29)."""
+    try:
+        return locate(state, offset)
+    except OffsetOutOfRange:
+        return LogOffsetMetadata(offset)

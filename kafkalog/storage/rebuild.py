@@ -1,0 +1,85 @@
+"""Indexes made anew from the `.log` file: what is derived may be lost, and is never a reason to refuse a log."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from kafkalog._core.plan import RollRules, SegmentTail, plan_append
+from kafkalog.errors import StorageError
+from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP_YET, LogSegment
+from kafkalog.util.fileio import FileSystem
+
+_OFFSET_ENTRY: Final = Struct(">ii")
+_TIME_ENTRY: Final = Struct(">qi")
+
+
+def offset_index_fits(fs: FileSystem, path: str, log_size: int) -> bool:
+    """True when the `.index` file is whole entries, rising, that point into the `.log` of `log_size` bytes.
+
+    Looks at the length and the first and last entry only. False also for a missing file (SEG-29) and for one with a
+    preallocated tail of zeros: that was not closed well.
+    """
+    ends = _ends(fs, path, _OFFSET_ENTRY)
+    if ends is None:
+        return False
+    count, first, last = ends
+    if not count:
+        return True
+    return last[0] - first[0] >= count - 1 and first[0] >= 0 and 0 <= first[1] <= last[1] < log_size
+
+
+def time_index_fits(fs: FileSystem, path: str) -> bool:
+    """True when the `.timeindex` file is whole entries whose times rise; as `offset_index_fits`."""
+    ends = _ends(fs, path, _TIME_ENTRY)
+    if ends is None:
+        return False
+    count, first, last = ends
+    return not count or (last[0] - first[0] >= count - 1 and 0 <= first[1] <= last[1])
+
+
+def _ends(fs: FileSystem, path: str, entry: Struct) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
+    """(count, first entry, last entry) of an index file; None when it is missing or no whole number of entries."""
+    try:
+        with fs.open_file(path, "r") as file:
+            size = file.size()
+            if size % entry.size:
+                return None
+            if not size:
+                return 0, (), ()
+            first = entry.unpack(file.pread(entry.size, 0))
+            return size // entry.size, first, entry.unpack(file.pread(entry.size, size - entry.size))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError.from_os(error, "read the index", path=path) from error
+
+
+def rebuild_indexes(segment: LogSegment) -> None:
+    """Write both indexes of a segment anew, by the rules of appending, with the final time entry (SEG-22).
+
+    CorruptRecord where the data itself is damaged (a size field below 14); StorageError when the system fails.
+    """
+    offset_index, time_index = segment.offset_index, segment.time_index
+    offset_index.reset()
+    time_index.reset()
+    rules = RollRules(
+        segment.base_offset,
+        MAX_RELATIVE_OFFSET,
+        NO_TIMESTAMP_YET,
+        segment.created_ms,
+        segment.index_interval_bytes,
+    )
+    tail = SegmentTail(offset_slots=offset_index.max_entries, time_slots=time_index.max_entries - 1)
+    for table in segment.records.tables():
+        plan = plan_append(table, 0, tail, rules, segment.created_ms, True, True)
+        segment.ensure_offset_in_range(table.last_offset)
+        for last_offset, position, timestamp, its_offset in plan.entries or ():
+            offset_index.append(last_offset, position)
+            if timestamp >= 0:
+                time_index.maybe_append(timestamp, its_offset)
+        tail = plan.tail
+    if tail.max_timestamp >= 0:
+        time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp, skip_full_check=True)
+    offset_index.trim_to_valid_size()
+    time_index.trim_to_valid_size()

@@ -1,0 +1,457 @@
+"""One segment of a log: a `.log` file with its two indexes.
+
+The `.log` file holds batches back to back; the indexes are sparse and follow from it (format.md section 7), so a
+lost one is rebuilt. The rules of appending are in `_core/plan.pyx`; the owner plans, the segment writes.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+from kafkalog._core.plan import NO_ROLL, AppendPlan, RollRules, SegmentTail, plan_append
+from kafkalog._core.scan import BatchTable, scan
+from kafkalog.config import LogConfig
+from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
+from kafkalog.storage.file_records import FileRecords
+from kafkalog.storage.index import OffsetIndex
+from kafkalog.storage.lazy_index import LazyIndex
+from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name
+from kafkalog.storage.time_index import TimeIndex
+from kafkalog.types import FetchDataInfo, LogOffsetMetadata, OffsetAndTimestamp, TimestampOffset
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.fileio import OS, FileSystem
+
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+_FIRST_BATCH_BYTES: Final = 4096
+NO_TIMESTAMP_YET: Final = 2**63 - 1
+"""What `first_batch_timestamp` says of a segment without a time (SEG-33)."""
+
+
+class LogSegment:
+    """A segment, open: `records` is its FileRecords, `tail` what the next append needs to know.
+
+    Threads: appends, cuts, rename and close belong to the owner's lock; lookups and reads may run beside them.
+    """
+
+    __slots__ = (
+        "_indexes_changed",
+        "_offset_index",
+        "_tail",
+        "_time_index",
+        "base_offset",
+        "clock",
+        "created_ms",
+        "index_interval_bytes",
+        "max_index_size",
+        "records",
+        "roll_jitter_ms",
+    )
+
+    def __init__(
+        self,
+        records: FileRecords,
+        offset_index: LazyIndex[OffsetIndex],
+        time_index: LazyIndex[TimeIndex],
+        base_offset: int,
+        config: LogConfig,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.records = records
+        self.base_offset = base_offset
+        self.clock = clock
+        self.created_ms = clock.milliseconds()
+        self.index_interval_bytes: int = config.index_interval_bytes
+        self.max_index_size: int = config.segment_index_bytes
+        self.roll_jitter_ms = config.random_jitter_ms()
+        self._offset_index = offset_index
+        self._time_index = time_index
+        self._tail: SegmentTail | None = None
+        self._indexes_changed = True
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | os.PathLike[str],
+        base_offset: int,
+        config: LogConfig,
+        *,
+        fs: FileSystem = OS,
+        clock: Clock = SYSTEM_CLOCK,
+        file_already_exists: bool = False,
+        init_file_size: int = 0,
+        preallocate: bool = False,
+        suffix: str = "",
+    ) -> LogSegment:
+        """The segment that begins at `base_offset`; its `.log` file is made unless it exists, its indexes at first use.
+
+        StorageError names the file the system refused.
+        """
+        folder = os.fspath(directory)
+        size = config.segment_index_bytes
+        records = FileRecords.open(
+            os.path.join(folder, log_file_name(base_offset, suffix)),
+            fs=fs,
+            file_already_exists=file_already_exists,
+            init_file_size=init_file_size,
+            preallocate=preallocate,
+        )
+        offsets = LazyIndex(
+            os.path.join(folder, index_file_name(base_offset, suffix)),
+            lambda path: OffsetIndex(path, base_offset, size, fs=fs),
+            fs,
+        )
+        times = LazyIndex(
+            os.path.join(folder, time_index_file_name(base_offset, suffix)),
+            lambda path: TimeIndex(path, base_offset, size, fs=fs),
+            fs,
+        )
+        return cls(records, offsets, times, base_offset, config, clock)
+
+    # What it holds
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """The offset index, opened by the first use."""
+        return self._offset_index.index or self._offset_index.get()
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index, opened by the first use."""
+        return self._time_index.index or self._time_index.get()
+
+    @property
+    def size(self) -> int:
+        """Bytes of whole batches in the `.log` file."""
+        return self.records.size
+
+    @property
+    def path(self) -> str:
+        """The `.log` file."""
+        return self.records.path
+
+    @property
+    def tail(self) -> SegmentTail:
+        """Size, largest timestamp and index state for the next append; the first use makes the segment ready for it."""
+        if self._tail is None:
+            self.become_active()
+        assert self._tail is not None
+        return self._tail
+
+    @property
+    def last_known_offset(self) -> int:
+        """The last offset where this process wrote or read it; -1 for a segment not looked into, or empty."""
+        return -1 if self._tail is None else self._tail.last_offset
+
+    def _tail_with(self, last_offset: int, largest: TimestampOffset, rolling_timestamp: int) -> SegmentTail:
+        offsets, times = self.offset_index, self.time_index
+        return SegmentTail(
+            self.records.size,
+            last_offset,
+            largest.timestamp,
+            largest.offset if largest.timestamp >= 0 else -1,
+            rolling_timestamp,
+            0,
+            offsets.max_entries - offsets.entries,
+            times.max_entries - 1 - times.entries,
+            times.last_entry.timestamp,
+        )
+
+    def become_active(self) -> int:
+        """Make the segment ready for appends; returns the next offset.
+
+        The indexes are opened (made, if missing) at their full length again, the last offset is looked up.
+        """
+        self.resize_indexes(self.max_index_size)
+        next_offset = self.read_next_offset()
+        last = next_offset - 1 if self.size else -1
+        self._tail = self._tail_with(last, self.read_largest_timestamp(), self._first_timestamp())
+        return next_offset
+
+    def _first_timestamp(self) -> int:
+        first = next(self.records.batches(0, min(self.size, _FIRST_BATCH_BYTES)), None)
+        first = first or next(self.records.batches(), None)
+        return -1 if first is None else first.max_timestamp
+
+    def roll_rules(self, config: LogConfig) -> RollRules:
+        """The limits of this segment under `config`; its jitter stays what it was when it began (LOG-15)."""
+        max_wait = config.max_segment_age_ms - self.roll_jitter_ms
+        return RollRules(
+            self.base_offset,
+            config.segment_size,
+            max(max_wait, 0),
+            self.created_ms,
+            self.index_interval_bytes,
+        )
+
+    # Appending
+
+    def ensure_offset_in_range(self, offset: int) -> None:
+        """Return when the offset can be stored relative to the base; SegmentOffsetOverflow otherwise (SEG-2)."""
+        if not 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET:
+            raise SegmentOffsetOverflow(
+                f"offset {offset} does not fit a segment that begins at {self.base_offset}",
+                path=self.path,
+                offset=offset,
+            )
+
+    def append(self, data: Any, table: BatchTable | None = None) -> AppendPlan:
+        """What was appended: all whole batches of `data`, with the offsets they have.
+
+        SegmentOffsetOverflow where one does not fit; StorageError when the disk refuses, nothing is appended
+        then. The segment's limits are the owner's business: they are not looked at here.
+        """
+        if table is None:
+            table = scan(data, check_crc=False)
+        rules = RollRules(
+            self.base_offset,
+            MAX_RELATIVE_OFFSET,
+            NO_TIMESTAMP_YET,
+            self.created_ms,
+            self.index_interval_bytes,
+        )
+        plan = plan_append(table, 0, self.tail, rules, self.created_ms, True, True)
+        if plan.roll_reason != NO_ROLL:
+            self.ensure_offset_in_range(table.last_offset)
+        self.write(memoryview(data)[: table.valid_bytes], plan)
+        return plan
+
+    def write(self, data: Any, plan: AppendPlan) -> None:
+        """Append the bytes that `plan` is about, then its index entries; on any error the segment is as before.
+
+        Space for the entries is reserved first: a full disk shows before a byte of data is written.
+        """
+        if plan.entries is None:
+            self.records.append(data)
+            self._tail = plan.tail
+            return
+        before = self._tail
+        offset_index, time_index = self.offset_index, self.time_index
+        self._indexes_changed = True
+        try:
+            offset_index.reserve(len(plan.entries))
+            time_index.reserve(len(plan.entries))
+            self.records.append(data)
+            for last_offset, position, timestamp, its_offset in plan.entries:
+                offset_index.append(last_offset, position)
+                if timestamp >= 0:
+                    time_index.maybe_append(timestamp, its_offset)
+            self._tail = plan.tail
+        except BaseException:
+            self.revert(before)
+            raise
+
+    def revert(self, tail: SegmentTail | None) -> None:
+        """Make the segment end as it did when `tail` was its tail: what a failed append left goes (idempotent)."""
+        if tail is None:
+            return
+        if self.records.size > tail.size:
+            self.records.truncate_to(tail.size)
+        keep = tail.last_offset + 1 if tail.last_offset >= 0 else self.base_offset
+        self.offset_index.truncate_to(keep)
+        self.time_index.truncate_to(keep)
+        self._tail = tail
+
+    # Reading
+
+    def translate_offset(self, offset: int, start_position: int = 0) -> tuple[int, int, int] | None:
+        """(base offset, position, size) of the first batch that ends at or above `offset`; None past the last one.
+
+        The index gives the place to begin at, the headers after it are walked.
+        """
+        position = self.offset_index.lookup(offset).position
+        return self.records.search_for_offset(offset, position if position > start_position else start_position)
+
+    def read(
+        self, start_offset: int, max_size: int, max_position: int | None = -1, min_one_message: bool = False
+    ) -> FetchDataInfo | None:
+        """The data from the batch that holds `start_offset` on (or the next one), at most `max_size` bytes of it.
+
+        None when the segment ends below the offset. `max_position` bounds the bytes (-1: the segment's end, None: not
+        known, so nothing is handed out). With `min_one_message` the first batch comes whole, whatever its size. The
+        metadata names the batch found (SEG-8 to SEG-10). IllegalArgument for a negative `max_size`.
+        """
+        if max_size < 0:
+            raise IllegalArgument(f"a read of {max_size} bytes makes no sense", path=self.path)
+        found = self.translate_offset(start_offset)
+        if found is None:
+            return None
+        base_offset, position, size = found
+        place = LogOffsetMetadata(base_offset, self.base_offset, position)
+        wanted = size if min_one_message and size > max_size else max_size
+        if wanted == 0 or max_position is None:
+            return FetchDataInfo(place, self.records.slice(position, 0))
+        end = self.records.size if max_position < 0 else max_position
+        return FetchDataInfo(
+            place, self.records.slice(position, max(0, min(end - position, wanted))), wanted < size
+        )
+
+    def read_next_offset(self) -> int:
+        """The offset after the last batch; the base offset where there is none (SEG-19)."""
+        last = self.offset_index.last_offset
+        position = self.offset_index.lookup(last).position
+        next_offset = self.base_offset
+        for table in self.records.tables(position):
+            if len(table):
+                next_offset = table.last_offset_of(len(table) - 1) + 1
+        return next_offset
+
+    # Times
+
+    def read_largest_timestamp(self) -> TimestampOffset:
+        """The largest timestamp with its batch's last offset: the last index entry, or a batch after it (SEG-14)."""
+        entry = self.time_index.last_entry
+        position = self.offset_index.lookup(entry.offset).position
+        after = self.records.largest_timestamp_after(position)
+        return after if after.timestamp > entry.timestamp else entry
+
+    @property
+    def max_timestamp_so_far(self) -> int:
+        """The largest timestamp of a batch here, -1 where none has one; of a closed segment by its last index entry."""
+        tail = self._tail
+        return tail.max_timestamp if tail is not None else self.time_index.last_entry.timestamp
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest timestamp in ms; the file's time where no batch has one (SEG-15)."""
+        largest = self.max_timestamp_so_far
+        return largest if largest >= 0 else self.records.last_modified_ms()
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """The largest timestamp of the first batch; 2^63-1 where there is none (SEG-33)."""
+        first = self._first_timestamp() if self._tail is None else self._tail.rolling_timestamp
+        return first if first >= 0 else NO_TIMESTAMP_YET
+
+    def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
+        """Ms since the segment began, by its first batch's time where it has one, else by the clock (SEG-16)."""
+        tail = self.tail
+        if tail.size and tail.rolling_timestamp >= 0:
+            return message_timestamp - tail.rolling_timestamp
+        return now_ms - self.created_ms
+
+    def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
+        """The first record at or after the time whose offset is at least `start_offset` (SEG-18)."""
+        near = self.time_index.lookup(timestamp).offset
+        position = self.offset_index.lookup(near if near > start_offset else start_offset).position
+        return self.records.search_for_timestamp(timestamp, position, start_offset)
+
+    def find_largest_timestamp(self) -> OffsetAndTimestamp | None:
+        """The first record that carries the largest timestamp; None where no batch has one."""
+        tail = self._tail
+        if tail is not None:
+            largest = TimestampOffset(tail.max_timestamp, tail.offset_of_max_timestamp)
+        else:
+            largest = self.time_index.last_entry
+        if largest.timestamp < 0:
+            return None
+        position = self.offset_index.lookup(largest.offset).position
+        return self.records.search_for_timestamp(largest.timestamp, position, self.base_offset)
+
+    # Cutting, closing, going away
+
+    def truncate_to(self, offset: int) -> int:
+        """The bytes cut: all batches that end at or above `offset` are gone, and the segment takes appends again.
+
+        A batch that holds the offset in its middle goes whole (SEG-11). The indexes have their full length
+        after it; a segment cut to nothing begins anew in time (SEG-13).
+        """
+        found = self.translate_offset(offset)
+        tail = self.tail
+        largest, rolling = tail.max_timestamp, tail.rolling_timestamp
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.resize_indexes(self.max_index_size)
+        cut = 0 if found is None else self.records.truncate_to(found[1])
+        if self.records.size == 0:
+            self.created_ms = self.clock.milliseconds()
+            rolling = -1
+        last = self.read_next_offset() - 1 if self.records.size else -1
+        stamp = self.read_largest_timestamp() if largest >= 0 else TimestampOffset(-1, -1)
+        self._tail = self._tail_with(last, stamp, rolling)
+        return cut
+
+    def resize_indexes(self, size: int) -> None:
+        """Give both indexes room for `size` bytes of entries."""
+        for index in (self.offset_index, self.time_index):
+            if not index.resize(size) and index.read_only:  # it has that length already: lift the write protection
+                index.trim_to_valid_size()
+                index.resize(size)
+
+    def add_final_time_entry(self) -> None:
+        """Write the largest timestamp into the slot that the time index kept free for it."""
+        tail = self._tail
+        if tail is not None and tail.max_timestamp >= 0:
+            self.time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp, skip_full_check=True)
+
+    def on_become_inactive(self) -> None:
+        """Close the book on a rolled segment: final time entry, indexes trimmed and read-only, file trimmed (SEG-28)."""
+        self._indexes_changed = True
+        self.add_final_time_entry()
+        self.offset_index.trim_to_valid_size()
+        self.time_index.trim_to_valid_size()
+        self.records.trim()
+        self.offset_index.make_read_only()
+        self.time_index.make_read_only()
+
+    def flush(self) -> None:
+        """Return when the data, then the offset index, then the time index are on disk (SEG-32).
+
+        Indexes without a new entry since the last flush are left alone: a flush after each append costs one sync.
+        """
+        self.records.flush()
+        if self._indexes_changed:
+            self._indexes_changed = False
+            try:
+                self.offset_index.flush()
+                self.time_index.flush()
+            except BaseException:
+                self._indexes_changed = True
+                raise
+
+    def sanity_check(self) -> None:
+        """Return when both indexes fit themselves; CorruptIndex, or StorageError for a missing offset index (SEG-29)."""
+        self.offset_index.sanity_check()
+        self.time_index.sanity_check()
+
+    def close(self) -> None:
+        """Final time entry, then trim and close all files; every file is closed even if one fails."""
+        _all(self.add_final_time_entry, self._offset_index.close, self._time_index.close, self.records.close)
+
+    def close_handlers(self) -> None:
+        """Give all descriptors back without writing anything."""
+        _all(self._offset_index.close_handler, self._time_index.close_handler, self.records.close_handlers)
+
+    def change_file_suffixes(self, old: str, new: str) -> None:
+        """Rename all files that exist from suffix `old` to `new`; StorageError when a name does not end so (SEG-27)."""
+        for part in (self.records, self._offset_index, self._time_index):
+            part.rename_to(_with_suffix(os.fspath(part.path), old, new))
+
+    def delete_if_exists(self) -> None:
+        """Remove all files; one that is gone already is fine. Readers keep what they hold open."""
+        _all(
+            self.records.delete_if_exists,
+            self._offset_index.delete_if_exists,
+            self._time_index.delete_if_exists,
+        )
+
+    def __repr__(self) -> str:
+        return f"<LogSegment {self.base_offset} {self.size} B {self.path}>"
+
+
+def _with_suffix(path: str, old: str, new: str) -> str:
+    if not path.endswith(old):
+        raise IllegalArgument(f"the file name does not end in {old!r}", path=path)
+    return path[: len(path) - len(old)] + new
+
+
+def _all(*steps: Any) -> None:
+    """Take every step; the first error is raised after the last one."""
+    failure: BaseException | None = None
+    for step in steps:
+        try:
+            step()
+        except BaseException as error:  # noqa: BLE001 - raised below, once the other files are closed
+            failure = failure or error
+    if failure is not None:
+        raise failure

@@ -1,0 +1,158 @@
+"""The segments of a log as an immutable sorted map from base offset to segment."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+from kafkalog.errors import IllegalArgument
+
+
+class Segment(Protocol):
+    """What the map needs to know of a segment."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def last_known_offset(self) -> int: ...
+
+
+S = TypeVar("S", bound=Segment)
+
+
+class LogSegments(Generic[S]):
+    """Segments in order of their base offsets; every change gives a new map, so that a reader's stays as it was.
+
+    Where segments tell their last offset, each must lie below the next base and not below its own base:
+    AssertionError otherwise. Threads: immutable.
+    """
+
+    __slots__ = ("_bases", "_segments")
+
+    def __init__(self, segments: Iterable[S] = ()) -> None:
+        by_base = {segment.base_offset: segment for segment in segments}
+        self._bases = tuple(sorted(by_base))
+        self._segments = tuple(by_base[base] for base in self._bases)
+        for at in range(len(self._segments)):
+            self._check(at)
+
+    def _check(self, at: int) -> None:
+        segment = self._segments[at]
+        last = segment.last_known_offset
+        if last < 0:
+            return
+        assert last >= self._bases[at], f"segment {self._bases[at]} ends at {last}, below its base"
+        if at + 1 < len(self._bases):
+            assert last < self._bases[at + 1], f"segment {self._bases[at]} ends at {last}, in the next segment"
+
+    @classmethod
+    def _of(cls, bases: tuple[int, ...], segments: tuple[S, ...]) -> LogSegments[S]:
+        made = cls.__new__(cls)
+        made._bases = bases
+        made._segments = segments
+        return made
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[S]:
+        return iter(self._segments)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._segments[at]
+
+    def __contains__(self, base_offset: object) -> bool:
+        return base_offset in self._bases
+
+    def __repr__(self) -> str:
+        return f"<LogSegments {list(self._bases)}>"
+
+    @property
+    def base_offsets(self) -> tuple[int, ...]:
+        """The base offsets, rising."""
+        return self._bases
+
+    def get(self, base_offset: int) -> S | None:
+        """The segment that begins at exactly this offset."""
+        at = bisect_left(self._bases, base_offset)
+        return self._segments[at] if at < len(self._bases) and self._bases[at] == base_offset else None
+
+    @property
+    def first(self) -> S | None:
+        """The segment with the lowest base."""
+        return self._segments[0] if self._segments else None
+
+    @property
+    def last(self) -> S | None:
+        """The segment with the highest base."""
+        return self._segments[-1] if self._segments else None
+
+    @property
+    def active(self) -> S:
+        """The last segment, the one appended to; IndexError when there is none."""
+        return self._segments[-1]
+
+    def floor(self, offset: int) -> S | None:
+        """The segment with the greatest base at or below `offset`."""
+        at = bisect_right(self._bases, offset)
+        return self._segments[at - 1] if at else None
+
+    def lower(self, offset: int) -> S | None:
+        """The segment with the greatest base strictly below `offset`."""
+        at = bisect_left(self._bases, offset)
+        return self._segments[at - 1] if at else None
+
+    def higher(self, offset: int) -> S | None:
+        """The segment with the lowest base strictly above `offset`."""
+        at = bisect_right(self._bases, offset)
+        return self._segments[at] if at < len(self._segments) else None
+
+    def higher_segments(self, offset: int) -> tuple[S, ...]:
+        """All segments whose base is above `offset`."""
+        return self._segments[bisect_right(self._bases, offset) :]
+
+    def values(self, start: int, stop: int) -> tuple[S, ...]:
+        """The segments that may hold offsets of [start, stop): from the one that contains `start` on.
+
+        Equal bounds give nothing; `stop` below `start` is IllegalArgument.
+        """
+        if stop < start:
+            raise IllegalArgument(f"the range [{start}, {stop}) goes backwards", offset=start)
+        if start == stop:
+            return ()
+        at = max(bisect_right(self._bases, start) - 1, 0)
+        return self._segments[at : bisect_left(self._bases, stop)]
+
+    def non_active_from(self, offset: int) -> tuple[S, ...]:
+        """From the segment that contains `offset` on, without the active one; nothing above its base."""
+        if not self._segments or offset > self._bases[-1]:
+            return ()
+        at = max(bisect_right(self._bases, offset) - 1, 0)
+        return self._segments[at:-1]
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of record data in all segments; file lengths of indexes are not in it."""
+        return sum(segment.size for segment in self._segments)
+
+    def with_added(self, segment: S) -> LogSegments[S]:
+        """This map and one more segment; one with the same base takes its place (SEGS-6)."""
+        base = segment.base_offset
+        at = bisect_left(self._bases, base)
+        after = at + 1 if at < len(self._bases) and self._bases[at] == base else at
+        made = self._of(
+            (*self._bases[:at], base, *self._bases[after:]), (*self._segments[:at], segment, *self._segments[after:])
+        )
+        made._check(at)
+        if at:
+            made._check(at - 1)
+        return made
+
+    def without(self, base_offsets: Iterable[int]) -> LogSegments[S]:
+        """This map less the segments with these bases; a base that is not there is passed over."""
+        gone = frozenset(base_offsets)
+        kept = [(base, segment) for base, segment in zip(self._bases, self._segments, strict=True) if base not in gone]
+        return self._of(tuple(base for base, _ in kept), tuple(segment for _, segment in kept))

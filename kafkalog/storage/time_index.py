@@ -1,0 +1,118 @@
+"""The `.timeindex` file of a segment: from a time to an offset at or before which no later record lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import ClassVar, Final
+
+from kafkalog._core.index import TimeEntries
+from kafkalog._core.values import TimestampOffset
+from kafkalog.errors import CorruptIndex, IllegalArgument, IllegalState, InvalidOffset
+from kafkalog.storage.abstract_index import AbstractIndex
+
+_ENTRY: Final = Struct(">qi")
+
+
+class TimeIndex(AbstractIndex[TimeEntries]):
+    """Sparse, sorted pairs (largest timestamp so far, last offset of the batch that holds it).
+
+    12 bytes each: i64 timestamp in ms, i32 offset - base offset, big-endian (format.md section 7). One slot is kept
+    free for the final entry, written when the segment becomes inactive.
+    `lookup(timestamp)` is the last entry at or before that time, or (-1, base offset) (TIDX-1).
+    """
+
+    __slots__ = ("_last", "lookup")
+
+    entry_size: ClassVar[int] = _ENTRY.size
+    kind: ClassVar[str] = "time index"
+    lookup: Callable[[int], TimestampOffset]
+
+    def _make_entries(self) -> TimeEntries:
+        entries = TimeEntries(b"", self.base_offset, 0)
+        self.lookup = entries.lookup
+        self._last = TimestampOffset(-1, self.base_offset)
+        return entries
+
+    def _recall(self) -> None:
+        count = self._entries.count
+        self._last = self._entries.entry(count - 1) if count else TimestampOffset(-1, self.base_offset)
+
+    @property
+    def last_entry(self) -> TimestampOffset:
+        """The last entry; (-1, base offset) where there is none (TIDX-7)."""
+        self._check_open()
+        return self._last
+
+    @property
+    def is_full(self) -> bool:
+        """True when only the slot of the final entry is free (TIDX-2)."""
+        return self._entries.count >= self.max_entries - 1
+
+    def entry(self, n: int) -> TimestampOffset:
+        """Entry n, from 0; IllegalArgument past the last, IndexError below 0."""
+        self._check_slot(n)
+        return self._entries.entry(n)
+
+    def maybe_append(self, timestamp: int, offset: int, skip_full_check: bool = False) -> None:
+        """Add an entry, or do nothing where `timestamp` is that of the last entry (TIDX-4).
+
+        `skip_full_check` is for the final entry of a segment, which takes the slot kept free (TIDX-3).
+        Checked in this order: IllegalState when read-only; IllegalArgument when full; InvalidOffset for an offset
+        lower than the last; IllegalState for a timestamp lower than the last, or (the reference's buffer overflow)
+        for an entry beyond the last slot; IndexOffsetOverflow; StorageError. Nothing is changed by any of them.
+        """
+        count, room, last = self._entries.count, self._file.length // 12, self._last
+        if self._read_only:
+            if timestamp == last.timestamp and offset >= last.offset:
+                return
+            raise self._not_writable()
+        if not skip_full_check and count >= room - 1:
+            hint = "resize the index, or roll a new segment"
+            raise IllegalArgument(
+                f"Attempt to append to a full time index (size = {count}).", path=self.path, hint=hint
+            )
+        if count and offset < last.offset:
+            raise InvalidOffset(
+                f"Attempt to append an offset ({offset}) to slot {count} no larger than the last offset appended "
+                f"({last.offset})",
+                path=self.path,
+                offset=offset,
+            )
+        if count and timestamp < last.timestamp:
+            raise IllegalState(
+                f"Attempt to append a timestamp ({timestamp}) to slot {count} no larger than the last timestamp "
+                f"appended ({last.timestamp})",
+                path=self.path,
+                offset=offset,
+            )
+        if timestamp <= last.timestamp:
+            return
+        relative = self.relative_offset(offset)
+        if count >= room:
+            raise IllegalState(f"the time index has no slot left ({count} used)", path=self.path, offset=offset)
+        self._append(_ENTRY.pack(timestamp, relative), count)
+        self._last = TimestampOffset(timestamp, offset)
+
+    def sanity_check(self) -> None:
+        """Return when the file is not visibly damaged, else raise CorruptIndex (TIDX-6)."""
+        if self._entries.count:
+            first = self._entries.entry(0).timestamp
+            if self._last.timestamp < first:
+                raise CorruptIndex(
+                    "Corrupt time index found, the time index has non-zero size but the last timestamp is "
+                    f"{self._last.timestamp} which is less than the first timestamp {first}",
+                    path=self.path,
+                )
+            if self._last.offset < self.base_offset:
+                raise CorruptIndex(
+                    "Corrupt time index found, the time index has non-zero size but the last offset is "
+                    f"{self._last.offset} which is less than the base offset {self.base_offset}",
+                    path=self.path,
+                )
+        if self.length % self.entry_size:
+            raise CorruptIndex(
+                f"Time index file is corrupt, found {self.length} bytes which is neither positive nor a multiple of "
+                f"{self.entry_size}",
+                path=self.path,
+            )

@@ -1,0 +1,43 @@
+"""What cutting a log back does to its segments (LOG-52 to LOG-55).
+
+    segments [0..9] [10..19] [20..29], truncate_to(14): [0..9] [10..13], the third goes, the log ends at 14
+    truncate_to(30) or higher: nothing; below the first base: all go, the log starts and ends there
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kafkalog._core.state import LogState
+from kafkalog.errors import IllegalArgument
+
+
+class TruncatePlan(NamedTuple):
+    """Segments that go whole, the segment that is cut, and the new log end; `start_anew` empties the whole log."""
+
+    log_end_offset: int
+    deleted: tuple[Any, ...]
+    cut: Any | None
+    start_anew: bool = False
+
+
+def plan_truncate(state: LogState, offset: int) -> TruncatePlan | None:
+    """The plan of a cut to `offset`, or None where the log ends there or before; IllegalArgument below 0."""
+    if offset < 0:
+        raise IllegalArgument(f"a log cannot be cut to the negative offset {offset}", offset=offset)
+    if offset >= state.log_end_offset:
+        return None
+    segments = state.segments
+    if segments.first.base_offset > offset:
+        return TruncatePlan(offset, tuple(segments), None, start_anew=True)
+    return TruncatePlan(offset, segments.higher_segments(offset), segments.floor(offset))
+
+
+def plan_delete_before(state: LogState, log_start_offset: int) -> tuple[Any, ...]:
+    """The segments all of whose records lie below the log start; never the active one."""
+    segments = tuple(state.segments)
+    return tuple(
+        segment
+        for segment, following in zip(segments, segments[1:], strict=False)
+        if following.base_offset <= log_start_offset
+    )

@@ -1,0 +1,89 @@
+"""Which segments a partition directory holds, read from its names while another process changes it."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from kafkalog.errors import NotAPartition, PartitionNotFound, StorageError
+from kafkalog.storage.names import LOG_SUFFIX, SWAP_SUFFIX, is_log_file, parse_base_offset
+from kafkalog.util.fileio import FileSystem
+
+
+class ListedSegment(NamedTuple):
+    """A segment's data file as a listing shows it; another `inode` under the same name is another file."""
+
+    base_offset: int
+    name: str
+    inode: int
+
+    @property
+    def suffix(self) -> str:
+        """What follows `.log` in its name, and in those of its index files."""
+        return self.name[self.name.index(LOG_SUFFIX) + len(LOG_SUFFIX) :]
+
+
+def list_segments(fs: FileSystem, directory: str) -> tuple[ListedSegment, ...]:
+    """The segments in order of base offset; `.deleted` and `.cleaned` files are not among them.
+
+    A `.log.swap` stands in where its `.log` is missing: the cleaner completes such a file before it takes
+    the old ones away, so for a moment it is the only copy in use. PartitionNotFound or StorageError.
+    """
+    live: dict[int, ListedSegment] = {}
+    swapped: dict[int, ListedSegment] = {}
+    try:
+        with fs.scandir(directory) as entries:
+            for entry in entries:
+                name = entry.name
+                found = live if is_log_file(name) else swapped if _is_swap(name) else None
+                if found is not None:
+                    base_offset = parse_base_offset(name)
+                    assert base_offset is not None, name
+                    found[base_offset] = ListedSegment(base_offset, name, entry.inode())
+    except OSError as error:
+        raise unreadable(fs, directory, error) from error
+    return tuple(sorted({**swapped, **live}.values()))
+
+
+def _is_swap(name: str) -> bool:
+    return name.endswith(LOG_SUFFIX + SWAP_SUFFIX) and is_log_file(name.removesuffix(SWAP_SUFFIX))
+
+
+def unreadable(
+    fs: FileSystem, directory: str, error: OSError
+) -> PartitionNotFound | NotAPartition | StorageError:
+    """The typed error for a partition directory that cannot be listed."""
+    if isinstance(error, FileNotFoundError):
+        return PartitionNotFound(
+            "there is no such partition directory",
+            path=directory,
+            hint="check the path; a partition directory is named <topic>-<number>",
+        )
+    if isinstance(error, NotADirectoryError):
+        return not_a_directory(directory)
+    return StorageError.from_os(error, "list the partition directory", path=directory)
+
+
+def not_a_directory(path: str) -> NotAPartition:
+    """The error for a file where a partition directory is meant."""
+    hint = "give the partition's directory, <data directory>/<topic>-<number>"
+    if is_log_file(os.path.basename(path)):
+        hint = f"this is one segment of a partition: open its directory, {os.path.dirname(path) or '.'}"
+    return NotAPartition("a file, where a partition directory is meant", path=path, hint=hint)
+
+
+def no_segments(fs: FileSystem, directory: str) -> NotAPartition:
+    """The error for a directory that holds no segment; names the partitions inside, where there are any."""
+    try:
+        inside = sorted(
+            name
+            for name in fs.listdir(directory)
+            if name.rpartition("-")[2].isdecimal() and list_segments(fs, os.path.join(directory, name))
+        )
+    except (OSError, StorageError, PartitionNotFound, NotAPartition):
+        inside = []
+    hint = "a partition directory holds files such as 00000000000000000000.log"
+    if inside:
+        shown = ", ".join(inside[:5]) + (" ..." if len(inside) > 5 else "")
+        hint = f"this is a data directory; open one of the partitions in it: {shown}"
+    return NotAPartition("the directory holds no segment file", path=directory, hint=hint)

@@ -1,0 +1,58 @@
+"""Times as the API takes them (datetime, ISO text, milliseconds) turned into milliseconds since 1970."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+
+from kafkalog.errors import IllegalArgument
+
+Time = datetime | date | str | int
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def to_ms(time: Time) -> int:
+    """Milliseconds since 1970-01-01 UTC.
+
+    An int is milliseconds already; a datetime or ISO-8601 text without a zone is UTC; a date is its
+    midnight. What falls between two milliseconds goes up, so that "at or after" stays true.
+    IllegalArgument for text that is no time, TypeError for other types.
+    """
+    if isinstance(time, bool):
+        raise TypeError("a time is a datetime, ISO-8601 text or milliseconds, got bool")
+    if isinstance(time, int):
+        return time
+    if isinstance(time, str):
+        time = _parse(time)
+    elif not isinstance(time, datetime) and isinstance(time, date):
+        time = datetime(time.year, time.month, time.day)
+    if not isinstance(time, datetime):
+        kind = type(time).__name__
+        hint = "; for seconds write int(seconds * 1000)" if isinstance(time, float) else ""
+        raise TypeError(f"a time is a datetime, ISO-8601 text or whole milliseconds, got {kind}{hint}")
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    whole, rest = divmod(time - EPOCH, _MILLISECOND)
+    return whole + (1 if rest else 0)
+
+
+def _parse(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise IllegalArgument(
+            f"{ascii(text[:40])} is no time",
+            hint="write ISO-8601, such as 2026-11-20T12:00Z or 2026-11-20 (UTC where no zone is given)",
+        ) from None
+
+
+def iso_ms(timestamp: int) -> str:
+    """The time as `2026-11-20T23:14:11.417Z`; the number itself where no calendar reaches, `-` for none."""
+    if timestamp == -1:
+        return "-"
+    try:
+        time = EPOCH + timestamp * _MILLISECOND
+    except OverflowError:
+        return str(timestamp)
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03d}Z"

@@ -1,0 +1,101 @@
+"""Topics of data directories: listed and described."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kafkalog.errors import StorageError, UnknownTopicOrPartition
+from kafkalog.manager.topics import Topic, TopicStore
+from kafkalog.storage.view import LogView
+from kafkalog.tools.directories import PartitionPath, find, partitions
+from kafkalog.util.fileio import OS, FileSystem
+
+
+class TopicSummary(NamedTuple):
+    """A topic with the directories of its partitions and the bytes of its segment files."""
+
+    name: str
+    partitions: list[PartitionPath]
+    size: int
+
+
+class PartitionSummary(NamedTuple):
+    """A partition: its directory, the offsets it holds, the number and bytes of its segments."""
+
+    partition: int
+    path: str
+    start_offset: int
+    end_offset: int
+    segments: int
+    size: int
+
+
+class TopicDescription(NamedTuple):
+    """A topic's id (None where no topics file knows it), settings and partitions."""
+
+    name: str
+    topic_id: str | None
+    settings: dict[str, str]
+    partitions: list[PartitionSummary]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain dicts and lists, for JSON."""
+        return {**self._asdict(), "partitions": [part._asdict() for part in self.partitions]}
+
+
+def topics(dirs: Sequence[str], *, fs: FileSystem = OS) -> list[TopicSummary]:
+    """All topics with at least one partition directory, by name."""
+    grouped: dict[str, list[PartitionPath]] = {}
+    for one in partitions(dirs, fs=fs):
+        grouped.setdefault(one.topic_partition.topic, []).append(one)
+    return [TopicSummary(name, found, sum(_log_bytes(one.path) for one in found)) for name, found in grouped.items()]
+
+
+def _log_bytes(path: str) -> int:
+    try:
+        with os.scandir(path) as entries:
+            return sum(entry.stat().st_size for entry in entries if entry.name.endswith(".log"))
+    except OSError as error:
+        raise StorageError.from_os(error, "read the partition directory", path=path) from error
+
+
+def topic_entry(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> Topic | None:
+    """What the first topics file that knows the topic says of it."""
+    for directory in dirs:
+        entry = TopicStore(directory, fs=fs).find(topic)
+        if entry is not None:
+            return entry
+    return None
+
+
+def describe_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> TopicDescription:
+    """Id, settings and partitions of a topic; UnknownTopicOrPartition where it is absent."""
+    found = []
+    for topic_partition, path in find(dirs, topic, fs=fs):
+        with LogView.open(path, fs=fs) as view:
+            found.append(
+                PartitionSummary(
+                    topic_partition.partition,
+                    path,
+                    view.log_start_offset,
+                    view.log_end_offset,
+                    len(view.segments),
+                    _log_bytes(path),
+                )
+            )
+    entry = topic_entry(dirs, topic, fs=fs)
+    if entry is None:
+        return TopicDescription(topic, None, {}, found)
+    return TopicDescription(topic, entry.id, dict(entry.configs), found)
+
+
+def partition_count(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> int:
+    """How many partitions a topic has; UnknownTopicOrPartition for one that is absent."""
+    entry = topic_entry(dirs, topic, fs=fs)
+    there = partitions(dirs, topic=topic, fs=fs)
+    count = max([entry.partitions if entry else 0, *(one.topic_partition.partition + 1 for one in there)])
+    if count == 0:
+        raise UnknownTopicOrPartition(f"there is no topic {topic}", path=os.pathsep.join(dirs))
+    return count

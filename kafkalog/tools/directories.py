@@ -1,0 +1,87 @@
+"""Which partitions the data directories hold, and where."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kafkalog.errors import NotAPartition, PartitionNotFound, StorageError, UnknownTopicOrPartition
+from kafkalog.storage.names import NOT_PARTITIONS, parse_dir, validate_topic
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, FileSystem
+
+
+class PartitionPath(NamedTuple):
+    """A partition and its directory."""
+
+    topic_partition: TopicPartition
+    path: str
+
+
+def partitions(dirs: Iterable[str], *, topic: str | None = None, fs: FileSystem = OS) -> list[PartitionPath]:
+    """The live partitions of the data directories, of one topic or of all, by topic and number.
+
+    Deleted, future and stray directories and other files are left out. PartitionNotFound for a data
+    directory that does not exist, NotAPartition where the same partition lies in two of them.
+    """
+    found: dict[TopicPartition, str] = {}
+    for directory in dirs:
+        for topic_partition, path in _in_directory(directory, fs):
+            if topic is not None and topic_partition.topic != topic:
+                continue
+            other = found.setdefault(topic_partition, path)
+            if os.path.realpath(other) != os.path.realpath(path):
+                raise NotAPartition(f"{topic_partition} lies in {other} too", path=path, hint="move one of them away")
+    return [PartitionPath(key, found[key]) for key in sorted(found)]
+
+
+def _in_directory(directory: str, fs: FileSystem) -> list[PartitionPath]:
+    try:
+        names = fs.listdir(directory)
+    except FileNotFoundError:
+        raise PartitionNotFound("the data directory does not exist", path=directory, hint="check -d") from None
+    except OSError as error:
+        raise StorageError.from_os(error, "read the data directory", path=directory) from error
+    paths = []
+    for name in names:
+        path = os.path.join(directory, name)
+        if name in NOT_PARTITIONS or "-" not in name or not os.path.isdir(path):
+            continue
+        try:
+            topic_partition, kind = parse_dir(name)
+        except NotAPartition:
+            continue
+        if not kind:
+            paths.append(PartitionPath(topic_partition, path))
+    return paths
+
+
+def partitions_of(directory: str, topic: str, fs: FileSystem = OS) -> list[PartitionPath]:
+    """The live partitions of one topic in one data directory."""
+    return [one for one in _in_directory(directory, fs) if one.topic_partition.topic == topic]
+
+
+def find(
+    dirs: Sequence[str], topic: str, numbers: Sequence[int] = (), *, fs: FileSystem = OS
+) -> list[PartitionPath]:
+    """The named partitions of a topic, or all of it; UnknownTopicOrPartition where one is absent."""
+    validate_topic(topic)
+    there = partitions(dirs, topic=topic, fs=fs)
+    if not there:
+        known = sorted({one.topic_partition.topic for one in partitions(dirs, fs=fs)})
+        shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+        raise UnknownTopicOrPartition(
+            f"there is no topic {topic}",
+            path=os.pathsep.join(dirs),
+            hint=f"topics here: {shown}" if known else "there are no topics here",
+        )
+    by_number = {one.topic_partition.partition: one for one in there}
+    missing = [number for number in numbers if number not in by_number]
+    if missing:
+        raise UnknownTopicOrPartition(
+            f"topic {topic} has no partition {missing[0]}",
+            path=os.pathsep.join(dirs),
+            hint=f"it has {', '.join(map(str, sorted(by_number)))}",
+        )
+    return [by_number[number] for number in dict.fromkeys(numbers)] if numbers else there

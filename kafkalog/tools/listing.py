@@ -1,0 +1,78 @@
+"""What each file of a partition directory is: its length, the bytes in use, the disk it takes, its entries."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kafkalog._core.index import growing_offset_entries, growing_time_entries
+from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.storage.file_records import FileRecords
+from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, parse_base_offset
+from kafkalog.util.fileio import OS, File, FileSystem
+
+DISK_BLOCK_BYTES = 512
+_ENTRIES = {INDEX_SUFFIX: (8, growing_offset_entries), TIME_INDEX_SUFFIX: (12, growing_time_entries)}
+_TAIL_BYTES = 4096
+
+
+class FileSummary(NamedTuple):
+    """A file: `length` as the system has it, `used` bytes of it, `disk` bytes allocated for it.
+
+    `entries` is None for files that have none. An active segment's index is created at its full size
+    (segment.index.bytes, 10 MiB): then `used` and `disk` are far below `length`.
+    """
+
+    name: str
+    length: int
+    used: int
+    disk: int
+    entries: int | None
+
+
+def list_files(path: str, *, fs: FileSystem = OS) -> Iterator[FileSummary]:
+    """The regular files of a partition directory by name; one that vanishes meanwhile is left out."""
+    try:
+        names = sorted(fs.listdir(path))
+    except OSError as error:
+        raise StorageError.from_os(error, "read the partition directory", path=path) from error
+    for name in names:
+        file = os.path.join(path, name)
+        try:
+            if os.path.isfile(file):
+                yield _summary(file, name, fs)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StorageError.from_os(error, "read the file", path=file) from error
+
+
+def _summary(path: str, name: str, fs: FileSystem) -> FileSummary:
+    with fs.open_file(path, "r") as file:
+        status = file.stat()
+        length, disk = status.st_size, status.st_blocks * DISK_BLOCK_BYTES
+        suffix = os.path.splitext(name)[1]
+        if parse_base_offset(name) is None:
+            return FileSummary(name, length, length, disk, None)
+        if suffix in _ENTRIES:
+            width, count = _ENTRIES[suffix]
+            entries = count(file.pread(length - length % width, 0))
+            return FileSummary(name, length, entries * width, disk, entries)
+        used = _end_of_data(file, length, fs) if suffix == LOG_SUFFIX else length
+        return FileSummary(name, length, used, disk, None)
+
+
+def _end_of_data(file: File, length: int, fs: FileSystem) -> int:
+    """Where the batches end: the length, unless a preallocated file ends in zeros; then its headers are walked."""
+    tail = file.pread(_TAIL_BYTES, max(0, length - _TAIL_BYTES))
+    if tail.strip(b"\0"):
+        return length
+    records = FileRecords(file, length, fs=fs, mutable=False)
+    end = 0
+    try:
+        for table in records.tables():
+            end = max(end, table.stop_position)
+    except CorruptRecord:  # the zeros of the tail read as a batch of size 0
+        pass
+    return end

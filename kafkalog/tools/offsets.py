@@ -1,0 +1,104 @@
+"""Where reading begins and ends: the offset words of the command line, and what they mean for a partition."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from kafkalog.errors import IllegalArgument, OffsetOutOfRange
+from kafkalog.types import OffsetAndTimestamp
+
+_NUMBER = re.compile(r"-?[0-9]{1,19}\Z")
+
+
+class Seekable(Protocol):
+    """What a bound is looked up in."""
+
+    path: str
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    def offset_for_time(self, timestamp: int) -> OffsetAndTimestamp | None: ...
+
+
+class Bounds(NamedTuple):
+    """A range as asked for. `start`: "beginning", "end", an offset, or a negative count from the end.
+
+    `since_ms` and `until_ms` bound it by time; each of these is None where it was not given.
+    """
+
+    start: str | int | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def first_offset(self, log: Seekable) -> int:
+        """The offset to begin at; OffsetOutOfRange for one that the log does not have."""
+        first, end = log.log_start_offset, log.log_end_offset
+        if self.since_ms is not None:
+            found = log.offset_for_time(self.since_ms)
+            return end if found is None else found.offset
+        if self.start is None or self.start == "beginning":
+            return first
+        if self.start == "end":
+            return end
+        offset = int(self.start)
+        if offset < 0:
+            return max(first, end + offset)
+        if not first <= offset <= end:
+            raise OffsetOutOfRange(
+                f"the log holds offsets {first} to {end - 1}" if end > first else f"the log is empty at {end}",
+                path=log.path,
+                offset=offset,
+                hint="use -o beginning, -o end, or an offset in that range",
+            )
+        return offset
+
+    def stop_offset(self, log: Seekable) -> int | None:
+        """The offset to end before, where the range is bounded by time and such a record is there."""
+        if self.until_ms is None:
+            return None
+        found = log.offset_for_time(self.until_ms)
+        return None if found is None else found.offset
+
+
+def parse_bounds(words: tuple[str, ...], to_ms: Callable[[str], int]) -> Bounds:
+    """What `-o` arguments ask for: one of beginning, end, N, -N, and s@TIME, e@TIME beside each other.
+
+    IllegalArgument for a word that is none, for two starts, and for `stored`, which needs groups.
+    """
+    bounds = Bounds()
+    for word in words:
+        if word == "stored":
+            raise IllegalArgument(
+                "offset 'stored' needs consumer groups, which are not there yet", hint="use beginning, end or an offset"
+            )
+        if word.startswith("e@"):
+            if bounds.until_ms is not None:
+                raise IllegalArgument("two ends are given with -o e@")
+            bounds = bounds._replace(until_ms=_time(word[2:], to_ms))
+            continue
+        if bounds.start is not None or bounds.since_ms is not None:
+            raise IllegalArgument(f"two starts are given with -o, the second is {word!r}")
+        if word.startswith("s@"):
+            bounds = bounds._replace(since_ms=_time(word[2:], to_ms))
+        elif word in ("beginning", "end"):
+            bounds = bounds._replace(start=word)
+        elif word == "start":
+            bounds = bounds._replace(start="beginning")
+        elif _NUMBER.match(word):
+            bounds = bounds._replace(start=int(word))
+        else:
+            raise IllegalArgument(
+                f"{word!r} is no offset", hint="use beginning, end, N, -N (from the end), s@TIME or e@TIME"
+            )
+    return bounds
+
+
+def _time(text: str, to_ms: Callable[[str], int]) -> int:
+    time = int(text) if re.fullmatch(r"[0-9]{1,18}", text) else to_ms(text)
+    if time < 0:
+        raise IllegalArgument(f"the time {text!r} lies before 1970")
+    return time

@@ -1,0 +1,196 @@
+"""Delimited text, whole files and JSON lines to record batches, and these to the logs of a topic.
+
+The layout of what is written depends on the input alone: a batch closes when the next record's exact size
+would take it past the limit; only where the input is waited for (a pipe, a terminal) does a batch also
+close by time.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from kafkalog._core.ingest import LineEncoder
+from kafkalog._core.varint import encode_varint
+from kafkalog.errors import RecordTooLarge, StorageError
+
+CHUNK_BYTES = 256 * 1024
+READY_BYTES = 128 * 1024
+
+
+class Sink(Protocol):
+    """What a partition's batches go to."""
+
+    def append_batches(self, batches: bytearray) -> object:
+        """Appends finished batches, each as an append of its own."""
+
+
+class Encoding(NamedTuple):
+    """How text becomes records; see `kafkalog produce --help` for each."""
+
+    batch_bytes: int = 16_384
+    delimiter: bytes = b"\n"
+    key_delimiter: bytes | None = None
+    null: bytes | None = None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+class Producer:
+    """Encodes input into batches for `sinks`, one per partition, and appends them as they fill.
+
+    Keyed records go to murmur2(key) mod the number of sinks; keyless ones stay on one partition until its
+    batch closes. `max_record_bytes` bounds what is held of a line whose end has not come. `progress`
+    hears of every chunk of input bytes. Threads: belongs to one thread.
+    """
+
+    def __init__(
+        self,
+        sinks: Sequence[Sink],
+        encoding: Encoding,
+        *,
+        milliseconds: Callable[[], int],
+        linger_ms: float = 5,
+        max_record_bytes: int = 1_048_588,
+        progress: Callable[[int], object] | None = None,
+    ) -> None:
+        self._sinks = sinks
+        self._encoder = LineEncoder(
+            len(sinks),
+            batch_bytes=encoding.batch_bytes,
+            chunk_bytes=CHUNK_BYTES,
+            delimiter=encoding.delimiter,
+            key_delimiter=encoding.key_delimiter,
+            null=encoding.null,
+            key=encoding.key,
+            encoded_headers=encode_headers(encoding.headers),
+        )
+        self._milliseconds = milliseconds
+        self._linger_ms = linger_ms
+        self._max_record_bytes = max_record_bytes
+        self._progress = progress
+
+    @property
+    def counts(self) -> list[int]:
+        """Records given to each partition so far."""
+        return [self._encoder.records(number) for number in range(len(self._sinks))]
+
+    def read_lines(self, fd: int, name: str) -> None:
+        """Takes every delimited record of an open file; one without a delimiter at its end counts too."""
+        waits = not stat.S_ISREG(os.fstat(fd).st_mode)
+        lull = _Lull(fd, self._linger_ms) if waits else None
+        encoder, milliseconds = self._encoder, self._milliseconds
+        buffer = bytearray(CHUNK_BYTES)
+        have = 0
+        while True:
+            if have == len(buffer):
+                self._check_line(have, name)
+                buffer.extend(bytes(len(buffer)))
+            if lull is not None and lull.passed():
+                self.flush()
+                continue
+            read = _read_into(fd, buffer, have, name)
+            if read == 0:
+                break
+            have += read
+            used = encoder.feed(buffer, have, milliseconds())
+            if used:
+                have -= used
+                buffer[:have] = buffer[used : used + have]
+                self._write(0 if waits else READY_BYTES)
+                if lull is not None:
+                    lull.pending = True
+            if self._progress is not None:
+                self._progress(read)
+        if have:
+            self._check_line(have, name)
+            encoder.feed(buffer, have, milliseconds(), final=True)
+
+    def read_whole(self, fd: int, name: str, key: bytes | None) -> None:
+        """Takes a file's content as one record."""
+        parts = []
+        size = 0
+        while part := _read(fd, name):
+            size += len(part)
+            self._check_line(size, name)
+            parts.append(part)
+        self._encoder.add(b"".join(parts), key, self._milliseconds())
+        self._write(READY_BYTES)
+        if self._progress is not None:
+            self._progress(size)
+
+    def flush(self) -> None:
+        """Closes every open batch and appends it."""
+        self._encoder.seal()
+        self._write(0)
+
+    def _write(self, at_least: int) -> None:
+        encoder = self._encoder
+        for number, sink in enumerate(self._sinks):
+            ready = encoder.ready_bytes(number)
+            if ready > at_least or (ready and at_least == 0):
+                sink.append_batches(encoder.take(number))
+
+    def _check_line(self, size: int, name: str) -> None:
+        if size > self._max_record_bytes:
+            raise RecordTooLarge(
+                f"a record of more than {self._max_record_bytes} bytes (max.message.bytes)",
+                path=name,
+                hint="check the delimiter, or raise max.message.bytes of the topic",
+            )
+
+
+class _Lull:
+    """Tells when the input has been waited for so long that open batches close.
+
+    Only time spent waiting counts, added up since the last close: a slow writer to the pipe delays its
+    own records by `linger_ms` at most, a slow disk or a busy machine changes nothing.
+    """
+
+    def __init__(self, fd: int, linger_ms: float) -> None:
+        self.pending = False  # records wait in an open batch
+        self._linger_ms = linger_ms
+        self._waited_ms = 0.0
+        self._poll: select.poll | None = select.poll()
+        self._poll.register(fd, select.POLLIN)
+
+    def passed(self) -> bool:
+        """Waits for input; True when the linger time went by first while records wait."""
+        poll = self._poll
+        if poll is None or not self.pending or poll.poll(0):
+            return False
+        began = time.monotonic()
+        if poll.poll(max(0.0, self._linger_ms - self._waited_ms)):
+            self._waited_ms += (time.monotonic() - began) * 1000
+            return False
+        self._waited_ms = 0.0
+        self.pending = False
+        return True
+
+
+def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    """The header count and the headers, as they stand at the end of a record (format.md section 2)."""
+    out = [encode_varint(len(headers))]
+    for name, value in headers:
+        raw = name.encode()
+        out += [encode_varint(len(raw)), raw, encode_varint(-1 if value is None else len(value)), value or b""]
+    return b"".join(out)
+
+
+def _read_into(fd: int, buffer: bytearray, at: int, name: str) -> int:
+    try:
+        with memoryview(buffer) as view, view[at:] as rest:
+            return os.readv(fd, [rest])
+    except OSError as error:
+        raise StorageError.from_os(error, "read the input", path=name) from error
+
+
+def _read(fd: int, name: str) -> bytes:
+    try:
+        return os.read(fd, CHUNK_BYTES)
+    except OSError as error:
+        raise StorageError.from_os(error, "read the input", path=name) from error

@@ -1,0 +1,185 @@
+"""Reads back what `consume -J` wrote: one JSON object per line to record batches."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kafkalog._core.encode import BatchBuilder
+from kafkalog._core.murmur import partition_for_key
+from kafkalog.errors import FormatError, InvalidTimestamp, UnknownTopicOrPartition
+from kafkalog.tools.produce import Sink
+
+_DECODERS: dict[str, Callable[[str], bytes]] = {
+    "utf8": lambda text: text.encode(),
+    "utf-8": lambda text: text.encode(),
+    "base64": lambda text: base64.b64decode(text, validate=True),
+    "hex": bytes.fromhex,
+}
+Headers = tuple[tuple[bytes, bytes | None], ...]
+
+
+class JsonRecord(NamedTuple):
+    """One line: the fields that a record is made of; None where the line does not say."""
+
+    partition: int | None
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def parse_record(line: bytes, name: str, number: int) -> JsonRecord:
+    """The record that a JSON line describes, in kcat's fields.
+
+    `key_encoding` and `payload_encoding` say how text that is not UTF-8 was written (base64 or hex).
+    FormatError names the file and the line where it is no such object.
+    """
+    try:
+        fields = json.loads(line)
+        if not isinstance(fields, dict):
+            raise ValueError(f"the line is {type(fields).__name__}, not an object")
+        return JsonRecord(
+            _number(fields, "partition"),
+            _number(fields, "ts"),
+            _data(fields, "key"),
+            _data(fields, "payload"),
+            _headers(fields.get("headers"), fields.get("headers_encoding")),
+        )
+    except (ValueError, TypeError, LookupError) as error:
+        raise FormatError(
+            f"line {number} is no record: {error}",
+            path=name,
+            hint="a line is an object as `kafkalog consume -J` prints it: "
+            '{"partition": 0, "ts": 1700000000000, "key": null, "payload": "text", "headers": []}',
+        ) from None
+
+
+def _number(fields: dict[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise ValueError(f"{name} is {value!r}, a whole number is meant")
+
+
+def _data(fields: dict[str, Any], name: str) -> bytes | None:
+    return _decoded(fields.get(name), fields.get(f"{name}_encoding"), name)
+
+
+def _decoded(value: object, encoding: object, name: str) -> bytes | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {type(value).__name__}, text or null is meant")
+    decoder = _DECODERS.get(str(encoding or "utf8").lower())
+    if decoder is None:
+        raise ValueError(f"{name}_encoding {encoding!r} is not one of {', '.join(_DECODERS)}")
+    try:
+        return decoder(value)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"{name} is not {encoding or 'utf8'}: {error}") from None
+
+
+def _headers(given: object, encoding: object) -> Headers:
+    """Headers as kcat prints them: names and values in turn in one list; pairs are taken as well.
+
+    `encoding` is that of names and values alike.
+    """
+    if given is None:
+        return ()
+    if not isinstance(given, list):
+        raise ValueError(f"headers are {type(given).__name__}, a list is meant")
+    if all(isinstance(one, list) and len(one) == 2 for one in given):
+        pairs = [(one[0], one[1]) for one in given]
+    elif len(given) % 2:
+        raise ValueError("headers have a name without a value")
+    else:
+        pairs = list(zip(given[::2], given[1::2], strict=True))
+    out = []
+    for name, value in pairs:
+        raw = _decoded(name, encoding, "a header name")
+        if raw is None:
+            raise ValueError("a header name is null")
+        out.append((raw, _decoded(value, encoding, "a header")))
+    return tuple(out)
+
+
+class JsonProducer:
+    """Appends the records of JSON lines; the same face as `Producer`.
+
+    A record goes to `partition` where that is given, else to its own "partition", else by its key, else
+    to one partition until that one's batch closes. Timestamps, keys, values and headers are the line's.
+    """
+
+    def __init__(
+        self,
+        sinks: Sequence[Sink],
+        *,
+        batch_bytes: int,
+        milliseconds: Callable[[], int],
+        fixed: bool = False,
+        progress: Callable[[int], object] | None = None,
+    ) -> None:
+        self._sinks = sinks
+        self._builders = [BatchBuilder(batch_bytes) for _ in sinks]
+        self._fixed = fixed
+        self._sticky = 0
+        self._milliseconds = milliseconds
+        self._progress = progress
+        self.counts = [0] * len(sinks)
+
+    def read_lines(self, fd: int, name: str) -> None:
+        """Takes every line of an open file; empty lines are passed over."""
+        with open(fd, "rb", buffering=1 << 18, closefd=False) as file:
+            for number, line in enumerate(file, 1):
+                if self._progress is not None:
+                    self._progress(len(line))
+                if line.strip():
+                    self._add(parse_record(line, name, number), name, number)
+
+    def flush(self) -> None:
+        """Closes every open batch and appends it."""
+        for number in range(len(self._sinks)):
+            self._close_batch(number)
+
+    def _add(self, record: JsonRecord, name: str, line: int) -> None:
+        timestamp = record.timestamp
+        if timestamp is None or timestamp == -1:
+            timestamp = self._milliseconds()
+        elif timestamp < 0:
+            raise InvalidTimestamp(f"line {line} has timestamp {timestamp}, which is negative", path=name)
+        number = self._partition(record, name, line)
+        builder = self._builders[number]
+        if not builder.append(record.value, record.key, timestamp, record.headers):
+            self._close_batch(number)
+            if number == self._sticky:
+                self._sticky = (number + 1) % len(self._sinks)
+                number = self._partition(record, name, line)
+                builder = self._builders[number]
+                if not builder.append(record.value, record.key, timestamp, record.headers):
+                    self._close_batch(number)
+                    builder.append(record.value, record.key, timestamp, record.headers)
+            else:
+                builder.append(record.value, record.key, timestamp, record.headers)
+        self.counts[number] += 1
+
+    def _partition(self, record: JsonRecord, name: str, line: int) -> int:
+        count = len(self._sinks)
+        if self._fixed:
+            return 0
+        if record.partition is not None:
+            if not 0 <= record.partition < count:
+                raise UnknownTopicOrPartition(
+                    f"line {line} is for partition {record.partition}, the topic has {count}",
+                    path=name,
+                    hint="give -p to write all to one partition, or create the topic with more",
+                )
+            return record.partition
+        return self._sticky if record.key is None else partition_for_key(record.key, count)
+
+    def _close_batch(self, number: int) -> None:
+        if self._builders[number].count:
+            self._sinks[number].append_batches(self._builders[number].build())

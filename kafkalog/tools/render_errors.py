@@ -1,0 +1,95 @@
+"""The typed error for the place where a compiled renderer stopped."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kafkalog._core.decode import STATUS_TEXT
+from kafkalog._core.render import BAD_CODEC, BAD_CONTROL, BAD_HEADER, BAD_SIZE, UNKNOWN_CONTROL
+from kafkalog._core.template import BAD_CRC, BAD_MAGIC
+from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedCompression, UnsupportedForFormat
+from kafkalog.records.dispatch import check_readable
+from kafkalog.records.format import BATCH_OVERHEAD_BYTES
+
+_HINT = "what lies before it was printed; a replica or a backup may have the rest"
+
+
+class Renderer(Protocol):
+    """Where a renderer of _core stands."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def stop_value(self) -> int: ...
+    @property
+    def batch_offset(self) -> int: ...
+    @property
+    def batch_magic(self) -> int: ...
+    @property
+    def batch_codec(self) -> int: ...
+    @property
+    def record_number(self) -> int: ...
+    @property
+    def record_position(self) -> int: ...
+
+
+def stop_error(status: int, at: Renderer, path: str, base_position: int) -> KafkalogError:
+    """Why a renderer stopped: damage, or a batch it refuses to read by name.
+
+    base_position: where the buffer of the renderer's last call begins in the file.
+    """
+    position = base_position + at.position
+    if status == BAD_SIZE:
+        field = at.stop_value
+        return CorruptRecord(
+            f"Found record size {field} smaller than minimum record overhead (14)",
+            path=path,
+            position=position,
+            hint="zeros up to the end are a file preallocated and not closed well" if field == 0 else _HINT,
+        )
+    if status == BAD_MAGIC:
+        return CorruptRecord(f"no batch has the format {at.stop_value}", path=path, position=position, hint=_HINT)
+    if status == BAD_HEADER:
+        return CorruptRecord(
+            f"the batch of {at.stop_value} bytes is smaller than its header of {BATCH_OVERHEAD_BYTES}",
+            path=path,
+            position=position,
+            hint=_HINT,
+        )
+    return _batch_error(status, at, path, position) or _record_error(status, at, path, base_position)
+
+
+def _batch_error(status: int, at: Renderer, path: str, position: int) -> KafkalogError | None:
+    """The error of a batch as a whole."""
+    if status == BAD_CRC:
+        text = "the batch does not match its CRC"
+        return CorruptRecord(text, path=path, offset=at.batch_offset, position=position, hint=_HINT)
+    if status == BAD_CODEC:
+        text = f"unknown compression id {at.stop_value}"
+        return UnsupportedCompression(text, path=path, offset=at.batch_offset, position=position, hint=_HINT)
+    try:
+        # a scan of a file takes a magic above 2 as 2
+        check_readable(min(at.batch_magic, 2), at.batch_codec, path=path, offset=at.batch_offset, position=position)
+    except KafkalogError as refused:
+        return refused
+    return None
+
+
+def _record_error(status: int, at: Renderer, path: str, base_position: int) -> KafkalogError:
+    position = base_position + at.record_position
+    if status == UNKNOWN_CONTROL:
+        return UnsupportedForFormat(
+            f"control records of type {at.stop_value} cannot be printed yet",
+            path=path,
+            offset=at.batch_offset,
+            position=position,
+            hint="without --deep-iteration and --print-data-log the batches are listed",
+        )
+    what = "a control record's key or value is too short" if status == BAD_CONTROL else STATUS_TEXT[status]
+    return InvalidRecord(
+        f"record {at.record_number} of the batch: {what}",
+        path=path,
+        offset=at.batch_offset,
+        position=position,
+        hint=_HINT,
+    )

@@ -1,0 +1,156 @@
+r"""Templates for the text of records: kcat's delimiters, `-f` formats and `-J` lines, as pieces of `_core.template`.
+
+A template belongs to one partition: topic and partition number are literal text in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+from kafkalog._core import template as kind
+from kafkalog.errors import IllegalArgument
+
+Piece = tuple[int, bytes]
+Pieces = list[Piece]
+
+NO_BROKER: Final = -1
+"""What `broker` of a JSON line holds: a directory's records come from no broker."""
+
+ENCODINGS: Final = ("utf8", "base64", "hex")
+_KEYS: Final = {"utf8": kind.KEY, "base64": kind.KEY_BASE64, "hex": kind.KEY_HEX}
+_VALUES: Final = {"utf8": kind.VALUE, "base64": kind.VALUE_BASE64, "hex": kind.VALUE_HEX}
+_TOKEN: Final = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{2}|.?)|[^%\\]+", re.DOTALL)
+_ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+_DIRECTIVES: Final = {
+    "o": kind.OFFSET,
+    "T": kind.TIMESTAMP,
+    "S": kind.VALUE_SIZE,
+    "K": kind.KEY_SIZE,
+    "R": kind.VALUE_SIZE_32,
+    "h": kind.HEADERS,
+}
+_DIRECTIVE_HELP: Final = "%s %k %t %p %o %T %h %S %K %R %%"
+_ESCAPE_HELP: Final = r"\n \t \r \0 \\ \xHH"
+
+
+def delimited(
+    *,
+    delimiter: bytes = b"\n",
+    key_delimiter: bytes | None = None,
+    null: bytes = b"",
+    key_encoding: str = "utf8",
+    value_encoding: str = "utf8",
+) -> Pieces:
+    """`value<delimiter>`, or `key<key_delimiter>value<delimiter>` where a key delimiter is given.
+
+    null stands for a null key or value (kcat's -Z). Encodings are "utf8" (the bytes as they are), "base64" or "hex".
+    """
+    pieces = [_value(value_encoding, null), (kind.LITERAL, delimiter)]
+    if key_delimiter is None:
+        return pieces
+    return [_key(key_encoding, null), (kind.LITERAL, key_delimiter), *pieces]
+
+
+def formatted(
+    text: str,
+    *,
+    topic: str,
+    partition: int,
+    null: bytes = b"",
+    key_encoding: str = "utf8",
+    value_encoding: str = "utf8",
+) -> Pieces:
+    r"""The template of kcat's -f: %s value, %k key, %t topic, %p partition, %o offset, %T timestamp (ms), %h headers
+    (name=value, with commas), %S and %K sizes (-1 for null), %R the value's size as 4 bytes, %%; \n \t \r \0 \\ \xHH.
+
+    Nothing is added at the end of a record. IllegalArgument for any other letter behind % or \.
+    """
+    blobs = {"s": _value(value_encoding, null), "k": _key(key_encoding, null)}
+    constants = {"t": topic, "p": str(partition), "%": "%"}
+    pieces: Pieces = []
+    for token in _TOKEN.finditer(text):
+        letter, escape = token[1], token[2]
+        if escape is not None:
+            pieces.append((kind.LITERAL, _escaped(escape)))
+        elif letter is None:
+            pieces.append((kind.LITERAL, token[0].encode(errors="surrogateescape")))
+        elif letter in constants:
+            pieces.append((kind.LITERAL, constants[letter].encode()))
+        elif letter in blobs:
+            pieces.append(blobs[letter])
+        elif letter in _DIRECTIVES:
+            pieces.append((_DIRECTIVES[letter], b""))
+        else:
+            raise IllegalArgument(f"{token[0]!r} means nothing in a format", hint=f"known are {_DIRECTIVE_HELP}")
+    return _joined(pieces)
+
+
+def json_lines(
+    *,
+    topic: str,
+    partition: int,
+    broker: int = NO_BROKER,
+    key_encoding: str = "utf8",
+    value_encoding: str = "utf8",
+) -> Pieces:
+    """One JSON object to a line, with kcat's fields: topic, partition, offset, tstype, ts, broker, headers (a flat list
+    of names and values, left out where there are none), key, payload.
+
+    Bytes that are not UTF-8 are base64 and `key_encoding`, `payload_encoding` or `headers_encoding` says so; so is
+    everything where "base64" or "hex" is asked for. Null is null.
+    """
+    start = f'{{"topic":{json.dumps(topic)},"partition":{partition},"offset":'
+    return [
+        (kind.LITERAL, start.encode()),
+        (kind.OFFSET, b""),
+        (kind.LITERAL, b',"tstype":"'),
+        (kind.TIMESTAMP_TYPE, b""),
+        (kind.LITERAL, b'","ts":'),
+        (kind.TIMESTAMP, b""),
+        (kind.LITERAL, f',"broker":{broker}'.encode()),
+        (kind.JSON_HEADERS, b""),
+        (kind.LITERAL, b","),
+        (kind.JSON_KEY, _forced(key_encoding)),
+        (kind.LITERAL, b","),
+        (kind.JSON_VALUE, _forced(value_encoding)),
+        (kind.LITERAL, b"}\n"),
+    ]
+
+
+def _key(encoding: str, null: bytes) -> Piece:
+    return _KEYS[_known(encoding)], null
+
+
+def _value(encoding: str, null: bytes) -> Piece:
+    return _VALUES[_known(encoding)], null
+
+
+def _forced(encoding: str) -> bytes:
+    return b"" if _known(encoding) == "utf8" else encoding.encode()
+
+
+def _known(encoding: str) -> str:
+    if encoding not in ENCODINGS:
+        raise IllegalArgument(f"unknown encoding {encoding!r}", hint=f"known are {', '.join(ENCODINGS)}")
+    return encoding
+
+
+def _escaped(escape: str) -> bytes:
+    if len(escape) == 3:
+        return bytes([int(escape[1:], 16)])
+    if escape not in _ESCAPES:
+        raise IllegalArgument(f"\\{escape} means nothing in a format", hint=f"known are {_ESCAPE_HELP}")
+    return _ESCAPES[escape]
+
+
+def _joined(pieces: Pieces) -> Pieces:
+    """The same template with neighbouring literals made one."""
+    joined: Pieces = []
+    for piece, text in pieces:
+        if piece == kind.LITERAL and joined and joined[-1][0] == kind.LITERAL:
+            joined[-1] = (kind.LITERAL, joined[-1][1] + text)
+        else:
+            joined.append((piece, text))
+    return joined

@@ -1,0 +1,66 @@
+"""A stretch of a file in memory that moves forward, for work that goes over a whole file once."""
+
+from __future__ import annotations
+
+from kafkalog.errors import StorageError
+from kafkalog.util.fileio import File
+
+CHUNK_BYTES = 1 << 19
+
+
+class FileWindow:
+    """The bytes `buffer[start:stop]`, which are the file's from `position` on.
+
+    Memory is one chunk, or the largest piece asked for; that is never more than the file has left before `end`.
+    A file that grows while it is read ends where it ended at first, one that is cut shorter ends there.
+    """
+
+    __slots__ = ("_file", "buffer", "end", "start", "stop", "position")
+
+    def __init__(self, file: File, end: int, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._file = file
+        self.end = end
+        self.buffer = bytearray(max(1, min(chunk_bytes, end)))
+        self.start = 0
+        self.stop = 0
+        self.position = 0
+
+    @property
+    def base_position(self) -> int:
+        """The position in the file of the buffer's byte 0 (below 0 where the buffer was refilled in its middle)."""
+        return self.position - self.start
+
+    @property
+    def left(self) -> int:
+        """Bytes of the file from `position` to its end."""
+        return self.end - self.position
+
+    def advance(self, start: int, needed: int) -> bool:
+        """True once the window begins at the buffer's byte `start` and holds at least `needed` bytes.
+
+        False, the rest of the file in the window, where it has not so many left. StorageError if it cannot be read.
+        """
+        self.position += start - self.start
+        held = self.stop - start
+        if min(needed, self.left) > len(self.buffer):
+            grown = bytearray(needed)
+            grown[:held] = memoryview(self.buffer)[start : self.stop]
+            self.buffer = grown
+        elif held and start:
+            with memoryview(self.buffer) as view:
+                view[:held] = view[start : self.stop]
+        self.start = 0
+        wanted = min(len(self.buffer), self.left)
+        self.stop = held + self._read(held, wanted - held)
+        if self.stop < wanted:
+            self.end = self.position + self.stop
+        return self.stop >= needed
+
+    def _read(self, at: int, size: int) -> int:
+        if size <= 0:
+            return 0
+        try:
+            with memoryview(self.buffer) as view:
+                return self._file.pread_into(view[at : at + size], self.position + at)
+        except OSError as error:
+            raise StorageError.from_os(error, "read", path=self._file.path, position=self.position + at) from error

@@ -1,0 +1,83 @@
+"""The values that travel between the layers: partitions, offsets, positions, what an append or read gave.
+
+Those made once per append or read are compiled (`_core/values.pyx`) and only named here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from kafkalog._core.values import LogAppendInfo, LogOffsetMetadata, OffsetPosition, TimestampOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "EARLIEST_TIMESTAMP",
+    "LATEST_TIMESTAMP",
+    "MAX_TIMESTAMP",
+    "NO_TIMESTAMP",
+    "FetchDataInfo",
+    "Isolation",
+    "LogAppendInfo",
+    "LogOffsetMetadata",
+    "OffsetAndTimestamp",
+    "OffsetPosition",
+    "TimestampOffset",
+    "TopicPartition",
+]
+
+Isolation = Literal["log_end", "high_watermark", "committed"]
+
+NO_TIMESTAMP: Final = -1
+LATEST_TIMESTAMP: Final = -1
+"""Asked for as a time: the log end offset."""
+EARLIEST_TIMESTAMP: Final = -2
+"""Asked for as a time: the log start offset."""
+MAX_TIMESTAMP: Final = -3
+"""Asked for as a time: the record with the largest timestamp."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic; `str()` is its directory name. Orders by topic, then by number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """A record found by time: its offset, its timestamp (ms) and its leader epoch (-1: unknown)."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+class FetchDataInfo:
+    """What a read found, before any record byte is read.
+
+    `fetch_offset_metadata` says where the data begins, `records` is the FileSlice that holds it (or
+    MemoryRecords.EMPTY-like with size 0), `first_entry_incomplete` that not even one batch fits whole,
+    `aborted_transactions` is None unless the read was for committed records.
+    """
+
+    __slots__ = ("aborted_transactions", "fetch_offset_metadata", "first_entry_incomplete", "records")
+
+    def __init__(
+        self,
+        fetch_offset_metadata: LogOffsetMetadata,
+        records: Any,
+        first_entry_incomplete: bool = False,
+        aborted_transactions: Sequence[Any] | None = None,
+    ) -> None:
+        self.fetch_offset_metadata = fetch_offset_metadata
+        self.records = records
+        self.first_entry_incomplete = first_entry_incomplete
+        self.aborted_transactions = aborted_transactions
+
+    def __repr__(self) -> str:
+        incomplete = ", first_entry_incomplete=True" if self.first_entry_incomplete else ""
+        return f"FetchDataInfo({self.fetch_offset_metadata!r}, {self.records!r}{incomplete})"

@@ -1,0 +1,165 @@
+"""Small text files that survive a crash whole: a version line, a count line, one line per entry.
+
+Format (format.md §8): `0\\n<count>\\n<entry>\\n...`, UTF-8, written to `<name>.tmp`, synced, renamed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Generic, TypeVar
+
+from kafkalog.errors import CorruptCheckpoint, IllegalArgument, StorageError
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, FileSystem, atomic_write
+
+E = TypeVar("E")
+CURRENT_VERSION: Final = 0
+MAX_FILE_BYTES: Final = 1 << 28
+_HINT: Final = "move the file away: it is written anew, and what it said is found by reading the logs"
+
+
+class CheckpointFile(Generic[E]):
+    """One checkpoint file of entries made by `parse(fields) -> entry` and `format(entry) -> line`.
+
+    `parse` raises ValueError for fields it does not take. Threads: one at a time (the owner's lock).
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        parse: Callable[[list[str]], E],
+        format: Callable[[E], str],
+        *,
+        fs: FileSystem = OS,
+    ) -> None:
+        self.path = os.fspath(path)
+        self._parse = parse
+        self._format = format
+        self._fs = fs
+
+    def create_if_missing(self) -> None:
+        """Make the file empty at its first use, as the reference does; a file that is there stays."""
+        try:
+            self._fs.open_file(self.path, "create").close()
+        except OSError as error:
+            raise StorageError.from_os(error, "create the checkpoint file", path=self.path) from error
+
+    def write(self, entries: Iterable[E]) -> None:
+        """Replace the content; after a crash it is the old one or the new one, whole.
+
+        StorageError when the file system fails; the old content stays.
+        """
+        lines = [self._format(entry) for entry in entries]
+        text = "".join(f"{line}\n" for line in (str(CURRENT_VERSION), str(len(lines)), *lines))
+        try:
+            atomic_write(self._fs, self.path, text.encode())
+        except OSError as error:
+            raise StorageError.from_os(error, "write the checkpoint file", path=self.path) from error
+
+    def read(self) -> list[E]:
+        """The entries, in the file's order; none for a missing file, an empty one or a version line alone.
+
+        CorruptCheckpoint names the line: wrong version or count, a field too many, no number.
+        """
+        try:
+            content = self._fs.read_file(self.path, MAX_FILE_BYTES)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StorageError.from_os(error, "read the checkpoint file", path=self.path) from error
+        if not content:
+            return []
+        try:
+            lines = content.decode().split("\n")
+        except UnicodeDecodeError as error:
+            raise self._corrupt(content.count(b"\n", 0, error.start) + 1, "it is not UTF-8") from None
+        if lines[-1] == "":
+            lines.pop()
+        return self._entries([line.removesuffix("\r") for line in lines])
+
+    def _entries(self, lines: list[str]) -> list[E]:
+        version = self._number(lines, 1, "version")
+        if version != CURRENT_VERSION:
+            raise self._corrupt(1, f"version {version} is not known, {CURRENT_VERSION} is")
+        if len(lines) == 1:
+            return []
+        count = self._number(lines, 2, "count")
+        if count < 0:
+            raise self._corrupt(2, f"the count {count} is negative")
+        if len(lines) - 2 < count:
+            raise self._corrupt(len(lines), f"{count} entries are announced, {len(lines) - 2} are there")
+        if len(lines) - 2 > count:
+            raise self._corrupt(count + 3, f"{count} entries are announced, but there are more lines")
+        entries = []
+        for number, line in enumerate(lines[2:], 3):
+            try:
+                entries.append(self._parse(line.split()))
+            except ValueError as error:
+                raise self._corrupt(number, f"{ascii(line[:80])}: {error}") from None
+        return entries
+
+    def _number(self, lines: list[str], number: int, what: str) -> int:
+        text = lines[number - 1]
+        try:
+            return whole_number(text.strip())
+        except ValueError:
+            raise self._corrupt(number, f"the {what} {ascii(text[:80])} is not a number") from None
+
+    def _corrupt(self, line: int, reason: str) -> CorruptCheckpoint:
+        return CorruptCheckpoint(f"malformed checkpoint, line {line}: {reason}", path=self.path, hint=_HINT)
+
+
+class OffsetCheckpoint:
+    """An offset for each partition of a data directory: recovery points, log starts, high watermarks.
+
+    One line `<topic> <partition> <offset>` each. Names of the files are the constants of this module.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
+        self._file = CheckpointFile(path, _parse_offset, _format_offset, fs=fs)
+        self.path = self._file.path
+
+    def create_if_missing(self) -> None:
+        """Make the file empty at its first use."""
+        self._file.create_if_missing()
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the content by `offsets`, sorted; IllegalArgument for a negative offset."""
+        for partition, offset in offsets.items():
+            if offset < 0:
+                raise IllegalArgument(f"a checkpointed offset is not negative: {partition}", offset=offset)
+        self._file.write(sorted(offsets.items()))
+
+    def read(self) -> dict[TopicPartition, int]:
+        """The offsets; a partition that occurs twice has its last one. Errors as CheckpointFile.read."""
+        return dict(self._file.read())
+
+
+RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
+LOG_START_FILE: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
+HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
+
+
+def whole_number(text: str) -> int:
+    """The number written in ASCII digits with an optional sign; ValueError for all else int() would take."""
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 40):
+        raise ValueError(f"{ascii(text[:80])} is not a number")
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{text} does not fit 64 bits")
+    return value
+
+
+def _parse_offset(fields: list[str]) -> tuple[TopicPartition, int]:
+    if len(fields) != 3:
+        raise ValueError(f"{len(fields)} fields instead of <topic> <partition> <offset>")
+    topic, partition, offset = fields
+    return TopicPartition(topic, whole_number(partition)), whole_number(offset)
+
+
+def _format_offset(entry: tuple[TopicPartition, int]) -> str:
+    (topic, partition), offset = entry
+    return f"{topic} {partition} {offset}"

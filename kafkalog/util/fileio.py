@@ -1,0 +1,262 @@
+"""The file layer: the only module that calls `os.*` on data.
+
+`FileSystem` is a table of file calls. Everything above takes one as `fs`, so that a test can hand in
+another that fails, writes short or records (tests/faults.py). `File` is an open file with positioned,
+complete reads and writes. Errors leave here as plain OSError; `storage` turns them into StorageError.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+from collections.abc import Callable
+from typing import Any, Final
+
+_FLAGS: Final = {
+    "r": os.O_RDONLY,
+    "rw": os.O_RDWR,
+    "create": os.O_RDWR | os.O_CREAT,
+    "exclusive": os.O_RDWR | os.O_CREAT | os.O_EXCL,
+}
+TMP_SUFFIX: Final = ".tmp"
+
+
+class FileSystem:
+    """The operating system's file calls, by their usual names and arguments.
+
+    The attributes are the builtins themselves, so a call through a bound attribute costs nothing extra.
+    A subclass replaces the ones it wants to watch; callers look calls up on the instance they were given.
+    """
+
+    open = staticmethod(os.open)
+    close = staticmethod(os.close)
+    pread = staticmethod(os.pread)
+    preadv = staticmethod(os.preadv)
+    pwrite = staticmethod(os.pwrite)
+    pwritev = staticmethod(os.pwritev)
+    ftruncate = staticmethod(os.ftruncate)
+    posix_fallocate = staticmethod(os.posix_fallocate)
+    fsync = staticmethod(os.fsync)
+    fdatasync = staticmethod(os.fdatasync)
+    fstat = staticmethod(os.fstat)
+    stat = staticmethod(os.stat)
+    rename = staticmethod(os.replace)
+    unlink = staticmethod(os.unlink)
+    mkdir = staticmethod(os.mkdir)
+    rmdir = staticmethod(os.rmdir)
+    listdir = staticmethod(os.listdir)
+    scandir = staticmethod(os.scandir)
+    utime = staticmethod(os.utime)
+    sendfile = staticmethod(os.sendfile)
+    advise = staticmethod(os.posix_fadvise)
+
+    def open_file(self, path: str | os.PathLike[str], mode: str) -> File:
+        """The regular file `path`, open: "r", "rw", "create" (made if missing) or "exclusive" (must be new).
+
+        OSError, also (EINVAL) for anything that is not a regular file: a pipe would block its reader.
+        """
+        name = os.fspath(path)
+        fd = self.open(name, _FLAGS[mode] | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+        try:
+            kind = self.fstat(fd).st_mode
+            if stat_module.S_ISDIR(kind):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+            if not stat_module.S_ISREG(kind):
+                raise OSError(errno.EINVAL, "not a regular file", name)
+            return File(name, fd, self)
+        except BaseException:
+            self.close(fd)
+            raise
+
+    def fsync_dir(self, path: str | os.PathLike[str]) -> None:
+        """Return when the directory's entries (new, renamed and removed names) are on disk."""
+        fd = self.open(os.fspath(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.fsync(fd)
+        finally:
+            self.close(fd)
+
+    def exists(self, path: str | os.PathLike[str]) -> bool:
+        """True where something has that name; OSError where that cannot be told (permissions)."""
+        try:
+            self.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def read_file(self, path: str | os.PathLike[str], limit: int) -> bytes:
+        """The whole content of a small file; OSError (EFBIG) when it is longer than `limit` bytes."""
+        with self.open_file(path, "r") as file:
+            size = file.size()
+            if size > limit:
+                raise OSError(errno.EFBIG, f"{size} bytes long, at most {limit} expected", file.path)
+            return file.pread(limit, 0)
+
+    def unlink_if_exists(self, path: str | os.PathLike[str]) -> bool:
+        """True when the file was there and is removed."""
+        try:
+            self.unlink(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+
+class File:
+    """One open file: whole reads and writes at a position, never a file pointer.
+
+    The descriptor is closed by `close()` or when the last reference goes, whichever is first; so a reader
+    that holds the File is never handed another file's bytes. Threads: reads and writes may overlap.
+    """
+
+    __slots__ = ("_fd", "_fs", "_pread", "_preadv", "_pwrite", "path")
+
+    def __init__(self, path: str, fd: int, fs: FileSystem) -> None:
+        self.path = path
+        self._fd = fd
+        self._fs = fs
+        # bound once: a lookup of two attributes less on each call of the hot paths
+        self._pread: Callable[[int, int, int], bytes] = fs.pread
+        self._preadv: Callable[[int, Any, int], int] = fs.preadv
+        self._pwrite: Callable[[int, Any, int], int] = fs.pwrite
+
+    def pread(self, size: int, position: int) -> bytes:
+        """`size` bytes from `position`; fewer only where the file ends before."""
+        data = self._pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        have = len(data)
+        while have < size:
+            data = self._pread(self._fd, size - have, position + have)
+            if not data:
+                break
+            parts.append(data)
+            have += len(data)
+        return b"".join(parts) if len(parts) > 1 else parts[0]
+
+    def pread_into(self, buffer: Any, position: int) -> int:
+        """The number of bytes read into the writable `buffer`; fewer than its length only at the end."""
+        view = memoryview(buffer).cast("B")
+        have = 0
+        while have < len(view):
+            read = self._preadv(self._fd, (view[have:],), position + have)
+            if read == 0:
+                break
+            have += read
+        return have
+
+    def pwrite(self, data: Any, position: int) -> int:
+        """The length of `data` in bytes, once all of it is written at `position` (short writes go on).
+
+        OSError leaves an unknown part of it in the file: the caller knows where the old end was.
+        """
+        size = len(data)
+        written = self._pwrite(self._fd, data, position)
+        if written == size:
+            return size
+        view = memoryview(data).cast("B")
+        size = len(view)
+        while written < size:
+            more = self._pwrite(self._fd, view[written:], position + written)
+            if more <= 0:
+                raise OSError(errno.EIO, "the file system took no more bytes", self.path)
+            written += more
+        return size
+
+    def truncate(self, length: int) -> None:
+        """Make the file `length` bytes long."""
+        self._fs.ftruncate(self._fd, length)
+
+    def allocate(self, offset: int, length: int) -> None:
+        """Reserve disk space for `length` bytes at `offset`; the file grows to that end.
+
+        OSError (ENOSPC) here means that no later write into the range can fail for space.
+        """
+        if length > 0:
+            self._fs.posix_fallocate(self._fd, offset, length)
+
+    def sync(self) -> None:
+        """Return when content and metadata are on disk."""
+        self._fs.fsync(self._open_fd())
+
+    def datasync(self) -> None:
+        """Return when content (and the length, if it changed) is on disk."""
+        self._fs.fdatasync(self._open_fd())
+
+    def size(self) -> int:
+        """The file's length in bytes, as the system has it now."""
+        return self._fs.fstat(self._fd).st_size
+
+    def stat(self) -> os.stat_result:
+        """The system's record of the open file (it stays readable after an unlink)."""
+        return self._fs.fstat(self._fd)
+
+    def fileno(self) -> int:
+        """The descriptor; -1 once closed."""
+        return self._fd
+
+    def _open_fd(self) -> int:
+        """The descriptor; OSError (EBADF) once closed, as the other calls give (Python's fsync does not)."""
+        if self._fd < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
+        return self._fd
+
+    @property
+    def closed(self) -> bool:
+        """True after `close()`."""
+        return self._fd < 0
+
+    def close(self) -> None:
+        """Give the descriptor back. A second call does nothing."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self._fs.close(fd)
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        fd = getattr(self, "_fd", -1)
+        if fd >= 0:
+            self._fd = -1
+            self._fs.close(fd)
+
+    def __repr__(self) -> str:
+        return f"<File {self.path} {'closed' if self._fd < 0 else f'fd {self._fd}'}>"
+
+
+OS: Final = FileSystem()
+
+
+def atomic_write(fs: FileSystem, path: str | os.PathLike[str], data: bytes, *, sync: bool = True) -> None:
+    """Make `data` the content of `path`: a reader, or a crash, sees the old content or the new, whole.
+
+    Written to `<path>.tmp`, synced, renamed over the old file, and the directory synced (KAFKA-16541:
+    never without the sync, else a power loss may leave an empty file). OSError leaves the old content.
+    """
+    name = os.fspath(path)
+    temporary = name + TMP_SUFFIX
+    try:
+        with fs.open_file(temporary, "create") as file:
+            file.truncate(0)
+            file.pwrite(data, 0)
+            if sync:
+                file.sync()
+        fs.rename(temporary, name)
+    except BaseException:
+        _discard(fs, temporary)
+        raise
+    if sync:
+        fs.fsync_dir(os.path.dirname(name) or ".")
+
+
+def _discard(fs: FileSystem, path: str) -> None:
+    """Remove a half-written temporary; one that stays is harmless, the next write starts it anew."""
+    try:
+        fs.unlink_if_exists(path)
+    except OSError:
+        pass

@@ -1,0 +1,178 @@
+"""Work to be done later or again and again: deletes, flushes, checkpoints.
+
+`Scheduler` runs it on one background thread; `MockScheduler` runs it when a test's clock reaches it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from kafkalog.errors import IllegalState
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock, MockClock
+
+_LOG: Final = logging.getLogger(__name__)
+ONCE: Final = -1
+
+
+class Task:
+    """One scheduled function; `cancel()` keeps it from running (again), `done` says it will not."""
+
+    __slots__ = ("at_ms", "cancelled", "done", "func", "name", "order", "period_ms")
+
+    def __init__(self, name: str, func: Callable[[], object], at_ms: int, period_ms: int, order: int) -> None:
+        self.name = name
+        self.func = func
+        self.at_ms = at_ms
+        self.period_ms = period_ms
+        self.order = order
+        self.cancelled = False
+        self.done = False
+
+    def cancel(self) -> None:
+        """Do not run it any more; a run that has begun goes to its end."""
+        self.cancelled = True
+
+    def __lt__(self, other: Task) -> bool:
+        return (self.at_ms, self.order) < (other.at_ms, other.order)
+
+    def run(self) -> None:
+        """Run once. An exception is logged: one task's failure stops neither it nor the others."""
+        if self.cancelled:
+            return
+        try:
+            self.func()
+        except Exception:
+            _LOG.exception("background task %s failed", self.name)
+
+    def next_run(self, now_ms: int) -> bool:
+        """True when it is to run again, with its time moved on by one period (at least 1 ms: KAFKA-16588)."""
+        if self.cancelled or self.period_ms < 0:
+            self.done = True
+            return False
+        self.at_ms = now_ms + max(1, self.period_ms)
+        return True
+
+
+class Schedules(Protocol):
+    """What code that schedules needs."""
+
+    def schedule(self, name: str, func: Callable[[], object], delay_ms: int = 0, period_ms: int = ONCE) -> Task:
+        """Run `func` after `delay_ms`; with `period_ms` >= 0 again, so long after each run's end."""
+
+    def shutdown(self) -> None:
+        """Stop: the running task ends, waiting ones never run."""
+
+
+class Scheduler:
+    """Runs tasks on one daemon thread, which starts with the first task. Threads: safe."""
+
+    def __init__(self, name: str = "kafkalog-scheduler", clock: Clock = SYSTEM_CLOCK) -> None:
+        self._name = name
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._queue: list[Task] = []  # guarded by self._changed
+        self._thread: threading.Thread | None = None  # guarded by self._changed
+        self._stopped = False  # guarded by self._changed
+        self._orders = itertools.count()
+
+    def schedule(self, name: str, func: Callable[[], object], delay_ms: int = 0, period_ms: int = ONCE) -> Task:
+        """The task that runs `func` after `delay_ms`, and with `period_ms` >= 0 again and again.
+
+        IllegalState after `shutdown()`.
+        """
+        at_ms = self._clock.monotonic_ms() + max(0, delay_ms)
+        task = Task(name, func, at_ms, period_ms, next(self._orders))
+        with self._changed:
+            if self._stopped:
+                raise IllegalState(f"{self._name} is shut down: cannot schedule {name}")
+            heapq.heappush(self._queue, task)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._thread.start()
+            self._changed.notify()
+        return task
+
+    def shutdown(self, timeout_s: float | None = 10.0) -> None:
+        """Stop: wait for the running task, drop the waiting ones. A second call does nothing."""
+        with self._changed:
+            self._stopped = True
+            self._queue.clear()
+            thread = self._thread
+            self._changed.notify_all()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout_s)
+
+    def _work(self) -> None:
+        while (task := self._next()) is not None:
+            task.run()
+            with self._changed:
+                if not self._stopped and task.next_run(self._clock.monotonic_ms()):
+                    heapq.heappush(self._queue, task)
+
+    def _next(self) -> Task | None:
+        """The next task whose time has come; None at shutdown."""
+        with self._changed:
+            while not self._stopped:
+                if not self._queue:
+                    self._changed.wait()
+                    continue
+                wait_ms = self._queue[0].at_ms - self._clock.monotonic_ms()
+                if wait_ms <= 0:
+                    return heapq.heappop(self._queue)
+                self._changed.wait(wait_ms / 1000)
+            return None
+
+
+class MockScheduler:
+    """Runs tasks in the caller's thread when `tick()` finds that a MockClock has reached them.
+
+    Tasks run in the order of their times, then of their scheduling. Belongs to one thread.
+    """
+
+    def __init__(self, clock: MockClock) -> None:
+        self.clock = clock
+        self._queue: list[Task] = []
+        self._orders = itertools.count()
+        self._stopped = False
+
+    def schedule(self, name: str, func: Callable[[], object], delay_ms: int = 0, period_ms: int = ONCE) -> Task:
+        """The task; one that is due already (`delay_ms` <= 0) runs before this returns."""
+        if self._stopped:
+            raise IllegalState(f"the scheduler is shut down: cannot schedule {name}")
+        at_ms = self.clock.monotonic_ms() + max(0, delay_ms)
+        task = Task(name, func, at_ms, period_ms, next(self._orders))
+        heapq.heappush(self._queue, task)
+        self.tick()
+        return task
+
+    def tick(self) -> int:
+        """The number of runs made: every task whose time has come, periodic ones as often as it has."""
+        runs = 0
+        while self._queue and self._queue[0].at_ms <= self.clock.monotonic_ms():
+            task = heapq.heappop(self._queue)
+            due_ms = task.at_ms
+            task.run()
+            runs += 1
+            if not self._stopped and task.next_run(due_ms):
+                heapq.heappush(self._queue, task)
+        return runs
+
+    def advance(self, ms: int) -> int:
+        """The number of runs made by moving the clock on by `ms`."""
+        self.clock.advance(ms)
+        return self.tick()
+
+    @property
+    def pending(self) -> list[str]:
+        """Names of the tasks that wait, the next one first."""
+        return [task.name for task in sorted(self._queue) if not task.cancelled]
+
+    def shutdown(self) -> None:
+        """Drop the waiting tasks."""
+        self._stopped = True
+        self._queue.clear()

@@ -1,0 +1,130 @@
+"""Appending single records from many threads: `log.writer()`."""
+
+from __future__ import annotations
+
+import warnings
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from kafkalog.accumulator import Accumulator, Headers
+from kafkalog.durability import Sync, again, check_sync
+from kafkalog.errors import IllegalArgument
+from kafkalog.pending import Pending
+
+if TYPE_CHECKING:
+    from kafkalog.appending import AppendMixin
+
+LINGER_MS = 5
+BATCH_BYTES = 16_384
+BUFFER_MEMORY = 32 * 1024 * 1024
+
+
+class Writer:
+    """Joins single records into batches and appends them; made by `log.writer()`.
+
+    A batch closes when the next record would take it past `batch_bytes` (its exact encoded size, the
+    61-byte header counted), or `linger_ms` after its first record. At most `buffer_memory` bytes wait;
+    `append` then blocks. Records of one thread keep their order. After a failed write every later call
+    fails with the same error. As a context manager it writes everything when the block ends.
+
+    >>> with log.writer() as writer:                        # doctest: +SKIP
+    ...     handle = writer.append(b"value", key=b"k")
+    >>> handle.result()                                     # doctest: +SKIP
+    42
+
+    Threads: all methods, from any thread.
+    """
+
+    __slots__ = ("__weakref__", "_core", "_log")
+
+    def __init__(
+        self,
+        log: AppendMixin,
+        *,
+        linger_ms: float = LINGER_MS,
+        batch_bytes: int = BATCH_BYTES,
+        buffer_memory: int = BUFFER_MEMORY,
+        sync: Sync = False,
+    ) -> None:
+        if linger_ms < 0:
+            raise IllegalArgument(f"linger_ms is {linger_ms}, which is negative")
+        if batch_bytes < 0 or buffer_memory <= 0:
+            raise IllegalArgument(f"batch_bytes is {batch_bytes} and buffer_memory {buffer_memory}")
+        self._log = log  # keeps the log open as long as its writer lives
+        self._core = Accumulator(
+            log.opened_for_append(),
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            buffer_memory=buffer_memory,
+            sync=check_sync(sync),
+        )
+
+    def append(
+        self,
+        value: bytes | bytearray | memoryview | None,
+        key: bytes | bytearray | memoryview | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> Pending:
+        """A handle whose `.result()` is the record's offset.
+
+        `timestamp` is in milliseconds, the clock's where None. A record that the topic would refuse is
+        refused here and spoils nothing: TypeError for a str, RecordTooLarge, InvalidTimestamp,
+        InvalidRecord for a missing key on a compacted topic.
+        """
+        core = self._core
+        if core.refusal is not None:
+            raise again(core.refusal)
+        if timestamp is None:
+            timestamp = core.milliseconds()
+        else:
+            core.check_timestamp(timestamp)
+        if key is None and core.needs_key:
+            core.refuse_missing_key()
+        with core.lock:
+            batch = core.filling
+            if batch is None or not batch.builder.append(value, key, timestamp, headers):
+                batch = core.begin_batch_locked(value, key, timestamp, headers)
+            return Pending(batch, batch.builder.count - 1)
+
+    def flush(self) -> None:
+        """Returns when every record appended so far is written (on disk, where `sync` is True).
+
+        Raises what a write met, if one failed.
+        """
+        core = self._core
+        core.flush()
+        if core.failed is not None:
+            raise again(core.failed)
+
+    def close(self) -> None:
+        """Writes what waits and ends the writer; the log stays open. Raises what a write met."""
+        core = self._core
+        if core.closed:
+            return
+        core.close()
+        if core.failed is not None:
+            raise again(core.failed)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._core.closed
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        core = getattr(self, "_core", None)
+        if core is not None and not core.closed:
+            warnings.warn(f"unclosed writer of log {core.name}", ResourceWarning, source=self, stacklevel=2)
+            core.finish_soon()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._core.closed else "failed" if self._core.failed is not None else "open"
+        return f"<Writer {self._core.name} {state}>"

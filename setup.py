@@ -1,0 +1,47 @@
+"""The list of compiled modules and their directives; everything else is in pyproject.toml."""
+
+import os
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+MODULES = (
+    "values", "state", "plan", "buffers", "crc", "murmur", "varint", "scan", "decode", "record", "encode", "ingest", "assign",
+    "index", "mapping", "render", "text", "template", "listing",
+)  # fmt: skip
+USES_CRC = ("crc", "scan", "plan", "encode", "ingest", "assign", "render", "template")
+DEBUG = os.environ.get("KAFKALOG_DEBUG") == "1"
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": DEBUG,
+    "wraparound": False,
+    "initializedcheck": DEBUG,
+    "cdivision": True,
+    "nonecheck": DEBUG,
+    "embedsignature": True,
+    "linetrace": DEBUG,
+}
+
+
+def extensions() -> list[Extension]:
+    """One extension for each compiled module, named after its file."""
+    flags = ["-O1", "-g"] if DEBUG else ["-O3", "-g0", "-DNDEBUG"]
+    return [
+        Extension(
+            f"kafkalog._core.{name}",
+            [f"kafkalog/_core/{name}.pyx"],
+            include_dirs=["kafkalog/_core"],
+            depends=["kafkalog/_core/kcrc.h"] if name in USES_CRC else [],
+            extra_compile_args=[*flags, "-Wno-unused-function"],
+        )
+        for name in MODULES
+    ]
+
+
+def compiled(modules: list[Extension]) -> list[Extension]:
+    """The extensions with their C sources made."""
+    return cythonize(modules, compiler_directives=DIRECTIVES, build_dir="build/cython")
+
+
+if __name__ == "__main__":
+    setup(ext_modules=compiled(extensions()))

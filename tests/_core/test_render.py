@@ -1,0 +1,297 @@
+"""The dump tool's text of batches and records, against a slow oracle: DUMP-1, DUMP-2, DUMP-3, DUMP-11, DUMP-14."""
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog._core import render
+from kafkalog._core.render import IS_FULL, NEEDS_BYTES, DumpText
+from kafkalog._core.text import java_text
+from tests import reference_text
+from tests.builder import R, batch, frame, message_v1, seal, sized, varint
+
+MAX32, MAX64 = 2**31 - 1, 2**63 - 1
+blobs = st.none() | st.binary(max_size=40) | st.text(max_size=12).map(str.encode)
+times = st.integers(-1, 2**41) | st.sampled_from([-(2**63), MAX64])
+names = st.text(st.characters(codec="utf-8"), max_size=6)
+rows = st.builds(
+    R, value=blobs, key=blobs, timestamp=times, headers=st.lists(st.tuples(names, blobs), max_size=3).map(tuple),
+    delta=st.none() | st.integers(-(2**31), MAX32),
+)  # fmt: skip
+FIELDS: dict[str, st.SearchStrategy[int]] = {
+    "base_offset": st.integers(0, 2**40) | st.just(MAX64),
+    "attributes": st.sampled_from([0, 8, 16, 24, 64, 72]),
+    "leader_epoch": st.integers(-1, MAX32),
+    "producer_id": st.integers(-1, MAX64),
+    "producer_epoch": st.integers(-1, 2**15 - 1),
+    "base_sequence": st.sampled_from([-1, 0, 7, MAX32 - 1, MAX32, -5]),
+}
+fields = st.fixed_dictionaries({}, optional=FIELDS)
+
+
+def rendered(batches: bytes, **options: Any) -> str:
+    """The text of whole batches, rendered in one go."""
+    text = DumpText(limit=1 << 30, **options)
+    assert text.render(batches, 0, len(batches), 0) == NEEDS_BYTES
+    assert text.position == len(batches)
+    return text.text.take().decode()
+
+
+def in_range(records: list[R], header: dict[str, int]) -> dict[str, int]:
+    """Header fields under which the builder can write the records: deltas of time need 64 bits only."""
+    header = dict(header)
+    if any(abs(r.timestamp - records[0].timestamp) >= 2**62 for r in records):
+        header["base_timestamp"] = 0
+    return header
+
+
+@given(st.lists(rows, max_size=5), fields, st.booleans(), st.booleans())
+def test_records_are_printed_as_the_oracle_prints_them(
+    records: list[R], header: dict[str, int], data: bool, skip_metadata: bool
+) -> None:
+    made = batch(records, **in_range(records, header))
+    expected = reference_text.deep_text(records, made, 0, data=data, skip_metadata=skip_metadata)
+    assert rendered(made, deep=True, data=data, skip_metadata=skip_metadata) == expected
+
+
+@given(st.binary(max_size=60))
+def test_malformed_utf8_is_replaced_as_java_does(data: bytes) -> None:
+    assert java_text(data).decode() == reference_text.java_text(data)
+
+
+@given(st.text(max_size=60))
+def test_well_formed_utf8_is_kept(text: str) -> None:
+    if not any("\ud800" <= letter <= "\udfff" for letter in text):
+        assert java_text(text.encode()) == text.encode()
+
+
+def test_the_batch_of_the_format_notes() -> None:
+    """The worked example of format.md section 12: 87 bytes, two records."""
+    records = [R(b"v", b"k", 1000, (("h1", b"1"), ("h2", None))), R(b"w", None, 1001)]
+    made = batch(records, leader_epoch=3)
+    assert len(made) == 87
+    assert rendered(made, data=True) == (
+        "baseOffset: 0 lastOffset: 1 count: 2 baseSequence: -1 lastSequence: -1 producerId: -1 producerEpoch: -1 "
+        "partitionLeaderEpoch: 3 isTransactional: false isControl: false deleteHorizonMs: OptionalLong.empty "
+        "position: 0 CreateTime: 1001 size: 87 magic: 2 compresscodec: none "
+        f"crc: {struct.unpack_from('>I', made, 17)[0]} isvalid: true\n"
+        "| offset: 0 CreateTime: 1000 keySize: 1 valueSize: 1 sequence: -1 headerKeys: [h1,h2] key: k payload: v\n"
+        "| offset: 1 CreateTime: 1001 keySize: -1 valueSize: 1 sequence: -1 headerKeys: [] payload: w\n"
+    )
+
+
+def test_shallow_text_has_batch_lines_only() -> None:
+    first, second = batch([R(), R()]), batch([R()], base_offset=9)
+    expected = reference_text.batch_line(first, 0) + reference_text.batch_line(second, len(first))
+    assert rendered(first + second) == expected
+
+
+def test_positions_count_from_the_base_position() -> None:
+    made = batch([R()])
+    text = DumpText()
+    text.render(b"xx" + made, 2, 2 + len(made), 5_000_000_000)
+    assert text.text.take().decode() == reference_text.batch_line(made, 5_000_000_002)
+
+
+def test_an_empty_batch_has_its_line_only() -> None:
+    made = frame(b"", count=0, last_delta=4, base_sequence=10, max_timestamp=7, producer_id=3)
+    line = rendered(made, data=True)
+    assert line == reference_text.batch_line(made, 0)
+    assert " lastOffset: 4 count: 0 baseSequence: 10 lastSequence: 14 " in line
+
+
+def test_a_wrong_checksum_is_told_and_the_records_are_printed_all_the_same() -> None:
+    made = bytearray(batch([R(b"good")]))
+    made[-2] ^= 1
+    text = rendered(bytes(made), data=True)
+    assert "isvalid: false\n| offset: 0 " in text and text.endswith("payload: gooe\n")
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_a_compressed_batch_has_its_line_and_no_records(codec: int) -> None:
+    made = frame(b"unreadable", count=3, last_delta=2, attributes=codec)
+    assert rendered(made) == reference_text.batch_line(made, 0)
+    deep = DumpText(deep=True)
+    assert deep.render(made, 0, len(made), 0) not in (NEEDS_BYTES, IS_FULL)
+    assert (deep.batch_codec, deep.batch_offset) == (codec, 0)
+    assert deep.text.take().decode() == reference_text.batch_line(made, 0)
+
+
+def test_messages_of_format_v1_and_v0_have_lines_of_their_own() -> None:
+    one = message_v1(12, b"value", b"key", timestamp=99)
+    zero = one[:16] + b"\0\x02" + one[26:]
+    zero = zero[:8] + struct.pack(">i", len(zero) - 12) + zero[12:]
+    expected = reference_text.message_line(one, 0) + reference_text.message_line(zero, len(one))
+    assert "NoTimestampType: -1 " in expected and "CreateTime: 99 " in expected
+    assert rendered(one + zero) == expected
+    deep = DumpText(deep=True)
+    assert deep.render(one, 0, len(one), 0) not in (NEEDS_BYTES, IS_FULL)
+    assert deep.batch_magic == 1
+
+
+def test_transaction_markers_name_their_kind_and_epoch() -> None:
+    for kind, name in ((0, "ABORT"), (1, "COMMIT")):
+        record = R(struct.pack(">hi", 0, 7), struct.pack(">hh", 0, kind), 5)
+        made = batch([record], attributes=48, producer_id=1, producer_epoch=0)
+        end = f"keySize: 4 valueSize: 6 sequence: -1 headerKeys: [] endTxnMarker: {name} coordinatorEpoch: 7\n"
+        assert rendered(made, data=True).endswith(end)
+        assert rendered(made, data=True, skip_metadata=True).split("\n")[1:] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "status"),
+    [
+        (struct.pack(">hh", 0, 3), b"x" * 6, render.UNKNOWN_CONTROL),
+        (struct.pack(">hh", -1, 0), b"x" * 6, render.BAD_CONTROL),
+        (b"\0\0\0", b"x" * 6, render.BAD_CONTROL),
+        (None, b"x" * 6, render.BAD_CONTROL),
+        (struct.pack(">hh", 0, 0), b"\0\0\0\0\0", render.BAD_CONTROL),
+        (struct.pack(">hh", 0, 1), struct.pack(">hi", -1, 0), render.BAD_CONTROL),
+    ],
+)
+def test_other_control_records_are_refused(key: bytes | None, value: bytes, status: int) -> None:
+    made = batch([R(value, key)], attributes=48)
+    assert DumpText(deep=True).render(made, 0, len(made), 0) == status
+
+
+def test_offsets_that_do_not_follow_are_collected_from_minus_one_on() -> None:
+    """DUMP-11."""
+    data = batch([R(), R(delta=3)], base_offset=5) + batch([R()], base_offset=9) + batch([R()], base_offset=9)
+    text = DumpText(deep=True)
+    text.render(data, 0, len(data), 0)
+    assert text.non_consecutive == [(-1, 5), (5, 8), (9, 9)]
+    shallow = DumpText()
+    shallow.render(data, 0, len(data), 0)
+    assert shallow.non_consecutive == []
+
+
+@given(
+    st.lists(st.lists(rows, min_size=1, max_size=4), min_size=1, max_size=4), st.integers(1, 400), st.integers(1, 90)
+)
+def test_any_chunking_and_any_limit_give_the_same_text(groups: list[list[R]], limit: int, step: int) -> None:
+    made = [batch(group, **in_range(group, {})) for group in groups]
+    data = b"".join(made)
+    whole = rendered(data, data=True)
+    text, at, stop, parts = DumpText(data=True, limit=limit), 0, 0, []
+    while True:
+        status = text.render(data, at, stop, 0)
+        at = text.position
+        parts.append(text.text.take())
+        if status == NEEDS_BYTES:
+            if stop == len(data):
+                break
+            stop = min(stop + step, len(data))
+        else:
+            assert status == IS_FULL
+    assert b"".join(parts).decode() == whole
+
+
+SMALL = batch([R(b"v1", b"k", 5, (("h", b"x"), ("n", None))), R("ä".encode(), None, 9)], base_sequence=3, producer_id=1)
+
+
+def test_every_prefix_asks_for_more() -> None:
+    """DUMP-10: what is no whole batch is left, and not printed."""
+    for size in range(len(SMALL)):
+        text = DumpText(data=True)
+        assert text.render(SMALL[:size], 0, size, 0) == NEEDS_BYTES
+        assert (text.position, len(text.text)) == (0, 0)
+        assert text.needed == (17 if size < 17 else len(SMALL))
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_every_changed_byte_ends_in_a_status(sealed: bool) -> None:
+    """No byte can make it read outside the buffer or hang: each change prints something, or stops with a status."""
+    known = {v for k, v in vars(render).items() if k.isupper()} | set(range(1, 16))
+    for at in range(len(SMALL)):
+        for change in range(1, 256):
+            damaged = bytearray(SMALL)
+            damaged[at] ^= change
+            made = seal(bytes(damaged)) if sealed else bytes(damaged)
+            text = DumpText(data=True)
+            assert text.render(made, 0, len(made), 0) in known
+
+
+@pytest.mark.parametrize(
+    ("records", "count"),
+    [
+        (b"\xff\xff\xff\xff\xff\xff", 1),
+        (varint(30) + b"\0" * 9, 1),
+        (varint(-1), 1),
+        (varint(3) + b"\0\0\0", 1),
+        (varint(6) + b"\0\0\0" + varint(5) + b"\0\0", 1),
+        (varint(6) + b"\0\0\0\0" + varint(9) + b"\0", 1),
+        (varint(6) + b"\0\0\0\0\0" + varint(-1), 1),
+        (varint(6) + b"\0\0\0\0\0" + varint(5), 1),
+        (varint(8) + b"\0\0\0\0\0" + varint(1) + varint(-1) + b"\0", 1),
+        (varint(7) + b"\0\0\0\0\0\0\0", 1),
+        (b"", 1),
+        (b"", -1),
+        (varint(6) + b"\0" * 6, 0),
+        (varint(6) + b"\0" * 6 + b"\0", 1),
+        (varint(12) + b"\0\0\0" + sized(None) + sized(None) + varint(4) + b"\0\0\0\0\0\0", 1),
+    ],
+)
+def test_malformed_records_stop_with_a_status_and_print_no_line(records: bytes, count: int) -> None:
+    made = frame(records, count=count, last_delta=0)
+    text = DumpText(data=True)
+    assert text.render(made, 0, len(made), 0) in range(1, 16)
+    assert text.text.take().decode() == reference_text.batch_line(made, 0)
+
+
+def test_fewer_records_than_declared_stop_after_the_last() -> None:
+    made = frame(varint(6) + b"\0" * 6, count=2, last_delta=1)
+    text = DumpText(data=True)
+    assert text.render(made, 0, len(made), 0) in range(1, 16)
+    assert (
+        text.text.take()
+        .decode()
+        .endswith("| offset: 0 CreateTime: -1 keySize: 0 valueSize: 0 sequence: -1 headerKeys: [] key:  payload: \n")
+    )
+
+
+def test_records_before_the_malformed_one_are_printed() -> None:
+    good = batch([R(b"a"), R(b"b")])
+    made = frame(good[61:] + varint(30) + b"\0", count=3, last_delta=2, base_timestamp=R().timestamp)
+    text = DumpText(data=True)
+    assert text.render(made, 0, len(made), 0) in range(1, 16)
+    assert (text.record_number, text.record_position) == (2, len(good))
+    assert text.text.take().decode().count("\n") == 3
+
+
+@pytest.mark.parametrize("field", [13, 0, -1, -(2**31)])
+def test_a_size_field_too_small_stops(field: int) -> None:
+    made = batch([R()]) + struct.pack(">qi", 1, field) + bytes(60)
+    text = DumpText()
+    assert text.render(made, 0, len(made), 0) == render.BAD_SIZE
+    assert (text.stop_value, text.position) == (field, len(made) - 72)
+
+
+def test_a_v2_batch_without_room_for_its_header_stops() -> None:
+    made = struct.pack(">qiib", 0, 40, 0, 2) + bytes(60)
+    assert DumpText().render(made, 0, len(made), 0) == render.BAD_HEADER
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_an_unknown_codec_stops(codec: int) -> None:
+    made = frame(b"", count=0, last_delta=0, attributes=codec)
+    text = DumpText()
+    assert text.render(made, 0, len(made), 0) == render.BAD_CODEC
+    assert text.stop_value == codec
+
+
+def test_ranges_outside_the_buffer_are_refused() -> None:
+    for start, stop in ((-1, 0), (0, 11), (5, 4)):
+        with pytest.raises(ValueError, match="outside a buffer of 10 bytes"):
+            DumpText().render(bytes(10), start, stop, 0)
+
+
+def test_text_in_use_cannot_move() -> None:
+    text = DumpText()
+    with memoryview(text.text), pytest.raises(BufferError):
+        text.render(b"", 0, 0, 0)
+    with memoryview(text.text), pytest.raises(BufferError):
+        text.text.clear()
+    assert text.render(b"", 0, 0, 0) == NEEDS_BYTES

@@ -1,0 +1,114 @@
+"""A real broker on a data directory: one node, broker and controller in one, on two free ports."""
+
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from tests.interop import toolchain
+from tests.interop.reference import RecordTuple, Reference, record_tuple
+
+START_S = 120
+STOP_S = 60
+CLUSTER_ID = "a2Fma2Fsb2ctaW50ZXJvcA"  # 16 bytes in base64
+
+
+class Broker:
+    """Runs while the `with` block does and stops as on SIGTERM; the data directory is formatted if it is new.
+
+    work: where settings and the broker's own log (`broker.log`) go; data: the directory of partitions.
+    """
+
+    def __init__(self, reference: Reference, work: Path, data: Path) -> None:
+        self._reference = reference
+        self._work = work
+        self._data = data
+        self._process: subprocess.Popen[bytes] | None = None
+        self.log_file = work / "broker.log"
+        self.bootstrap = ""
+
+    def __enter__(self) -> Self:
+        self._work.mkdir(parents=True, exist_ok=True)
+        port, controller = _free_ports(2)
+        self.bootstrap = f"localhost:{port}"
+        properties = self._work / "server.properties"
+        properties.write_text(_settings(port, controller, self._data), encoding="utf-8")
+        if not (self._data / "meta.properties").exists():
+            format_ = ("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
+            command = toolchain.java_command(*format_, options=toolchain.quick_start())
+            subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        options = (*toolchain.quick_start(), "-Dinterop.level=info")
+        with self.log_file.open("wb") as log:
+            self._process = subprocess.Popen(
+                toolchain.java_command("kafka.Kafka", str(properties), options=options),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self._wait_until_it_answers(port)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    def _wait_until_it_answers(self, port: int) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_S
+        while self._process.poll() is None and time.monotonic() < deadline:
+            try:
+                socket.create_connection(("localhost", port), 1).close()
+                return
+            except OSError:
+                time.sleep(0.2)
+        self._process.kill()
+        self._process.wait()
+        raise RuntimeError(f"the broker did not start:\n{self.log()[-3000:]}")
+
+    def log(self) -> str:
+        """What the broker has logged so far."""
+        return self.log_file.read_text(encoding="utf-8", errors="replace")
+
+    def ask(self, do: str, **fields: Any) -> Any:
+        """The answer to a client's command."""
+        return self._reference.ask(do, bootstrap=self.bootstrap, **fields)
+
+    def consume(self, topic: str) -> list[RecordTuple]:
+        """All records of partition 0, read by the real consumer."""
+        return [record_tuple(row) for row in self.ask("consume", topic=topic)]
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def _settings(port: int, controller: int, data: Path) -> str:
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@localhost:{controller}",
+        "listeners": f"PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller}",
+        "advertised.listeners": f"PLAINTEXT://localhost:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(data),
+        "num.network.threads": "1",
+        "num.io.threads": "2",
+        "background.threads": "2",
+        "log.cleaner.dedupe.buffer.size": "4194304",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "1",
+        "auto.create.topics.enable": "false",
+    }
+    return "".join(f"{key}={value}\n" for key, value in settings.items())

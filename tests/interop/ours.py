@@ -1,0 +1,88 @@
+"""Our side of a comparison, in the shapes that `reference.py` gives."""
+
+import contextlib
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import kafkalog
+from kafkalog.storage.view import LogView
+from tests.interop.reference import RecordTuple
+
+DEEP = ("--deep-iteration", "--print-data-log")
+COMPARED = (".log", ".index", ".timeindex")
+
+
+def command(*arguments: str, out: Path | None = None) -> bytes:
+    """Standard output of a `kafkalog` command, empty if it goes to `out`; its failure fails the test."""
+    line = [sys.executable, "-m", "kafkalog.cli.main", *arguments]
+    if out is None:
+        done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    else:
+        with out.open("wb") as sink:
+            done = subprocess.run(
+                line, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.PIPE, check=False
+            )
+    assert done.returncode == 0, f"{' '.join(line)}: {done.stderr.decode(errors='replace')}"
+    return done.stdout or b""
+
+
+def produce_demo(data: Path, topic: str, lines: int, segment_bytes: int) -> tuple[Path, str]:
+    """Produces the demo's lines; the partition directory and the SHA-256 of the input."""
+    source = data.parent / f"{topic}.txt"
+    sha = hashlib.sha256()
+    with source.open("wb") as file:
+        for start in range(1, lines + 1, 100_000):
+            chunk = b"".join(b"hello lagou %d\n" % i for i in range(start, min(lines + 1, start + 100_000)))
+            sha.update(chunk)
+            file.write(chunk)
+    settings = ("-X", f"segment.bytes={segment_bytes}")
+    command("produce", "-q", "-d", str(data), "-t", topic, *settings, "-l", str(source))
+    return data / f"{topic}-0", sha.hexdigest()
+
+
+def files(directory: Path) -> dict[str, str]:
+    """The SHA-256 of each .log, .index and .timeindex, by name."""
+    names = sorted(path.name for path in directory.iterdir() if path.suffix in COMPARED)
+    return {name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in names}
+
+
+def logs(directory: Path) -> dict[str, str]:
+    """The same of the .log files only."""
+    return {name: sha for name, sha in files(directory).items() if name.endswith(".log")}
+
+
+def records(directory: Path, start: int = 0) -> list[RecordTuple]:
+    """Every record from an offset on, read in mode "r"."""
+    with kafkalog.open(directory) as log:
+        return [
+            (record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
+            for record in log.records(start)
+        ]
+
+
+def times(directory: Path, timestamps: Iterable[int]) -> list[tuple[int, int] | None]:
+    """For each timestamp (-1 latest, -2 earliest, -3 largest): (timestamp, offset) or None."""
+    with kafkalog.open(directory) as log:
+        found = [log.offset_for_time(timestamp) for timestamp in timestamps]
+    return [None if hit is None else (hit.timestamp, hit.offset) for hit in found]
+
+
+def offsets(directory: Path, wanted: Iterable[int]) -> list[Any]:
+    """For each offset: [segment base, position, size of the batch] of what a read of one byte finds."""
+    rows = []
+    with contextlib.closing(LogView(directory)) as view:
+        for offset in wanted:
+            info = view.read(offset, 1, "log_end", min_one_message=True)
+            at = info.fetch_offset_metadata
+            rows.append([at.segment_base_offset, at.relative_position_in_segment, info.records.size])
+    return rows
+
+
+def spread(start: int, stop: int, count: int) -> list[int]:
+    """About `count` numbers of a range, its ends among them."""
+    step = max(1, (stop - start) // count)
+    return sorted({*range(start, stop, step), start, stop - 1})

@@ -1,0 +1,120 @@
+"""The jars of the real Kafka, fetched once per user, and our Java programs, compiled when they changed.
+
+`python -m tests.interop.toolchain` does both ahead of the tests and prints the class path. The cache is
+kafkalog-interop under XDG_CACHE_HOME (default ~/.cache), or where KAFKALOG_INTEROP_CACHE says. Which registry
+Maven asks is the business of the user's own Maven settings.
+"""
+
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+POM = HERE / "pom.xml"
+SKIP_VARIABLE = "KAFKALOG_NO_INTEROP"
+
+
+class ToolMissing(RuntimeError):
+    """Java or Maven is not there, or could not do its part; the message is one line that says what to do."""
+
+
+def require(tool: str) -> str:
+    """Path of java, javac or mvn."""
+    found = shutil.which(tool)
+    if found is None:
+        what = "Maven" if tool == "mvn" else "a JDK, version 17 or newer"
+        raise ToolMissing(f"interop: no command {tool}: install {what}, or skip with {SKIP_VARIABLE}=1")
+    return found
+
+
+def kafka_version() -> str:
+    """The version of Kafka that pom.xml names."""
+    match = re.search(r"<kafka\.version>([^<]+)</kafka\.version>", POM.read_text(encoding="utf-8"))
+    assert match is not None, f"{POM} names no kafka.version"
+    return match.group(1)
+
+
+def cache_dir() -> Path:
+    """Where jars and classes are kept between runs."""
+    chosen = os.environ.get("KAFKALOG_INTEROP_CACHE")
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return (Path(chosen) if chosen else home / "kafkalog-interop") / kafka_version()
+
+
+@functools.cache
+def jars() -> Path:
+    """The directory of Kafka's jars and all they need; the first call on a machine downloads about 55 MB."""
+    target = cache_dir() / f"jars-{_digest([POM])}"
+    if not target.is_dir():
+        mvn = require("mvn")
+        _make(target, lambda to: _run(f"fetch Kafka {kafka_version()} with Maven", _fetch_command(mvn, to)))
+    return target
+
+
+def _fetch_command(mvn: str, to: Path) -> list[str]:
+    return [mvn, "-B", "-q", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={to}"]
+
+
+@functools.cache
+def classes(source: Path = HERE / "java") -> Path:
+    """The directory of compiled classes of all .java files under source."""
+    files = sorted(source.rglob("*.java"))
+    target = cache_dir() / f"classes-{source.name}-{_digest([POM, *files])}"
+    if not target.is_dir():
+        javac, path = require("javac"), f"{jars()}/*"
+        command = [javac, "-nowarn", "-proc:none", "-cp", path]
+        _make(target, lambda to: _run("compile", [*command, "-d", str(to), *map(str, files)]))
+    return target
+
+
+def java_command(
+    *main_and_arguments: str, source: Path | None = None, options: tuple[str, ...] = ()
+) -> list[str]:
+    """A command line that runs a class of ours (or of Kafka's) with everything on its class path."""
+    own = classes(source) if source else classes()
+    log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
+    return [require("java"), *options, log_settings, "-cp", f"{own}:{jars()}/*", *main_and_arguments]
+
+
+def quick_start(heap: str = "512m") -> tuple[str, ...]:
+    """Options for a short-lived JVM on a small machine."""
+    return (f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+
+def _digest(files: list[Path]) -> str:
+    sha = hashlib.sha256()
+    for file in files:
+        sha.update(file.name.encode() + b"\0" + file.read_bytes())
+    return sha.hexdigest()[:16]
+
+
+def _make(target: Path, fill: Callable[[Path], None]) -> None:
+    """Fills a directory beside target, then renames it: a broken or second run leaves nothing half done."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        made = Path(scratch) / "made"
+        made.mkdir()
+        fill(made)
+        try:
+            made.rename(target)
+        except OSError:
+            if not target.is_dir():  # not merely another run that was first
+                raise
+
+
+def _run(what: str, command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        said = (done.stdout + done.stderr).splitlines()
+        errors = [line for line in said if "ERROR" in line or "error:" in line] or said or ["no message"]
+        raise ToolMissing(f"interop: could not {what}: {errors[0]} (skip with {SKIP_VARIABLE}=1)")
+
+
+if __name__ == "__main__":
+    print(f"{classes()}:{jars()}/*")

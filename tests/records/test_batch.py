@@ -1,0 +1,149 @@
+"""RecordBatch: what a batch says of itself, and the changes made in place."""
+
+import pytest
+
+from kafkalog._core.scan import scan
+from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, UnsupportedCompression, UnsupportedForFormat
+from kafkalog.records.batch import RecordBatch
+from kafkalog.records.format import TimestampType
+from kafkalog.records.memory import MemoryRecords
+from tests.builder import R, batch, message_v1, seal
+
+T = 1_700_000_000_000
+
+
+def of(data: bytes | bytearray, row: int = 0) -> RecordBatch:
+    return RecordBatch(data, scan(data), row)
+
+
+def test_set_last_offset_moves_every_record() -> None:
+    """REC-16: and the checksum stays."""
+    b = of(bytearray(batch([R(), R(), R()], base_offset=5)))
+    crc = b.header.crc
+    b.set_last_offset(100)
+    assert [r.offset for r in b.records()] == [98, 99, 100]
+    assert (b.header.crc, b.is_valid, b.next_offset) == (crc, True, 101)
+
+
+def test_set_partition_leader_epoch() -> None:
+    """REC-17: readable, checksum unchanged."""
+    b = of(bytearray(batch([R()])))
+    crc = b.header.crc
+    b.set_partition_leader_epoch(17)
+    assert (b.header.leader_epoch, b.header.crc, b.is_valid) == (17, crc, True)
+
+
+def test_set_max_timestamp() -> None:
+    """REC-18: all records report it and the checksum is made anew."""
+    b = of(bytearray(batch([R(timestamp=T), R(timestamp=T + 7)])))
+    crc = b.header.crc
+    b.set_max_timestamp(TimestampType.LOG_APPEND_TIME, T + 90)
+    assert [r.timestamp for r in b.records()] == [T + 90] * 2
+    assert b.is_valid
+    assert b.header.crc != crc
+    b.set_max_timestamp(TimestampType.CREATE_TIME, T + 7)
+    assert ([r.timestamp for r in b.records()], b.header.crc) == ([T, T + 7], crc)
+
+
+def test_set_max_timestamp_that_changes_nothing() -> None:
+    """REC-19: equal type and value leave the bytes alone; no type is an illegal argument."""
+    data = bytearray(batch([R(timestamp=T)]))
+    data[17:21] = b"\1\2\3\4"  # a wrong checksum would be mended by any rewriting
+    before = bytes(data)
+    of(data).set_max_timestamp(TimestampType.CREATE_TIME, T)
+    assert data == before
+    with pytest.raises(IllegalArgument):
+        of(data).set_max_timestamp(TimestampType.NO_TIMESTAMP_TYPE, T)
+
+
+def test_skipping_iteration_agrees_with_the_full_one() -> None:
+    """REC-10: same offsets, times, sequences and sizes; it has no key bytes to give."""
+    b = of(batch([R(b"abc", b"k", T), R(None, b"", T + 3)], base_offset=9, producer_id=1, producer_epoch=0, base_sequence=4))
+    full = b.records()
+    sizes = b.sizes()
+    assert [(s.offset, s.timestamp) for s in sizes] == [(r.offset, r.timestamp) for r in full]
+    assert [(s.key_size, s.value_size) for s in sizes] == [(1, 3), (0, -1)]
+    assert [s.sequence for s in sizes] == [4, 5]
+    assert not hasattr(sizes[0], "key")
+
+
+def test_sequences_wrap_and_are_absent() -> None:
+    """REC-11, REC-12."""
+    b = of(batch([R()] * 3, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2))
+    assert b.sequences() == [2**31 - 2, 2**31 - 1, 0]
+    assert of(batch([R()] * 2)).sequences() == [-1, -1]
+
+
+def test_offset_of_max_timestamp() -> None:
+    """REC-37."""
+    times = [R(timestamp=t) for t in (T, T + 5, T + 2, T + 5)]
+    assert of(batch(times, base_offset=40)).offset_of_max_timestamp() == 41
+    assert of(batch(times, base_offset=40, attributes=8)).offset_of_max_timestamp() == 40
+    assert of(batch([R(timestamp=-1)], base_offset=40)).offset_of_max_timestamp() is None
+
+
+def test_delete_horizon() -> None:
+    """REC-20: readable, base timestamp equals it, record timestamps still right; absent without the flag."""
+    b = of(batch([R(timestamp=T)], attributes=0x40, base_timestamp=T + 10_000))
+    assert (b.header.delete_horizon_ms, b.header.base_timestamp) == (T + 10_000, T + 10_000)
+    assert b.records()[0].timestamp == T
+    assert of(batch([R()])).header.delete_horizon_ms is None
+
+
+def test_streaming_and_full_iteration_agree() -> None:
+    """REC-21."""
+    b = of(batch([R(b"a"), R(None, b"k", headers=(("h", b""),))]))
+    assert list(b) == b.records()
+
+
+def test_ensure_valid_names_both_checksums() -> None:
+    """REC-14, REC-15, REC-42, REC-43."""
+    bad = bytearray(batch([R()]))
+    bad[-1] ^= 1
+    with pytest.raises(CorruptRecord, match="stored crc"):
+        of(bad).ensure_valid()
+    with pytest.raises(CorruptRecord, match="smaller than"):
+        of(bad[:8] + (40).to_bytes(4, "big") + bad[12:52]).ensure_valid()
+    message = bytearray(message_v1(0, b"v"))
+    of(message).ensure_valid()
+    message[-1] ^= 1
+    with pytest.raises(CorruptRecord, match="stored crc"):
+        of(message).ensure_valid()
+    short = bytearray(message_v1(0, b"v"))[:30]
+    short[8:12] = (18).to_bytes(4, "big")
+    with pytest.raises(CorruptRecord):
+        of(short).ensure_valid()
+
+
+def test_what_cannot_be_read_is_refused_by_name_and_untouched() -> None:
+    """REC-23: unknown codec ids are an illegal argument; known codecs and old formats have their own errors."""
+    data = bytearray(batch([R()], attributes=4))
+    with pytest.raises(UnsupportedCompression, match="zstd"):
+        of(data).records()
+    for codec in (5, 6, 7):
+        with pytest.raises(IllegalArgument, match=f"unknown compression id {codec}"):
+            of(batch([R()], attributes=codec)).records()
+    with pytest.raises(UnsupportedForFormat, match="v1"):
+        of(message_v1(0, b"v")).records()
+    assert data == batch([R()], attributes=4)
+
+
+def test_broken_records_are_invalid_record() -> None:
+    data = bytearray(batch([R(b"a")], base_offset=77))
+    data[61] = 0x7E
+    with pytest.raises(InvalidRecord) as raised:
+        of(seal(bytes(data))).records()
+    assert (raised.value.offset, raised.value.position) == (77, 61)
+
+
+def test_changes_need_a_writable_buffer() -> None:
+    with pytest.raises(IllegalArgument, match="bytearray"):
+        of(batch([R()])).set_last_offset(9)
+
+
+def test_second_batch_of_a_buffer_is_edited_in_its_place() -> None:
+    data = bytearray(batch([R(b"a")]) + batch([R(b"b")]))
+    second = list(MemoryRecords(data).batches())[1]
+    second.set_last_offset(50)
+    assert [h.base_offset for h in scan(data)] == [0, 50]
+    assert second.records()[0].value == b"b"

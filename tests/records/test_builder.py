@@ -1,0 +1,145 @@
+"""RecordsBuilder: the offsets, flags and refusals of the reference for format v2."""
+
+import pytest
+
+from kafkalog._core.scan import scan
+from kafkalog.errors import IllegalArgument, IllegalState, UnsupportedCompression, UnsupportedForFormat
+from kafkalog.records.batch import RecordBatch
+from kafkalog.records.builder import RecordsBuilder
+from kafkalog.records.format import CompressionType, TimestampType
+from tests.builder import R, batch
+
+T = 1_700_000_000_000
+
+
+def built(builder: RecordsBuilder) -> RecordBatch:
+    data = builder.build()
+    return RecordBatch(data, scan(data), 0)
+
+
+def test_null_key_and_value_without_headers() -> None:
+    """REC-1."""
+    builder = RecordsBuilder(5)
+    builder.append(T, None, None)
+    record = built(builder).records()[0]
+    assert (record.key, record.value, record.headers, record.offset) == (None, None, (), 5)
+
+
+def test_headers_round_trip() -> None:
+    """REC-2, and REC-3: a header without a name is an error."""
+    builder = RecordsBuilder()
+    wanted = (("a", None), ("b", b""), ("a", b"1"))
+    builder.append(T, b"k", b"v", wanted)
+    assert builder.count == 1
+    with pytest.raises(TypeError, match="name"):
+        builder.append(T, b"k", b"v", [(None, b"v")])
+    assert built(builder).records()[0].headers == wanted
+
+
+def test_offsets_must_grow_and_fit() -> None:
+    """REC-24."""
+    builder = RecordsBuilder(10)
+    assert builder.append(T, None, b"a", offset=12) == 12
+    for offset in (12, 11):
+        with pytest.raises(IllegalArgument, match="follow"):
+            builder.append(T, None, b"b", offset=offset)
+    with pytest.raises(IllegalArgument):
+        builder.append(T, None, b"b", offset=10 + 2**31)
+    assert builder.append(T, None, b"b") == 13
+    assert [r.offset for r in built(builder).records()] == [12, 13]
+
+
+def test_timestamps() -> None:
+    """REC-25: -1 is none, anything else below 0 an illegal argument."""
+    builder = RecordsBuilder()
+    builder.append(-1, None, b"v")
+    with pytest.raises(IllegalArgument, match="negative"):
+        builder.append(-2, None, b"v")
+    assert built(builder).header.max_timestamp == -1
+
+
+def test_flags_that_do_not_fit_together() -> None:
+    """REC-26."""
+    with pytest.raises(IllegalArgument):
+        RecordsBuilder(is_transactional=True)
+    with pytest.raises(IllegalArgument):
+        RecordsBuilder(producer_id=1, base_sequence=0)
+    with pytest.raises(IllegalArgument):
+        RecordsBuilder(producer_id=1, producer_epoch=0)
+    RecordsBuilder(producer_id=1, producer_epoch=0, is_control=True)
+    RecordsBuilder(producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+
+def test_formats_and_codecs_are_refused_by_name() -> None:
+    """REC-27: v0 and v1, with any flag, cannot be built yet."""
+    for magic in (0, 1):
+        with pytest.raises(UnsupportedForFormat, match=f"v{magic}"):
+            RecordsBuilder(magic=magic)
+    with pytest.raises(UnsupportedCompression, match="lz4"):
+        RecordsBuilder(compression=CompressionType.LZ4)
+
+
+def test_empty_builder() -> None:
+    """REC-28."""
+    builder = RecordsBuilder(42)
+    assert builder.next_offset == 42
+    assert builder.build() == b""
+
+
+def test_abort() -> None:
+    """REC-29."""
+    builder = RecordsBuilder()
+    builder.append(T, None, b"v")
+    builder.abort()
+    with pytest.raises(IllegalState):
+        builder.append(T, None, b"v")
+    with pytest.raises(IllegalState):
+        builder.build()
+
+
+def test_control_records_and_control_batches() -> None:
+    """REC-30."""
+    with pytest.raises(IllegalArgument):
+        RecordsBuilder().append_control(T, b"\0\0\0\0", b"")
+    control = RecordsBuilder(producer_id=1, producer_epoch=0, is_control=True)
+    with pytest.raises(IllegalArgument):
+        control.append(T, b"k", b"v")
+    control.append_control(T, b"\0\0\0\0", bytes(6))
+    assert built(control).header.is_control
+
+
+@pytest.mark.parametrize(
+    ("kind", "times", "wanted"),
+    [
+        (TimestampType.CREATE_TIME, [-1, -1], (-1, -1)),
+        (TimestampType.CREATE_TIME, [T + 5, T, T + 1], (T + 5, 12)),
+        (TimestampType.LOG_APPEND_TIME, [T, T + 1], (T + 99, 11)),
+    ],
+)
+def test_info(kind: TimestampType, times: list[int], wanted: tuple[int, int]) -> None:
+    """REC-36: v2 names the last offset."""
+    builder = RecordsBuilder(10, timestamp_type=kind, log_append_time=T + 99)
+    for t in times:
+        builder.append(t, None, b"v")
+    assert tuple(builder.info()) == wanted
+
+
+def test_room() -> None:
+    """REC-47: the estimate decides, the first record always fits, a closed builder has no room."""
+    builder = RecordsBuilder(write_limit=200)
+    assert builder.has_room_for(None, b"x" * 1000)
+    builder.append(T, None, b"x" * 60)
+    assert builder.has_room_for(None, b"x")
+    assert not builder.has_room_for(None, b"x" * 100)
+    builder.append(T, None, b"x" * 60)
+    assert builder.is_full
+    builder.build()
+    assert not builder.has_room_for(None, b"")
+
+
+def test_bytes_are_those_of_the_plain_encoder() -> None:
+    builder = RecordsBuilder(7, leader_epoch=3)
+    builder.append(T, b"k", b"v")
+    builder.append(T + 1, None, b"w", [("h", b"1")])
+    wanted = batch([R(b"v", b"k", T), R(b"w", None, T + 1, (("h", b"1"),))], base_offset=7, leader_epoch=3)
+    assert bytes(builder.build()) == wanted

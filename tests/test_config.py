@@ -1,0 +1,207 @@
+"""The topic configurations: every row's type, default and range edges, and the derived values."""
+
+import pickle
+import warnings
+from typing import Any
+
+import pytest
+
+from kafkalog import config as config_module
+from kafkalog.config import CONFIGS, Key, LogConfig
+from kafkalog.errors import ConfigError, UnknownConfig
+
+INT, LONG = 2**31 - 1, 2**63 - 1
+DAY = 86_400_000
+
+# name: (default, accepted, refused); ranges as the 4.3.1 definitions print them
+TABLE: dict[str, tuple[Any, tuple[Any, ...], tuple[Any, ...]]] = {
+    "cleanup.policy": (
+        frozenset({"delete"}),
+        ("", "delete", "compact", "compact,delete", "delete, compact", "delete,delete", ["compact"]),
+        ("Delete", "none", "delete,", ",", "compact,delete,x", 5),
+    ),
+    "compression.gzip.level": (-1, (-1, 1, 9), (-2, 0, 10)),
+    "compression.lz4.level": (9, (1, 17), (0, 18, -1)),
+    "compression.type": (
+        "producer",
+        ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        ("none", "GZIP", "", "brotli", 1),
+    ),
+    "compression.zstd.level": (3, (-131072, 22, 0), (-131073, 23)),
+    "delete.retention.ms": (DAY, (0, LONG), (-1, LONG + 1)),
+    "file.delete.delay.ms": (60_000, (0, LONG), (-1, LONG + 1)),
+    "flush.messages": (LONG, (1, LONG), (0, -1)),
+    "flush.ms": (LONG, (0, LONG), (-1,)),
+    "follower.replication.throttled.replicas": ((), ("", "*", "0:1", "0:1,1:12"), ("a:1", "1", "*,0:1", "0:1,")),
+    "index.interval.bytes": (4096, (0, INT), (-1, INT + 1)),
+    "internal.segment.bytes": (None, (-1, 0, 1, INT, -INT - 1), (INT + 1, -INT - 2)),
+    "leader.replication.throttled.replicas": ((), ("", "*", "0:1", "0:1,1:12"), ("a:1", "1", "*,0:1", "0:1,")),
+    "local.retention.bytes": (-2, (-2, LONG), (-3,)),
+    "local.retention.ms": (-2, (-2, LONG), (-3,)),
+    "max.compaction.lag.ms": (LONG, (1, LONG), (0,)),
+    "max.message.bytes": (1_048_588, (0, INT), (-1, INT + 1)),
+    "message.timestamp.after.max.ms": (3_600_000, (0, LONG), (-1,)),
+    "message.timestamp.before.max.ms": (LONG, (0, LONG), (-1,)),
+    "message.timestamp.type": ("CreateTime", ("CreateTime", "LogAppendTime"), ("createtime", "", "none")),
+    "min.cleanable.dirty.ratio": (0.5, (0, 1, 0.0, 1.0, "0.25"), (-0.1, 1.1, "nan", "half", True)),
+    "min.compaction.lag.ms": (0, (0, LONG), (-1,)),
+    "min.insync.replicas": (1, (1, INT), (0,)),
+    "preallocate": (False, (True, False, "true", "False"), ("yes", 1, "")),
+    "remote.log.copy.disable": (False, (True, "false"), ("no", 0)),
+    "remote.log.delete.on.disable": (False, (True, "false"), ("no", 0)),
+    "remote.storage.enable": (False, (True, "false"), ("no", 0)),
+    "retention.bytes": (-1, (-1, -5, 0, LONG, -LONG - 1), (LONG + 1, -LONG - 2)),
+    "retention.ms": (7 * DAY, (-1, 0, LONG), (-2,)),
+    "segment.bytes": (1 << 30, (1 << 20, INT), (13, 0, -1, INT + 1)),
+    "segment.index.bytes": (10_485_760, (4, INT), (3, 0, INT + 1)),
+    "segment.jitter.ms": (0, (0, LONG), (-1,)),
+    "segment.ms": (7 * DAY, (1, LONG), (0, -1)),
+    "unclean.leader.election.enable": (False, (True, "false"), ("no", 0)),
+}
+
+
+def row(name: str) -> Key:
+    return next(key for key in CONFIGS if key.name == name)
+
+
+def test_the_table_has_exactly_the_34_topic_configurations() -> None:
+    assert [key.name for key in CONFIGS] == sorted(TABLE)
+    assert len(CONFIGS) == 34
+    assert all(key.doc for key in CONFIGS)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_default(name: str) -> None:
+    assert getattr(LogConfig(), row(name).attribute) == TABLE[name][0]
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in TABLE for value in TABLE[name][1]])
+def test_accepted(name: str, value: Any) -> None:
+    """Each accepted value works as given and as text, by dotted name and by attribute, and comes back."""
+    other = {"max.compaction.lag.ms": {"min.compaction.lag.ms": 0}}.get(name, {})
+    if name == "min.compaction.lag.ms":
+        other = {"max.compaction.lag.ms": LONG}
+    made = LogConfig.from_mapping({name: value, **other})
+    got = getattr(made, row(name).attribute)
+    if not isinstance(value, str | list):
+        assert got == value
+    text = made.overrides()[name]
+    assert LogConfig.from_mapping({name: f" {text} ", **other}) == made
+    assert LogConfig.from_mapping({row(name).attribute: value}, **other) == made
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in TABLE for value in TABLE[name][2]])
+def test_refused(name: str, value: Any) -> None:
+    for given in (value, str(value)) if not isinstance(value, str | list) and value != 1 else (value,):
+        if isinstance(value, bool) and given is not value:
+            continue
+        with pytest.raises(ConfigError) as caught:
+            LogConfig.from_mapping({name: given})
+        assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("key", [key for key in CONFIGS if key.kind in ("int", "long")], ids=lambda key: key.name)
+@pytest.mark.parametrize("value", ["", "1.5", "0x10", "ten", "1 0", "٣", 1.5, True, b"5", [1]])
+def test_whole_numbers_only(key: Key, value: Any) -> None:
+    with pytest.raises(ConfigError, match=key.name):
+        LogConfig.from_mapping({key.name: value})
+
+
+@pytest.mark.parametrize("size", [14, (1 << 20) - 1])
+def test_a_small_segment_is_accepted_with_a_warning(size: int) -> None:
+    with pytest.warns(UserWarning, match="below 1 MiB"):
+        assert LogConfig(segment_bytes=size).segment_size == size
+
+
+def test_internal_segment_bytes_replaces_segment_bytes_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert LogConfig(internal_segment_bytes=1, segment_bytes=1 << 20).segment_size == 1
+        assert LogConfig(segment_bytes=1 << 20).segment_size == 1 << 20
+
+
+def test_max_segment_age() -> None:
+    assert LogConfig(segment_ms=100, max_compaction_lag_ms=10).max_segment_age_ms == 100
+    assert LogConfig(segment_ms=100, max_compaction_lag_ms=10, cleanup_policy="compact").max_segment_age_ms == 10
+    assert LogConfig(segment_ms=5, max_compaction_lag_ms=10, cleanup_policy="compact").max_segment_age_ms == 5
+
+
+@pytest.mark.parametrize(
+    ("policy", "compact", "delete"),
+    [("compact", True, False), ("delete", False, True), ("compact,delete", True, True), ("", False, False)],
+)
+def test_policy_flags(policy: str, compact: bool, delete: bool) -> None:
+    made = LogConfig(cleanup_policy=policy)
+    assert (made.compact, made.delete) == (compact, delete)
+
+
+def test_init_file_size() -> None:
+    assert LogConfig(segment_bytes=1 << 20).init_file_size == 0
+    assert LogConfig(segment_bytes=1 << 20, preallocate=True).init_file_size == 1 << 20
+
+
+def test_random_jitter_stays_below_the_smaller_of_jitter_and_age() -> None:
+    made = LogConfig(segment_jitter_ms=1000, segment_ms=10)
+    assert {made.random_jitter_ms() for _ in range(500)} == set(range(10))
+    assert LogConfig(segment_jitter_ms=0).random_jitter_ms() == 0
+    assert LogConfig(segment_jitter_ms=1, segment_ms=10).random_jitter_ms() == 0
+
+
+def test_lags_are_checked_against_each_other() -> None:
+    with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms \(11\).*max\.compaction\.lag\.ms \(10\)"):
+        LogConfig(min_compaction_lag_ms=11, max_compaction_lag_ms=10)
+    LogConfig(min_compaction_lag_ms=10, max_compaction_lag_ms=10)
+
+
+def test_retention_bytes_may_be_smaller_than_a_segment() -> None:
+    assert LogConfig(retention_bytes=1).retention_bytes == 1
+
+
+def test_an_unknown_name_lists_the_near_ones() -> None:
+    for call in (lambda: LogConfig(segment_byte=1), lambda: LogConfig.from_mapping({"segment.byte": "1"})):
+        with pytest.raises(UnknownConfig, match=r"did you mean segment\.bytes") as caught:
+            call()
+        assert isinstance(caught.value, TypeError)
+    with pytest.raises(UnknownConfig, match="CONFIGS"):
+        LogConfig(zzz=1)
+
+
+@pytest.mark.parametrize(
+    "name", ["message.format.version", "message.timestamp.difference.max.ms", "message.downconversion.enable"]
+)
+def test_what_went_with_4_0_is_refused(name: str) -> None:
+    with pytest.raises(UnknownConfig, match=r"Kafka 4\.0"):
+        LogConfig.from_mapping({name: "1"})
+
+
+def test_replace_changes_a_copy_and_none_goes_back_to_the_default() -> None:
+    old = LogConfig(segment_ms=5, retention_ms=6)
+    new = old.replace(segment_ms=7)
+    assert (old.segment_ms, new.segment_ms, new.retention_ms) == (5, 7, 6)
+    assert new.replace(segment_ms=None).overrides() == {"retention.ms": "6"}
+
+
+def test_overrides_round_trip() -> None:
+    made = LogConfig(cleanup_policy=["delete", "compact"], preallocate=True, min_cleanable_dirty_ratio=0.25)
+    assert made.overrides() == {
+        "cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.25", "preallocate": "true",
+    }  # fmt: skip
+    assert LogConfig.from_mapping(made.overrides()) == made
+    assert pickle.loads(pickle.dumps(made)) == made
+    assert repr(made).startswith("LogConfig(cleanup_policy=")
+    assert hash(made) == hash(LogConfig.from_mapping(made.overrides()))
+    assert made != LogConfig()
+
+
+def test_it_does_not_change() -> None:
+    made = LogConfig()
+    with pytest.raises(AttributeError, match="replace"):
+        made.segment_ms = 1
+    with pytest.raises(AttributeError):
+        del made.segment_ms
+
+
+def test_attributes_are_declared_for_every_row() -> None:
+    declared = LogConfig.__annotations__
+    assert {key.attribute for key in CONFIGS} <= set(declared)
+    assert config_module.MAX_INT == INT

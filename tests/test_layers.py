@@ -1,0 +1,100 @@
+"""Imports go one way: a module may import its own layer and those below it, as docs/impl.md draws them."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "kafkalog"
+BASE = {"errors", "config", "_version"}
+CORE = {"_core"}
+VALUES = {"types", "records"}
+FOLDERS = {"util", "storage", "manager", "tools", "inspect", "cli"}
+# what each part may import besides itself; "face" is every other module at the top of the package
+ALLOWED = {
+    "errors": {"_version"},
+    "config": {"errors"},
+    "_version": set(),
+    "_core": set(),
+    "types": BASE | CORE,
+    "records": BASE | CORE | {"types"},
+    "util": BASE | {"types"},
+    "storage": BASE | CORE | VALUES | {"util"},
+    "manager": BASE | CORE | VALUES | {"util", "storage"},
+    "tools": BASE | CORE | VALUES | {"util", "storage", "manager"},
+    "inspect": BASE | CORE | VALUES | {"util", "storage", "manager"},
+    "face": BASE | CORE | VALUES | {"util", "storage", "manager", "tools", "inspect"},
+    "cli": BASE | CORE | VALUES | {"util", "storage", "manager", "tools", "inspect", "face"},
+}
+# the start of `kafkalog --version` has 0.15 s: these are imported where they are first used
+LATE = {"numpy", "rich", "cramjam", "crc32c", "zstandard", "pyarrow", "pandas", "polars", "asyncio"}
+CIMPORT = re.compile(r"^\s*(?:from\s+(kafkalog[\w.]*)\s+c?import|c?import\s+(kafkalog[\w.]*))", re.MULTILINE)
+
+
+def part_of(module: str) -> str:
+    """The part of the package a dotted module name belongs to."""
+    names = module.split(".")
+    top = names[1] if len(names) > 1 else "__init__"
+    return top if top in FOLDERS | BASE | CORE | VALUES else "face"
+
+
+def module_name(path: Path) -> str:
+    names = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(names[:-1] if names[-1] == "__init__" else names)
+
+
+def imports_of(path: Path) -> set[str]:
+    """The kafkalog modules that a Python or Cython file imports, wherever in the file."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix in (".pyx", ".pxd"):
+        return {first or second for first, second in CIMPORT.findall(text)}
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are written in full"
+            base = node.module or ""
+            # `from kafkalog import x` names a module where there is one of that name
+            found.update(f"{base}.{alias.name}" if base == "kafkalog" else base for alias in node.names)
+    return {name for name in found if name.split(".")[0] == "kafkalog"}
+
+
+def sources() -> list[Path]:
+    return sorted(p for p in PACKAGE.rglob("*") if p.suffix in (".py", ".pyi", ".pyx", ".pxd"))
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_only_what_lies_below(path: Path) -> None:
+    part = part_of(module_name(path))
+    wrong = {name for name in imports_of(path) if part_of(name) not in ALLOWED[part] | {part}}
+    assert not wrong, f"layer {part!r} may import {sorted(ALLOWED[part])}, not {sorted(wrong)}"
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_slow_packages_are_imported_on_first_use(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names: set[str] = set()
+    for node in tree.body:  # imports in functions and under `if TYPE_CHECKING:` cost nothing at start
+        if isinstance(node, ast.Import):
+            names.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "").split(".")[0])
+    if path != PACKAGE / "aio.py":
+        assert not names & LATE
+
+
+def test_the_rule_itself_sees_an_upward_import(tmp_path: Path) -> None:
+    """The walk finds each way to write an import, so the rule above can fail."""
+    python = tmp_path / "x.py"
+    python.write_text(
+        "import kafkalog.api\nfrom kafkalog.storage.log import UnifiedLog\nfrom kafkalog import aio\n"
+        "def f():\n    from kafkalog.cli import main\n"
+    )
+    assert imports_of(python) == {"kafkalog.api", "kafkalog.storage.log", "kafkalog.aio", "kafkalog.cli"}
+    cython = tmp_path / "x.pyx"
+    cython.write_text("from kafkalog._core.scan cimport Table\nimport kafkalog.records.batch\n")
+    assert imports_of(cython) == {"kafkalog._core.scan", "kafkalog.records.batch"}
+    assert part_of("kafkalog.api") == part_of("kafkalog") == "face"

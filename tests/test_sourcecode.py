@@ -1,0 +1,101 @@
+"""House rules on the sources: small files, short functions, nothing left to do, ruff and mypy clean."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("kafkalog", "tests", "asv_benchmarks", "ci")
+CODE = (".py", ".pyi", ".pyx", ".pxd", ".h", ".sh", ".java")
+FILE_LINES, FUNCTION_LINES = 500, 70
+LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+NO_FUNCTION = r"(?!.*\b(?:class|struct|enum|extern|union)\b)"
+CYTHON_DEF = re.compile(rf"^( *)(?:def|cpdef|cdef)\b{NO_FUNCTION}.*\(", re.MULTILINE)
+SKIPPED = {"data", "target", "__pycache__", "env", "results", "html"}
+
+
+def files(*suffixes: str) -> list[Path]:
+    found = [ROOT / "setup.py"] if ".py" in suffixes else []
+    for folder in FOLDERS:
+        found += [p for p in (ROOT / folder).rglob("*") if p.suffix in suffixes]
+    found = [p for p in found if not SKIPPED & set(p.relative_to(ROOT).parts)]
+    return sorted(p for p in found if p.name != "_version.py")
+
+
+def by_path(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def cython_functions(text: str) -> list[tuple[str, int]]:
+    """(first line, number of lines) of every function of a Cython file, by its indentation."""
+    lines = text.split("\n")
+    found = []
+    for match in CYTHON_DEF.finditer(text):
+        start = text.count("\n", 0, match.start())
+        indent = len(match.group(1))
+        end = last = start + 1
+        opened = lines[start].count("(") - lines[start].count(")")
+        while end < len(lines):
+            line = lines[end]
+            if opened <= 0 and line.strip() and len(line) - len(line.lstrip()) <= indent:
+                break
+            opened += line.count("(") - line.count(")") if opened > 0 else 0
+            end += 1
+            if line.strip():
+                last = end
+        found.append((lines[start].strip(), last - start))
+    return found
+
+
+@pytest.mark.parametrize("path", files(*CODE), ids=by_path)
+def test_file_is_short(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= FILE_LINES
+
+
+@pytest.mark.parametrize("path", files(".py"), ids=by_path)
+def test_python_functions_are_short(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    long = {n.name: size for n in functions if (size := (n.end_lineno or 0) - n.lineno + 1) > FUNCTION_LINES}
+    assert not long
+
+
+@pytest.mark.parametrize("path", files(".pyx", ".pxd"), ids=by_path)
+def test_cython_functions_are_short(path: Path) -> None:
+    found = cython_functions(path.read_text(encoding="utf-8"))
+    assert not [(name, size) for name, size in found if size > FUNCTION_LINES]
+
+
+def test_lengths_of_cython_functions_are_counted() -> None:
+    text = "cdef struct S:\n    int a\n\ncdef int f(int a,\n    int b) noexcept nogil:\n    return a\n\n\n"
+    text += "cdef class C:\n    def g(self):\n        x = 1\n\n        return x\n"
+    assert cython_functions(text) == [("cdef int f(int a,", 3), ("def g(self):", 4)]
+
+
+@pytest.mark.parametrize("path", files(*CODE), ids=by_path)
+def test_nothing_is_left_to_do(path: Path) -> None:
+    if path != Path(__file__):
+        assert not LEFTOVER.findall(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", files(".pyx"), ids=by_path)
+def test_every_compiled_module_has_a_stub_and_no_typed_memoryview(path: Path) -> None:
+    assert path.with_suffix(".pyi").is_file()
+    assert not re.search(r"\[\s*::?\s*1?\s*\]\s+\w+", path.read_text(encoding="utf-8"))
+
+
+def run(*command: str) -> None:
+    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ruff() -> None:
+    run("ruff", "check", "--no-cache", ".")
+
+
+def test_mypy() -> None:
+    run("mypy", "--strict", "kafkalog")

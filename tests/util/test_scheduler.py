@@ -1,0 +1,115 @@
+"""Schedulers: order, repetition, cancelling, failures, shutdown."""
+
+import logging
+import threading
+
+import pytest
+
+from kafkalog.errors import IllegalState
+from kafkalog.util.clock import MockClock
+from kafkalog.util.scheduler import MockScheduler, Scheduler
+
+
+def test_mock_runs_in_the_order_of_time() -> None:
+    scheduler = MockScheduler(MockClock())
+    seen: list[str] = []
+    scheduler.schedule("late", lambda: seen.append("late"), delay_ms=20)
+    scheduler.schedule("early", lambda: seen.append("early"), delay_ms=10)
+    scheduler.schedule("early too", lambda: seen.append("early too"), delay_ms=10)
+    scheduler.schedule("now", lambda: seen.append("now"))
+    assert seen == ["now"]
+    assert scheduler.pending == ["early", "early too", "late"]
+    assert scheduler.advance(9) == 0
+    assert scheduler.advance(1) == 2
+    assert scheduler.advance(100) == 1
+    assert seen == ["now", "early", "early too", "late"]
+
+
+def test_mock_repeats_as_often_as_the_time_allows() -> None:
+    scheduler = MockScheduler(MockClock())
+    seen: list[int] = []
+    task = scheduler.schedule("tick", lambda: seen.append(1), delay_ms=10, period_ms=10)
+    assert scheduler.advance(35) == 3
+    task.cancel()
+    assert scheduler.pending == []
+    scheduler.advance(100)
+    assert len(seen) == 3
+
+
+def test_a_period_of_zero_does_not_run_for_ever() -> None:
+    """KAFKA-16588: there is at least 1 ms between two rounds."""
+    scheduler = MockScheduler(MockClock())
+    seen: list[int] = []
+    scheduler.schedule("tick", lambda: seen.append(1), period_ms=0)
+    assert seen == [1]
+    scheduler.advance(3)
+    assert len(seen) == 4
+
+
+def test_mock_refuses_after_shutdown() -> None:
+    scheduler = MockScheduler(MockClock())
+    scheduler.schedule("never", lambda: pytest.fail("ran"), delay_ms=1)
+    scheduler.shutdown()
+    assert scheduler.advance(10) == 0
+    with pytest.raises(IllegalState, match="shut down"):
+        scheduler.schedule("x", lambda: None)
+
+
+def test_threaded_runs_and_repeats() -> None:
+    scheduler = Scheduler()
+    once, thrice = threading.Event(), threading.Semaphore(0)
+    order: list[str] = []
+    scheduler.schedule("second", lambda: (order.append("second"), once.set()), delay_ms=30)
+    scheduler.schedule("first", lambda: order.append("first"), delay_ms=1)
+    scheduler.schedule("again", thrice.release, period_ms=1)
+    assert once.wait(30)
+    assert all(thrice.acquire(timeout=30) for _ in range(3))
+    assert order == ["first", "second"]
+    scheduler.shutdown()
+
+
+def test_a_failure_is_logged_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = Scheduler()
+    ran = threading.Semaphore(0)
+
+    def fails() -> None:
+        ran.release()
+        raise RuntimeError("no luck")
+
+    with caplog.at_level(logging.ERROR):
+        scheduler.schedule("fails", fails, period_ms=1)
+        assert all(ran.acquire(timeout=30) for _ in range(2))
+        scheduler.shutdown()
+    assert "background task fails failed" in caplog.text
+    assert "no luck" in caplog.text
+
+
+def test_shutdown_waits_for_the_running_task_and_drops_the_others() -> None:
+    scheduler = Scheduler()
+    started, go, ended = threading.Event(), threading.Event(), threading.Event()
+    scheduler.schedule("long", lambda: (started.set(), go.wait(30), ended.set()))
+    scheduler.schedule("never", lambda: pytest.fail("ran"), delay_ms=10_000_000)
+    assert started.wait(30)
+    closer = threading.Thread(target=scheduler.shutdown)
+    closer.start()
+    go.set()
+    closer.join(30)
+    assert ended.is_set()
+    with pytest.raises(IllegalState):
+        scheduler.schedule("x", lambda: None)
+    scheduler.shutdown()
+
+
+def test_a_task_may_shut_its_scheduler_down() -> None:
+    scheduler, done = Scheduler(), threading.Event()
+    scheduler.schedule("stop", lambda: (scheduler.shutdown(), done.set()))
+    assert done.wait(30)
+
+
+def test_cancelled_tasks_do_not_run() -> None:
+    scheduler, done = Scheduler(), threading.Event()
+    task = scheduler.schedule("never", lambda: pytest.fail("ran"), delay_ms=5)
+    task.cancel()
+    scheduler.schedule("after", done.set, delay_ms=10)
+    assert done.wait(30)
+    scheduler.shutdown()
