@@ -14,8 +14,8 @@ case "$COUNT" in '' | *[!0-9]* | 0) echo "demo: LINES must be a number from 1 on
 COUNT=$((10#$COUNT))
 if [ -n "${DIR:-}" ]; then mkdir -p "$DIR"; WORK="$(cd "$DIR" && pwd)"; KEEP=1; else WORK="$(mktemp -d)"; fi
 if [ "${KEEP:-0}" = 1 ]; then trap 'rm -f "$WORK/clock"' EXIT; else trap 'rm -rf "$WORK"' EXIT; fi
-DATA="$WORK/data" INPUT="$WORK/input.txt" OUTPUT="$WORK/output.txt"
-PARTITION="$DATA/$TOPIC-0" FIRST="$DATA/$TOPIC-0/00000000000000000000"
+cd "$WORK"
+DATA=data INPUT=input.txt OUTPUT=output.txt FIRST="data/$TOPIC-0/00000000000000000000"
 
 need_kib=$((COUNT * 68 / 1024 + 65536))
 free_kib="$(df -Pk "$WORK" | awk 'NR == 2 { print $4 }')"
@@ -23,7 +23,7 @@ if [ "$free_kib" -lt "$need_kib" ]; then
     echo "demo: $WORK has $((free_kib / 1024)) MiB free, $((need_kib / 1024)) are needed; set DIR= or LINES=" >&2
     exit 1
 fi
-if [ -e "$DATA" ]; then echo "demo: $DATA is already there; remove it or choose another DIR=" >&2; exit 1; fi
+if [ -e "$DATA" ]; then echo "demo: $WORK/$DATA is already there; remove it or choose another DIR=" >&2; exit 1; fi
 
 title() { printf '\n== %s\n' "$*"; }
 show() { printf '$ %s\n' "$*"; }
@@ -74,7 +74,7 @@ title "what the first log, offset index and time index say"
 for suffix in log index timeindex; do
     flags=()
     if [ "$suffix" = log ]; then flags=(--deep-iteration --print-data-log); fi
-    show "kafkalog dump ${flags[*]:+${flags[*]} }$TOPIC-0/${FIRST##*/}.$suffix | head -n 6"
+    show "kafkalog dump ${flags[*]:+${flags[*]} }$FIRST.$suffix | head -n 6"
     timed 1 "$INPUT" head_of 6 kafkalog dump "${flags[@]}" "$FIRST.$suffix"
 done
 
@@ -109,8 +109,8 @@ echo "the same: every byte of $COUNT lines came back"
 title "what to try next"
 echo "  . .venv/bin/activate               puts kafkalog and its Python into this shell"
 if [ "${KEEP:-0}" = 1 ]; then
-    echo "  python -c \"import kafkalog; print(kafkalog.open('$PARTITION')[-1])\""
-    echo "  kafkalog consume -d $DATA -t $TOPIC -o -3 -J"
+    echo "  python -c \"import kafkalog; print(kafkalog.open('$WORK/$DATA/$TOPIC-0')[-1])\""
+    echo "  kafkalog consume -d $WORK/$DATA -t $TOPIC -o -3 -J"
 else
     echo "  KEEP=1 bash ci/demo.sh             keep the files and look around with kafkalog ls, consume, dump"
 fi

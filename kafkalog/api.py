@@ -35,7 +35,7 @@ REPR_WIDTH: Final = 100
 _ISOLATIONS: Final = (None, "read_uncommitted", "log_end")
 
 
-def open(  # noqa: A001 - the module is used as kafkalog.open
+def open(
     path: str | os.PathLike[str], mode: Literal["r", "a"] = "r", *, sync: Sync = False, **settings: Any
 ) -> Log:
     """The partition directory `path` (`<data directory>/<topic>-<number>`) as a `Log`.
@@ -184,7 +184,7 @@ class Log(AppendMixin):
         cannot be decoded yet; OffsetOutOfRange when the log is cut or deleted below the reader.
         """
         bounds = self._range(start, stop, since, until, isolation)
-        return records(self._engine, *bounds)
+        return records(self._engine, *bounds, owner=self)
 
     def batches(
         self,
@@ -196,7 +196,8 @@ class Log(AppendMixin):
         isolation: str | None = None,
     ) -> Iterator[RecordBatch]:
         """The batches that hold offsets in [start, stop), whole, control batches too; bounds as for `records`."""
-        return _batches(self._engine, *self._range(start, stop, since, until, isolation))
+        bounds = self._range(start, stop, since, until, isolation)
+        return _batches(self._engine, *bounds, owner=self)
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
@@ -210,7 +211,7 @@ class Log(AppendMixin):
         if timeout is not None and not timeout >= 0:
             raise IllegalArgument(f"timeout is {timeout!r}", hint="give seconds, or None to wait for ever")
         engine = self._looked()
-        return tail(engine, engine.log_end_offset if start is None else self._bound(start), timeout)
+        return tail(engine, engine.log_end_offset if start is None else self._bound(start), timeout, owner=self)
 
     def _range(
         self,
@@ -334,8 +335,8 @@ class Log(AppendMixin):
         return f"{text} {path}>"
 
 
-def _batches(engine: Engine, start: int, stop: int) -> Iterator[RecordBatch]:
-    for chunk in batch_chunks(engine, start, stop):
+def _batches(engine: Engine, start: int, stop: int, owner: object) -> Iterator[RecordBatch]:
+    for chunk in batch_chunks(engine, start, stop, owner):
         for row in range(chunk.first, chunk.last):
             if chunk.batches.base_offset(row) >= stop:
                 return

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog._core.encode import BadRecord, encode_batch
 from kafkalog._core.record import Record
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.scan import scan
 from kafkalog.durability import Sync
-from kafkalog.errors import InvalidRecord, InvalidTimestamp, KafkalogError, ReadOnlyLog, RecordTooLarge
-from kafkalog.records.dispatch import check_writable_codec
+from kafkalog.errors import InvalidTimestamp, KafkalogError, ReadOnlyLog, RecordTooLarge
+from kafkalog.records.dispatch import codec_to_write
 from kafkalog.types import LogAppendInfo
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.writer import BATCH_BYTES, BUFFER_MEMORY, LINGER_MS, Writer
@@ -24,7 +24,6 @@ BytesLike = bytes | bytearray | memoryview
 OneRecord = BytesLike | tuple[Any, ...] | Record | dict[str, Any]
 
 _NO_OFFSET = b"\x00" * 8
-_CONTROL_BIT = 0x20
 _ONE_RECORD = (bytes, bytearray, memoryview, tuple, Record, dict, str)
 _MAX_EPOCH = 2**31 - 1
 
@@ -66,14 +65,15 @@ class AppendMixin:
         if opened is None:
             opened = self.opened_for_append()
         if compression is not None:
-            check_writable_codec(compression)
+            codec_to_write(compression)
         if type(records) is not list:
             records = [records] if isinstance(records, _ONE_RECORD) else _as_list(records)
         try:
-            batch = encode_batch(records, timestamp=opened.milliseconds())
+            info = opened.append_as_leader(encode_batch(records, timestamp=opened.milliseconds()))
         except BadRecord as error:
             raise _typed(error, opened.path) from None
-        info = opened.append_as_leader(batch)
+        except KafkalogError as error:
+            raise _located(error, opened.path)
         if opened.after_append is not None:
             opened.after_append()
         return info
@@ -84,7 +84,7 @@ class AppendMixin:
         `batches` holds whole v2 record batches back to back; a torn batch at the end is left out, as the
         reference does (`valid_bytes` of the result says how much was taken). A writable bytearray is
         edited in place (base offset, leader epoch, append time); anything else is copied. Several
-        batches are appended one by one, all checked before the first is written.
+        batches count as several appends; all are checked before the first is written.
 
         Raises CorruptRecord, RecordTooLarge, InvalidRecord (control batches among others),
         UnsupportedCompression.
@@ -92,15 +92,20 @@ class AppendMixin:
         opened = self._opened
         if opened is None:
             opened = self.opened_for_append()
-        buffer = batches if type(batches) is bytearray else bytearray(batches)
+        if type(batches) is bytearray:
+            buffer = batches
+        else:
+            buffer = bytearray(batches if type(batches) is bytes else memoryview(batches))
         if not buffer.startswith(_NO_OFFSET):
             buffer[:8] = _NO_OFFSET[: len(buffer)]
         table = scan(buffer)
-        if table.count != 1:
-            return _append_each(opened, buffer, table)
-        if table.attributes(0) & _CONTROL_BIT:
-            raise _control_refused(opened, table, 0)
-        info = opened.append_as_leader(buffer, table=table)
+        try:
+            if table.count == 1:
+                info = opened.append_as_leader(buffer, table=table)
+            else:
+                info = opened.append_batches(buffer, table)
+        except KafkalogError as error:
+            raise _located(error, opened.path)
         if opened.after_append is not None:
             opened.after_append()
         return info
@@ -114,7 +119,11 @@ class AppendMixin:
         """
         opened = self.opened_for_append()
         epoch = _MAX_EPOCH if leader_epoch is None else leader_epoch
-        info = opened.append_as_follower(batches if type(batches) is bytearray else bytes(batches), epoch)
+        buffer = batches if isinstance(batches, bytes | bytearray) else bytes(memoryview(batches))
+        try:
+            info = opened.append_as_follower(buffer, epoch)
+        except KafkalogError as error:
+            raise _located(error, opened.path)
         if opened.after_append is not None:
             opened.after_append()
         return info
@@ -172,6 +181,13 @@ def _typed(error: BadRecord, path: str) -> KafkalogError:
     return RecordTooLarge(str(error), path=path, hint="a batch holds at most max.message.bytes, 1 MiB by default")
 
 
+def _located(error: KafkalogError, path: str) -> KafkalogError:
+    """The error itself, with the partition's directory where it names no file."""
+    if error.path is None:
+        error.path = path
+    return error
+
+
 def _as_list(records: object) -> list[Any]:
     """`records` as a list; TypeError that says what is taken."""
     if records is None or not isinstance(records, Iterable):
@@ -180,59 +196,3 @@ def _as_list(records: object) -> list[Any]:
             "a Record, a dict, or an iterable of these"
         )
     return list(records)
-
-
-def _append_each(opened: OpenedLog, buffer: bytearray, table: BatchTable) -> LogAppendInfo:
-    """One append for each batch of the buffer, all of them checked first; the joined result."""
-    if table.count == 0:
-        return opened.append_as_leader(buffer)
-    limit = opened.log.config.max_message_bytes
-    for row in range(table.count):
-        if table.attributes(row) & _CONTROL_BIT:
-            raise _control_refused(opened, table, row)
-        if table.size(row) > limit:
-            raise RecordTooLarge(
-                f"batch {row} of the buffer takes {table.size(row)} bytes, max.message.bytes is {limit}",
-                path=opened.path,
-                position=table.position(row),
-            )
-    if table.first_invalid >= 0:
-        return opened.append_as_leader(buffer, table=table)  # raises: the log words that error
-    infos = []
-    for row in range(table.count):
-        start = table.position(row)
-        batch = buffer[start : start + table.size(row)]
-        batch[:8] = _NO_OFFSET
-        infos.append(opened.append_as_leader(batch))
-    if opened.after_append is not None:
-        opened.after_append()
-    return _joined(infos)
-
-
-def _joined(infos: list[LogAppendInfo]) -> LogAppendInfo:
-    """One result over consecutive appends."""
-    first, last = infos[0], infos[-1]
-    newest = max(infos, key=lambda info: info.max_timestamp)
-    return LogAppendInfo(
-        first.first_offset,
-        last.last_offset,
-        last_leader_epoch=last.last_leader_epoch,
-        max_timestamp=newest.max_timestamp,
-        offset_of_max_timestamp=newest.offset_of_max_timestamp,
-        log_append_time=last.log_append_time,
-        log_start_offset=last.log_start_offset,
-        source_compression=first.source_compression,
-        target_compression=first.target_compression,
-        shallow_count=sum(info.shallow_count for info in infos),
-        valid_bytes=sum(info.valid_bytes for info in infos),
-    )
-
-
-def _control_refused(opened: OpenedLog, table: BatchTable, row: int) -> InvalidRecord:
-    return InvalidRecord(
-        f"batch {row} of the buffer is a control batch, which only a broker may append",
-        path=opened.path,
-        position=table.position(row),
-        hint="use replicate() to copy a partition with its control batches",
-    )
-

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog._core.decode import STATUS_OK, RecordTable, decode
 from kafkalog._core.record import RecordIterator
 from kafkalog._core.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
-from kafkalog.engine import refresh
+from kafkalog.engine import closed, refresh
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, OffsetOutOfRange
 from kafkalog.records.dispatch import require_readable
 from kafkalog.storage.file_slice import FileSlice
@@ -26,7 +26,7 @@ CHUNK_BYTES: Final = 256 << 10
 WHOLE_SEGMENT: Final = 2**31 - 1
 CONTROL_BIT: Final = 0x20
 _LOG_OVERHEAD: Final = 12
-_HINT: Final = "what lies before it was read; `kafkalog verify` lists the damage, and a replica or backup may have the rest"
+_HINT: Final = "what lies before it was read; a replica or a backup may have the rest"
 
 
 class Chunk(NamedTuple):
@@ -48,8 +48,10 @@ class Chunk(NamedTuple):
         return self.batches.last_offset_of(self.last - 1) + 1
 
 
-def batch_chunks(log: Engine, start: int, stop: int) -> Iterator[Chunk]:
+def batch_chunks(log: Engine, start: int, stop: int, owner: object = None) -> Iterator[Chunk]:
     """The batches that hold offsets in [start, stop), in order; `stop` at most the log's end.
+
+    `owner`, if given, lives as long as the iterator.
 
     CorruptRecord, with file, offset and position, where the bytes are no whole valid batch;
     OffsetOutOfRange where the log was cut, or its start moved past what comes next.
@@ -61,6 +63,8 @@ def batch_chunks(log: Engine, start: int, stop: int) -> Iterator[Chunk]:
             for chunk in _chunks_of_slice(log.read(start, WHOLE_SEGMENT).records, start, stop):
                 yield chunk
                 start = chunk.next_offset
+                if log.closed:
+                    raise closed(log)
         except CorruptRecord as trouble:
             if (trouble.path, trouble.position) == last_trouble:
                 raise
@@ -157,14 +161,14 @@ def _size_at(data: bytes) -> int:
     return int.from_bytes(data[8:12], "big", signed=True) + _LOG_OVERHEAD
 
 
-def record_tables(log: Engine, start: int, stop: int) -> Iterator[RecordTable]:
+def record_tables(log: Engine, start: int, stop: int, owner: object = None) -> Iterator[RecordTable]:
     """Tables of the records of all batches that hold offsets in [start, stop), control batches left out.
 
     The first may begin below `start` and the last end above `stop`. Besides the errors of `batch_chunks`:
     a batch that is compressed, or of format v0 or v1, is refused by name; InvalidRecord for damage inside a
     batch whose CRC is right.
     """
-    for chunk in batch_chunks(log, start, stop):
+    for chunk in batch_chunks(log, start, stop, owner):
         first = chunk.first
         for row in _control_rows(chunk):
             if first < row:
@@ -203,6 +207,6 @@ def undecodable(table: RecordTable, chunk: Chunk) -> KafkalogError:
     )
 
 
-def records(log: Engine, start: int, stop: int) -> RecordIterator:
+def records(log: Engine, start: int, stop: int, owner: object = None) -> RecordIterator:
     """The records with offsets in [start, stop), in order; errors as for `record_tables`."""
-    return RecordIterator(record_tables(log, start, stop), start, stop)
+    return RecordIterator(record_tables(log, start, stop, owner), start, stop)

@@ -29,7 +29,7 @@ def create_topic(
     log_dir = LogDir.acquire(home, fs=fs)
     try:
         _check_name_is_free(dirs, topic, home, fs)
-        TopicStore(home, fs=fs).create(topic, count, given)
+        TopicStore(home, fs=fs).ensure(topic, partitions=count, settings=given)
         for number in range(count):
             open_for_append(os.path.join(home, f"{topic}-{number}"), fs=fs).close()
     finally:
@@ -38,7 +38,7 @@ def create_topic(
 
 def _check_name_is_free(dirs: Sequence[str], topic: str, home: str, fs: FileSystem) -> None:
     names = {one.topic_partition.topic for one in partitions(dirs, fs=fs)}
-    names |= {name for directory in dirs for name in TopicStore(directory, fs=fs).topics()}
+    names |= {name for directory in dirs for name in TopicStore(directory, fs=fs).names()}
     for name in sorted(names):
         if name == topic:
             raise TopicExists(f"topic {topic} exists", path=home)

@@ -17,12 +17,12 @@ FIRST_WAIT_S: Final = 0.001
 LONGEST_WAIT_S: Final = 0.05
 
 
-def tail(log: Engine, start: int, timeout: float | None) -> Iterator[Record]:
+def tail(log: Engine, start: int, timeout: float | None, owner: object = None) -> Iterator[Record]:
     """The records from `start` on, those still to come included, until none came for `timeout` seconds.
 
     None waits for ever. The end is looked for after 1 ms at first and, while nothing comes, after 50 ms
     at most. OffsetOutOfRange when the log is cut below, or deleted beyond, what comes next; LogClosed
-    when it is closed meanwhile.
+    when it is closed meanwhile. `owner`, if given, lives as long as the iterator.
     """
     wait = FIRST_WAIT_S
     silent_since = time.monotonic()

@@ -22,10 +22,10 @@ from kafkalog.errors import (
     UncleanShutdown,
 )
 from kafkalog.manager.log_dir import LogDir
-from kafkalog.manager.topics import Topic, TopicStore
+from kafkalog.manager.topics import TopicEntry, TopicStore
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import parse_base_offset, parse_dir, partition_dir_name
-from kafkalog.storage.partition_metadata import PartitionMetadata
+from kafkalog.storage.partition_metadata import read_partition_metadata, write_partition_metadata
 from kafkalog.tools.directories import partitions_of
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
@@ -41,15 +41,16 @@ _KNOWN_FILES = frozenset({"partition.metadata", "leader-epoch-checkpoint"})
 class OpenedLog:
     """A partition open for writing, with its data directory's lock.
 
-    `append_as_leader` and `append_as_follower` are the log's own methods, until `close` or a fork puts
-    functions in their place that refuse: so an append pays for no check. `after_append` is None, or what
-    `sync` asks for after each append.
+    `append_as_leader`, `append_as_follower` and `append_batches` are the log's own methods, until `close` or
+    a fork puts functions in their place that refuse: so an append pays for no check. `after_append` is None,
+    or what `sync` asks for after each append.
 
     Threads: all attributes may be read, and `close` called, from any thread.
     """
 
     __slots__ = (
-        "__weakref__", "_flusher", "after_append", "append_as_follower", "append_as_leader", "clock", "closed",
+        "__weakref__", "_flusher", "after_append", "append_as_follower", "append_as_leader", "append_batches",
+        "clock", "closed",
         "log", "log_dir", "milliseconds", "path", "refuse", "topic_partition", "writers",
     )  # fmt: skip
 
@@ -66,6 +67,7 @@ class OpenedLog:
         self.writers: set[Accumulator] = set()
         self.append_as_leader: Callable[..., Any] = log.append_as_leader
         self.append_as_follower: Callable[..., Any] = log.append_as_follower
+        self.append_batches: Callable[..., Any] = log.append_batches
         self.refuse: Callable[..., NoReturn] = _not_closed
         self.after_append: Callable[[], object] | None = None
         self._flusher: BackgroundFlush | None = None
@@ -75,6 +77,12 @@ class OpenedLog:
             self._flusher = BackgroundFlush(log.flush, sync, str(topic_partition))
             self.after_append = self._flusher.touch
         _opened.add(self)
+
+    def append_built(self, batches: bytearray) -> None:
+        """Appends batches that this library has just built, each as an append of its own, and syncs as asked."""
+        self.append_batches(batches, check_records=False)
+        if self.after_append is not None:
+            self.after_append()
 
     def close(self) -> None:
         """Writes and syncs everything, closes the files and gives the lock back; harmless the second time.
@@ -110,7 +118,7 @@ class OpenedLog:
         def refuse(*args: object, **kwargs: object) -> NoReturn:
             raise error()
 
-        self.append_as_leader = self.append_as_follower = self.refuse = refuse
+        self.append_as_leader = self.append_as_follower = self.append_batches = self.refuse = refuse
         self.after_append = None
 
     def disown(self) -> None:
@@ -237,34 +245,34 @@ def _open_locked_dir(
             hint='mode "r" reads it; recovery comes with a later version, a broker does it at its next start',
         )
     store = TopicStore(os.path.dirname(path), fs=fs)
-    topic = store.find(topic_partition.topic)
-    config = LogConfig.from_mapping({**({} if topic is None else topic.configs), **given})
+    topic = store.get(topic_partition.topic)
+    config = LogConfig.from_mapping({**({} if topic is None else topic.settings), **given})
     log_dir.partition_opened(name, create)
     try:
         if create:
             topic = _recorded(store, topic, topic_partition, given, fs)
-            _make_directory(path, topic.id, fs)
+            _make_directory(path, topic.topic_id, fs)
         log = UnifiedLog.open(path, config, fs=fs, clock=clock)
     except BaseException:
-        # a partition that did not come to be leaves nothing that needs recovery
-        log_dir.partition_closed(name, create and _removed(path, fs))
+        # no record was written: what there was is as whole as before, and what was to be made is taken away
+        log_dir.partition_closed(name, not create or _removed(path, fs))
         raise
     return OpenedLog(log, log_dir, path, topic_partition, clock, sync)
 
 
 def _recorded(
-    store: TopicStore, topic: Topic | None, topic_partition: TopicPartition, given: Mapping[str, Any], fs: FileSystem
-) -> Topic:
+    store: TopicStore, topic: TopicEntry | None, topic_partition: TopicPartition, given: Mapping[str, Any], fs: FileSystem
+) -> TopicEntry:
     """The topic's entry in the topics file, made or grown so that it has the partition."""
-    count = topic_partition.partition + 1
+    name, count = topic_partition.topic, topic_partition.partition + 1
     if topic is not None:
-        return topic if topic.partitions >= count else store.add_partitions(topic.name, count)
-    directory = os.path.dirname(store.path)
-    siblings = partitions_of(directory, topic_partition.topic, fs)
-    ids = (PartitionMetadata(path, fs=fs).read() for _, path in siblings)
+        return store.ensure(name, partitions=count)
+    # a topic that a broker made here has partitions but no entry: theirs is its id
+    siblings = partitions_of(os.path.dirname(store.path), name, fs)
+    ids = (read_partition_metadata(fs, path) for _, path in siblings)
     topic_id = next((one for one in ids if one is not None), None)
     count = max([count, *(other.partition + 1 for other, _ in siblings)])
-    return store.create(topic_partition.topic, count, given, topic_id=topic_id)
+    return store.ensure(name, partitions=count, settings=given, topic_id=topic_id)
 
 
 def _removed(path: str, fs: FileSystem) -> bool:
@@ -317,4 +325,4 @@ def _make_directory(path: str, topic_id: str, fs: FileSystem) -> None:
         fs.fsync_dir(os.path.dirname(path))
     except OSError as error:
         raise StorageError.from_os(error, "create the partition directory", path=path) from error
-    PartitionMetadata(path, fs=fs).record(topic_id)
+    write_partition_metadata(fs, path, topic_id)

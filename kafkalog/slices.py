@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def clamped(bound: int | None, default: int, start: int, end: int) -> int:
-    """A bound of a slice as Python reads it: None is the default, negative counts back from `end`, none leaves the log."""
+    """A bound of a slice as Python reads it: None is the default, negative counts from `end`, none leaves the log."""
     if bound is None:
         return default
     if bound < 0:

@@ -59,9 +59,9 @@ class OffsetAndTimestamp(NamedTuple):
 class FetchDataInfo:
     """What a read found, before any record byte is read.
 
-    `fetch_offset_metadata` says where the data begins, `records` is the FileSlice that holds it (or
-    MemoryRecords.EMPTY-like with size 0), `first_entry_incomplete` that not even one batch fits whole,
-    `aborted_transactions` is None unless the read was for committed records.
+    `fetch_offset_metadata` says where the data begins, `records` is the FileSlice that holds it (of size 0 where
+    there is none), `first_entry_incomplete` that not even one batch fits whole, `aborted_transactions` is None
+    unless the read was for committed records.
     """
 
     __slots__ = ("aborted_transactions", "fetch_offset_metadata", "first_entry_incomplete", "records")

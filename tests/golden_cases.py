@@ -158,9 +158,7 @@ def each_partition(
 ) -> pytest.MarkDecorator:
     """Parametrises a test over the partition directories of these kinds (those for which `where` holds)."""
     found = [case for kind in kinds for case in partitions(kind) if where is None or where(case)]
-    return _parametrize(
-        argument, [(case.id, case) for case in found], f"no partition of kind {', '.join(kinds)}"
-    )
+    return _parametrize(argument, [(case.id, case) for case in found], f"no partition of kind {', '.join(kinds)}")
 
 
 def _parametrize(argument: str, values: Iterable[tuple[str, Any]], missing: str) -> pytest.MarkDecorator:

@@ -1,4 +1,4 @@
-"""Record batches made byte by byte from format.md §1 and §2, by no code of the package."""
+"""Segment files of record batches, made byte by byte from format.md §1, §2 and §7, by no code of the package."""
 
 import struct
 from collections.abc import Iterable, Sequence
@@ -6,35 +6,10 @@ from pathlib import Path
 
 import crc32c
 
+from tests.builder import R, record_body, varint
+
 Row = tuple[int, bytes | None, bytes | None]
 """(timestamp, key, value)."""
-
-
-def varint(value: int) -> bytes:
-    """Zigzag varint or varlong."""
-    number = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def sized(data: bytes | None) -> bytes:
-    return varint(-1) if data is None else varint(len(data)) + data
-
-
-def record(
-    offset_delta: int,
-    timestamp_delta: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: Sequence[tuple[bytes, bytes | None]] = (),
-) -> bytes:
-    body = b"\0" + varint(timestamp_delta) + varint(offset_delta) + sized(key) + sized(value) + varint(len(headers))
-    body += b"".join(sized(name) + sized(content) for name, content in headers)
-    return varint(len(body)) + body
 
 
 def batch(
@@ -52,12 +27,18 @@ def batch(
     full = [(timestamp, None, row) if isinstance(row, bytes) else row for row in rows]
     deltas = range(len(full)) if deltas is None else deltas
     first = full[0][0] if full else -1
-    payload = b"".join(record(d, t - first, k, v) for d, (t, k, v) in zip(deltas, full, strict=True))
+    payload = b"".join(record(d, t, k, v, first) for d, (t, k, v) in zip(deltas, full, strict=True))
     last = last_delta if last_delta is not None else max(deltas, default=0)
     tail = struct.pack(
         ">hiqqqhii", attributes, last, first, max((t for t, _, _ in full), default=-1), -1, -1, -1, len(full)
     )
     return framed(base_offset, tail + payload, epoch=epoch, magic=magic)
+
+
+def record(delta: int, timestamp: int, key: bytes | None, value: bytes | None, base_timestamp: int) -> bytes:
+    """One record with its length."""
+    body = record_body(R(value, key, timestamp), base_timestamp, delta)
+    return varint(len(body)) + body
 
 
 def framed(base_offset: int, body: bytes, *, epoch: int = 0, magic: int = 2) -> bytes:

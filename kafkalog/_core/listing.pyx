@@ -66,7 +66,7 @@ def list_entries(text: TextBuffer, buffer, base_offset: int, *, times: bool, fir
     cdef int64_t count = held.size // (TIME_ENTRY if of_times else OFFSET_ENTRY)
     cdef int64_t listed = 0
     cdef int status
-    target.check_free()
+    target.begin()
     with nogil:
         status = reserve(&target.out, <uint64_t>count * LINE_SPACE)
         if status == OK:
@@ -74,6 +74,7 @@ def list_entries(text: TextBuffer, buffer, base_offset: int, *, times: bool, fir
                 listed = list_times(target, held.data, count, base, at_start)
             else:
                 listed = list_offsets(target, held.data, count, base, at_start)
+    target.end()
     if status == ERR_MEMORY:
         raise MemoryError
     return listed == count

@@ -2,6 +2,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
+from kafkalog._core.plan cimport AppendPlan
 from kafkalog._core.values cimport LogOffsetMetadata, offset_metadata
 
 
@@ -83,19 +84,19 @@ cdef class LogState:
             return self.first_unstable_offset
         return self.high_watermark
 
-    def appended(self, int64_t next_offset, int64_t end_position, int32_t leader_epoch, bint high_watermark_follows):
-        """This state after an append to the active segment that ends before `next_offset`."""
+    def appended(self, AppendPlan plan not None, bint high_watermark_follows) -> LogState:
+        """This state after the write that `plan` is about; the high watermark follows the end where it is told to."""
         cdef LogState s = self.copy()
-        if next_offset < self.log_end_offset:
-            raise AssertionError(f"an append cannot end at {next_offset}, below the log end {self.log_end_offset}")
-        s.log_end_offset = next_offset
-        s.end_position = end_position
-        if leader_epoch > s.leader_epoch:
-            s.leader_epoch = leader_epoch
+        if plan.last_offset < self.log_end_offset:
+            raise AssertionError(f"an append that ends at {plan.last_offset} lies below the log end {self.log_end_offset}")
+        s.log_end_offset = plan.last_offset + 1
+        s.end_position = plan.tail.size
+        if plan.last_leader_epoch > s.leader_epoch:
+            s.leader_epoch = plan.last_leader_epoch
         if high_watermark_follows:
-            s.high_watermark = next_offset
+            s.high_watermark = s.log_end_offset
             s.high_watermark_base = s.end_base
-            s.high_watermark_position = end_position
+            s.high_watermark_position = s.end_position
         return s
 
     def replace(self, **changes) -> LogState:

@@ -228,10 +228,11 @@ cdef class TemplateText:
         cdef int status
         if start < 0 or stop < start or stop > held.size:
             raise ValueError(f"range {start}..{stop} is outside a buffer of {held.size} bytes")
-        self.text.check_free()
+        self.text.begin()
         self.position = start
         with nogil:
             status = self.render_batches(held.data, stop, held.data + held.size)
+        self.text.end()
         if status == ERR_MEMORY:
             raise MemoryError
         return status

@@ -34,9 +34,12 @@ cdef struct Out:
 
 cdef class TextBuffer:
     cdef Out out
-    cdef int exports             # memoryviews alive: the memory must not move
+    cdef int exports            # memoryviews alive: the memory must not move
+    cdef bint busy              # a renderer writes to it without the GIL: nobody else may look
 
     cdef int check_free(self) except -1
+    cdef int begin(self) except -1
+    cdef void end(self) noexcept
 
 
 cdef inline int64_t added(int64_t a, int64_t b) noexcept nogil:

@@ -31,6 +31,9 @@ cdef class TextBuffer:
         return f"<TextBuffer of {self.out.size} bytes>"
 
     def __getbuffer__(self, Py_buffer* view, int flags):
+        if self.busy:
+            view.obj = None
+            raise BufferError("another thread is rendering into this text")
         PyBuffer_FillInfo(view, self, self.out.data, <Py_ssize_t>self.out.size, 1, flags)
         self.exports += 1
 
@@ -44,14 +47,26 @@ cdef class TextBuffer:
 
     def take(self) -> bytes:
         """The text as bytes, copied; the buffer is cleared."""
+        self.check_free()
         text = PyBytes_FromStringAndSize(<const char*>self.out.data, <Py_ssize_t>self.out.size)
         self.clear()
         return text
 
     cdef int check_free(self) except -1:
+        if self.busy:
+            raise BufferError("another thread is rendering into this text")
         if self.exports > 0:
             raise BufferError("the text is still held by a memoryview: release it first")
         return 0
+
+    cdef int begin(self) except -1:
+        """Takes the text for writing without the GIL; `end` gives it back."""
+        self.check_free()
+        self.busy = True
+        return 0
+
+    cdef void end(self) noexcept:
+        self.busy = False
 
 
 def java_text(data: bytes) -> bytes:

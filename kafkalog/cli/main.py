@@ -10,7 +10,7 @@ import os
 import sys
 import warnings
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,10 @@ COMMANDS = {
     "produce": ("kafkalog.cli.produce_cmd", "Append records from files or stdin to a topic."),
     "topics": ("kafkalog.cli.topics_cmd", "List, describe and create topics."),
 }
+
+class ClosedPipe(Exception):
+    """Whoever read our output went away; click itself would make it exit status 1."""
+
 
 OK, FAILED, USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
@@ -44,6 +48,14 @@ def build() -> click.Group:
                 return None
             command: click.Command = import_module(COMMANDS[cmd_name][0]).command
             return command
+
+        def invoke(self, ctx: click.Context) -> Any:
+            try:
+                result = super().invoke(ctx)
+                sys.stdout.flush()
+                return result
+            except BrokenPipeError:
+                raise ClosedPipe from None
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
             with formatter.section("Commands"):
@@ -110,7 +122,6 @@ def run(args: Sequence[str]) -> int:
     warnings.formatwarning = lambda message, *rest, **more: f"kafkalog: warning: {message}\n"
     try:
         status = build().main(list(args), prog_name="kafkalog", standalone_mode=False)
-        sys.stdout.flush()
         return status if isinstance(status, int) else OK
     except click.exceptions.Exit as stop:
         return stop.exit_code
@@ -122,7 +133,7 @@ def run(args: Sequence[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
+    except (ClosedPipe, BrokenPipeError):
         _silence_stdout()
         return OK
     except Exception as error:

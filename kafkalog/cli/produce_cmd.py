@@ -101,11 +101,11 @@ def _header(text: str) -> tuple[str, bytes | None]:
 
 def _produce(request: _Request) -> None:
     from kafkalog.manager.log_dir import LogDir
-    from kafkalog.records.dispatch import check_writable_codec
+    from kafkalog.records.dispatch import codec_to_write
     from kafkalog.storage.names import validate_topic
     from kafkalog.tools.input import open_inputs
 
-    check_writable_codec(request.codec)
+    codec_to_write(request.codec)
     validate_topic(request.topic)
     with ExitStack() as stack:
         inputs = stack.enter_context(open_inputs(request.files))

@@ -79,22 +79,32 @@ class TopicStore:
         """The topic's entry; None where there is none: it does not exist, or a broker made it."""
         return self.topics().get(name)
 
-    def ensure(self, name: str, *, partitions: int = 1, settings: Mapping[str, Any] | None = None) -> TopicEntry:
+    def ensure(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        settings: Mapping[str, Any] | None = None,
+        topic_id: str | None = None,
+    ) -> TopicEntry:
         """The topic's entry, with at least `partitions` partitions, written where that is new.
 
-        `settings` (names dotted or not, text or values) are those of a new topic; one that is known keeps
-        its own. InvalidTopic, InvalidPartitions, ConfigError; StorageError when the file cannot be written.
+        `settings` (names dotted or not, text or values) and `topic_id` (None: a fresh one) are those of a new
+        topic; one that is known keeps its own. InvalidTopic, InvalidPartitions, ConfigError, IllegalArgument for
+        an id that is none; StorageError when the file cannot be written.
         """
         validate_topic(name)
         _check_partitions(partitions)
         overrides = LogConfig.from_mapping(settings).overrides()
+        if topic_id is not None:
+            check_topic_id(topic_id)
         with _write_lock:
             topics = self.topics()
             known = topics.get(name)
             if known is not None and known.partitions >= partitions:
                 return known
             if known is None:
-                made = TopicEntry(name, new_topic_id(), partitions, overrides)
+                made = TopicEntry(name, topic_id or new_topic_id(), partitions, overrides)
             else:
                 made = TopicEntry(name, known.topic_id, partitions, known.settings)
             try:
@@ -137,6 +147,9 @@ def _parse_topic(name: str, entry: Any) -> TopicEntry:
         configs = entry.get("configs", {})
         if not isinstance(configs, dict):
             raise ValueError("'configs' is no object")
+        for key, value in configs.items():
+            if not isinstance(value, str):
+                raise ValueError(f"the setting {ascii(key[:80])} is no text")
         if not isinstance(entry.get("id"), str):
             raise ValueError("'id' is missing or no text")
         check_topic_id(entry["id"])

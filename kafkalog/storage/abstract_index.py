@@ -24,7 +24,7 @@ class AbstractIndex(Generic[E]):
     sparse); an existing one keeps its length and holds floor(length / entry size) entries (IDX-13). Closing trims it.
     `MappedFile` says why a full disk cannot kill the interpreter. Our own threads cannot either: before the file gets
     shorter, the count is lowered, and searches that run without the GIL are waited for. Not protected: a process that
-    ignores the directory's lock and cuts a file that this one has mapped.
+    ignores the directory's lock and cuts a file that this one has mapped, and a disk that fails to read a mapped page.
 
     Threads: look-ups at any time, from any thread, through `lookup` and `lookup_many`, which are methods of the
     compiled entries. Everything that changes the index needs the log's lock.
@@ -208,9 +208,12 @@ class AbstractIndex(Generic[E]):
         self._recall()
 
     def reset(self) -> None:
-        """Drop all entries and make the file as long as a new one would be (format.md section 14, B2)."""
-        self.truncate_to_entries(0)
-        self.resize(self.max_index_size)
+        """Drop all entries and make the file as long as a new one would be (format.md section 14, B2).
+
+        StorageError leaves length and entries as they were.
+        """
+        self._check_writable()
+        self._set_length(self._rounded(max(self.max_index_size, 0)), 0)
 
     def resize(self, size: int) -> bool:
         """True when the file got the length `size` rounded down to whole entries; False when it had it (IDX-10).
@@ -220,20 +223,24 @@ class AbstractIndex(Generic[E]):
         """
         self._check_writable()
         length = self._rounded(max(size, 0))
-        if length == self.length:
-            return False
+        return self._set_length(length, min(self._entries.count, length // self.entry_size))
+
+    def _set_length(self, length: int, kept: int) -> bool:
         before = self._entries.count
-        kept = min(before, length // self.entry_size)
+        changed = length != self.length
         self._entries.count = kept  # from here on nobody looks at what is cut off
-        try:
-            self._file.set_length(length)
-        except BaseException:
-            self._entries.count = before
-            raise
-        self._attach(kept)
+        if changed:
+            try:
+                self._file.set_length(length)
+            except BaseException:
+                self._entries.count = before
+                raise
+        self._recall()
+        if changed:
+            self._attach(kept)
         if length > kept * self.entry_size:
             self._read_only = False
-        return True
+        return changed
 
     def trim_to_valid_size(self) -> None:
         """Cut the file behind its last entry."""

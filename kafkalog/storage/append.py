@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from kafkalog._core import plan
+from kafkalog._core.assign import check_records
 from kafkalog._core.plan import refusal
 from kafkalog._core.scan import REASON_MAGIC, REASON_SIZE, BatchTable, scan
 from kafkalog.config import LogConfig
@@ -32,6 +33,8 @@ NOTHING_APPENDED: Final = LogAppendInfo(-1, -1)
 _NOTHING_WRITTEN: Final = "nothing of this append was written"
 _CODEC_MASK: Final = 0x07
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+_FAR_MS: Final = 2**62
+"""Longer than any time limit means: keeps the sums below within 64 bits."""
 
 
 def scan_append(buffer: Any) -> BatchTable:
@@ -72,6 +75,41 @@ def check_leader_append(
     if origin not in ORIGINS:
         raise IllegalArgument(f"unknown origin {origin!r}", hint=f"it is one of {', '.join(sorted(ORIGINS))}")
     check_batches(buffer, table, config, now_ms, from_client=client)
+
+
+class ClientLimits:
+    """What a configuration allows a client's batch, as plain attributes: looked at on every append."""
+
+    __slots__ = ("after_ms", "before_ms", "check_times", "max_message_bytes", "need_keys")
+
+    def __init__(self, config: LogConfig) -> None:
+        self.max_message_bytes = config.max_message_bytes
+        self.check_times = config.message_timestamp_type != "LogAppendTime"
+        self.need_keys = config.compact
+        self.before_ms = min(config.message_timestamp_before_max_ms, _FAR_MS)
+        self.after_ms = min(config.message_timestamp_after_max_ms, _FAR_MS)
+
+
+def sound_client_batch(buffer: Any, table: BatchTable, limits: ClientLimits, now_ms: int) -> bool:
+    """True when `check_leader_append` would find nothing wrong with a client's append: its quick way.
+
+    False says nothing yet: the full check words the error, or finds that all is well.
+    """
+    return (
+        table.count == 1
+        and refusal(table, True, False, False, -1, limits.max_message_bytes) is None
+        and not table.header_fault(0, True)
+        and check_records(
+            buffer,
+            table,
+            0,
+            now_ms - limits.before_ms,
+            now_ms + limits.after_ms,
+            limits.check_times,
+            limits.need_keys,
+        )
+        is None
+    )
 
 
 def check_group(buffer: Any, table: BatchTable, config: LogConfig, now_ms: int, records_too: bool) -> None:

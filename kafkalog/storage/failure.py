@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Final
 
-from kafkalog.errors import KafkalogError, StorageError
+from kafkalog.errors import KafkalogError, LogClosed, StorageError
 
-REOPEN_HINT: Final = "close the log, look after the disk, and open it again: reopening recovers what is on disk"
+REOPEN_HINT: Final = "close the log, look after the disk, and open it again"
 
 
 class LogHealth:
-    """Whether a log may still be written; once it may not, every write raises the reason anew.
+    """Whether a log may still be written; once it may not, every write raises why.
 
-    The flag is set inside the call that failed, before anything else can be written (KAFKA-10778).
-    A failed fsync is such a failure: the kernel may have dropped the pages, and a second fsync would not tell.
+    The flag is set inside the call that failed, before anything else can be written (KAFKA-10778). A failed fsync is
+    such a failure: the kernel may have dropped the pages, and a second fsync would not tell.
     Threads: set and read under the owner's lock; reading it without is harmless.
     """
 
-    __slots__ = ("cause", "path")
+    __slots__ = ("cause", "name", "path")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, name: str) -> None:
         self.path = path
+        self.name = name
         self.cause: BaseException | None = None
 
     def poison(self, cause: BaseException) -> None:
@@ -29,25 +29,27 @@ class LogHealth:
         if self.cause is None:
             self.cause = cause
 
+    def close(self) -> None:
+        """From now on every use is LogClosed."""
+        self.cause = LogClosed(f"log {self.name} is closed")
+
+    @property
+    def closed(self) -> bool:
+        """True after `close`."""
+        return isinstance(self.cause, LogClosed)
+
     def check(self) -> None:
-        """Return while writes are allowed; StorageError with the first failure otherwise."""
+        """Return while writes are allowed; LogClosed, or StorageError with the first failure, otherwise."""
         cause = self.cause
         if cause is None:
             return
+        if isinstance(cause, LogClosed):
+            raise LogClosed(cause.message)
         why = cause.message if isinstance(cause, KafkalogError) else str(cause) or type(cause).__name__
         errno = cause.errno if isinstance(cause, OSError) else None
         raise StorageError(
-            f"the log takes no writes since an earlier failure: {why}", errno=errno, path=self.path, hint=REOPEN_HINT
+            f"log {self.name} takes no writes since an earlier failure: {why}",
+            errno=errno,
+            path=self.path,
+            hint=REOPEN_HINT,
         ) from cause
-
-
-def storage_error(error: BaseException, doing: str, path: str, offset: int | None = None) -> BaseException:
-    """The error to raise for `error`: an OSError that has no class of ours becomes a StorageError, all else stays."""
-    if isinstance(error, KafkalogError):
-        if offset is not None and error.offset is None:
-            error = copy.copy(error)
-            error.offset = offset
-        return error
-    if isinstance(error, OSError):
-        return StorageError.from_os(error, doing, path=error.filename or path, offset=offset)
-    return error

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from kafkalog._core.decode import RecordTable, decode
-from kafkalog._core.scan import BatchTable, find_max_timestamp, find_offset, scan
+from kafkalog._core.decode import decode
+from kafkalog._core.scan import BatchTable, HeaderWalk, find_max_timestamp, find_offset, scan
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.types import OffsetAndTimestamp, OffsetPosition, TimestampOffset
@@ -47,13 +47,13 @@ def batch_at_offset(segment: Segment, offset: int) -> tuple[bytes, BatchTable] |
     try:
         position = segment.offset_index.lookup(offset).position
         data = segment.records.read(position, WINDOW_BYTES)
-        found = find_offset(data, offset)
-        at = found.position
+        walk = find_offset(data, offset)
+        at = walk.position
         if at < 0:
             return None
-        batch = data[at : at + found.size]
-        if len(batch) < found.size <= LARGEST_BATCH_BYTES:
-            batch = segment.records.read(position + at, found.size)
+        batch = data[at : at + walk.size]
+        if len(batch) < walk.size <= LARGEST_BATCH_BYTES:
+            batch = segment.records.read(position + at, walk.size)
     except (IllegalArgument, StorageError):
         return None
     table = scan(batch, file_mode=True)
@@ -70,32 +70,50 @@ def record_at_time(segment: Segment, timestamp: int, start_offset: int) -> Offse
             return None
         position = segment.offset_index.lookup(known.offset).position
         data = segment.records.read(position, WINDOW_BYTES)
-    except (IllegalArgument, StorageError):
-        return None
-    named = find_offset(data, known.offset)
-    at = named.position
-    if at < 0:
-        return None
-    table = scan(data, at, min(at + named.size, len(data)), file_mode=True)
-    if table.count != 1 or table.first_invalid >= 0:
-        return None
-    if table.max_timestamp != known.timestamp or not table.first_offset <= known.offset <= table.last_offset:
-        return None
-    if known.timestamp < timestamp:
-        found = find_max_timestamp(data, timestamp, at)
-        if found.position < 0:
+        walk = find_offset(data, known.offset)
+        data, table = found = _whole(segment, data, position, walk)
+        if not table.first_offset <= known.offset <= table.last_offset or table.max_timestamp != known.timestamp:
             return None
-        table = scan(data, found.position, min(found.position + found.size, len(data)), file_mode=True)
-        if table.count != 1 or table.first_invalid >= 0:
-            return None
-    return _first(decode(data, table), table, timestamp, start_offset)
-
-
-def _first(
-    records: RecordTable, table: BatchTable, timestamp: int, start_offset: int
-) -> OffsetAndTimestamp | None:
+        if known.timestamp < timestamp:
+            found = _next_with_time(segment, found, position + walk.position, timestamp)
+    except (IllegalArgument, StorageError, _CannotTell):
+        return None
+    data, table = found
+    records = decode(data, table)
     row = records.find_timestamp(timestamp, start_offset)
     if row < 0:
         return None
     record = records[row]
     return OffsetAndTimestamp(record.offset, record.timestamp, table.last_leader_epoch)
+
+
+class _CannotTell(Exception):
+    """A glance is not enough."""
+
+
+def _whole(segment: Segment, data: bytes, position: int, walk: HeaderWalk) -> tuple[bytes, BatchTable]:
+    """The bytes and one-row table of the batch that a walk over `data` found, read anew where it is cut off there."""
+    at, size = walk.position, walk.size
+    if at < 0 or size > LARGEST_BATCH_BYTES:
+        raise _CannotTell
+    if at + size > len(data):
+        data, at = segment.records.read(position + at, size), 0
+    table = scan(data, at, min(at + size, len(data)), file_mode=True)
+    if table.count != 1 or table.first_invalid >= 0:
+        raise _CannotTell
+    return data, table
+
+
+def _next_with_time(
+    segment: Segment, named: tuple[bytes, BatchTable], position: int, timestamp: int
+) -> tuple[bytes, BatchTable]:
+    """The first batch with a record at or after `timestamp`, behind the batch `named` at `position` of the file."""
+    data, table = named
+    at = table.position(0)
+    walk = find_max_timestamp(data, timestamp, at)
+    if walk.position < 0:
+        position += walk.resume_position - at
+        at = 0
+        data = segment.records.read(position, WINDOW_BYTES)
+        walk = find_max_timestamp(data, timestamp)
+    return _whole(segment, data, position - at, walk)

@@ -82,7 +82,10 @@ class IndexView(Generic[E]):
             raise self.problem
 
     def refresh(self) -> None:
-        """Look at the file again: read on behind the known entries where they still stand, else from the start."""
+        """Look at the file again: read on behind the known entries where the last of them still stands, else anew.
+
+        After a truncation of the log an old entry may still stand there: make a new view then.
+        """
         try:
             with self._fs.open_file(self.path, "r") as file:
                 self.problem = self._read(file)

@@ -74,12 +74,15 @@ class MappedFile:
 
     def content(self, size: int) -> Mapping | bytes:
         """A buffer that begins with the first `size` bytes of the file; shorter only if another process cut it."""
-        self.mapped = self.writable and size <= self.reserved and self.length > 0
+        mappable = self.writable and size <= self.reserved and self.length > 0
+        self.mapped = False
         try:
             file = self._opened()
-            return Mapping(file.fileno(), self.length) if self.mapped else file.pread(size, 0)
+            buffer = Mapping(file.fileno(), self.length) if mappable else file.pread(size, 0)
         except OSError as error:
             raise self._failed("read", error) from error
+        self.mapped = mappable
+        return buffer
 
     def reserve(self, end: int) -> None:
         """Return when the bytes before `end` (and up to 64 KiB more) have disk space, as far as the length goes."""

@@ -23,7 +23,6 @@ def read_state(
     start_offset: int,
     max_length: int,
     bound: LogOffsetMetadata,
-    *,
     min_one_message: bool,
     include_aborted: bool = False,
 ) -> FetchDataInfo:

@@ -26,10 +26,12 @@ MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _FIRST_BATCH_BYTES: Final = 4096
 NO_TIMESTAMP_YET: Final = 2**63 - 1
 """What `first_batch_timestamp` says of a segment without a time (SEG-33)."""
+NOT_READ: Final = SegmentTail()
+"""The tail of a segment that was opened but not made ready for appends."""
 
 
 class LogSegment:
-    """A segment, open: `records` is its FileRecords, `tail` what the next append needs to know.
+    """A segment, open: `records` is its FileRecords, `tail` what the next append needs to know, NOT_READ until then.
 
     Threads: appends, cuts, rename and close belong to the owner's lock; lookups and reads may run beside them.
     """
@@ -37,7 +39,6 @@ class LogSegment:
     __slots__ = (
         "_indexes_changed",
         "_offset_index",
-        "_tail",
         "_time_index",
         "base_offset",
         "clock",
@@ -46,6 +47,7 @@ class LogSegment:
         "max_index_size",
         "records",
         "roll_jitter_ms",
+        "tail",
     )
 
     def __init__(
@@ -66,7 +68,7 @@ class LogSegment:
         self.roll_jitter_ms = config.random_jitter_ms()
         self._offset_index = offset_index
         self._time_index = time_index
-        self._tail: SegmentTail | None = None
+        self.tail = NOT_READ
         self._indexes_changed = True
 
     @classmethod
@@ -131,17 +133,9 @@ class LogSegment:
         return self.records.path
 
     @property
-    def tail(self) -> SegmentTail:
-        """Size, largest timestamp and index state for the next append; the first use makes the segment ready for it."""
-        if self._tail is None:
-            self.become_active()
-        assert self._tail is not None
-        return self._tail
-
-    @property
     def last_known_offset(self) -> int:
         """The last offset where this process wrote or read it; -1 for a segment not looked into, or empty."""
-        return -1 if self._tail is None else self._tail.last_offset
+        return self.tail.last_offset
 
     def _tail_with(self, last_offset: int, largest: TimestampOffset, rolling_timestamp: int) -> SegmentTail:
         offsets, times = self.offset_index, self.time_index
@@ -165,8 +159,13 @@ class LogSegment:
         self.resize_indexes(self.max_index_size)
         next_offset = self.read_next_offset()
         last = next_offset - 1 if self.size else -1
-        self._tail = self._tail_with(last, self.read_largest_timestamp(), self._first_timestamp())
+        self.tail = self._tail_with(last, self.read_largest_timestamp(), self._first_timestamp())
         return next_offset
+
+    def _ready_tail(self) -> SegmentTail:
+        if self.tail is NOT_READ:
+            self.become_active()
+        return self.tail
 
     def _first_timestamp(self) -> int:
         first = next(self.records.batches(0, min(self.size, _FIRST_BATCH_BYTES)), None)
@@ -210,7 +209,7 @@ class LogSegment:
             self.created_ms,
             self.index_interval_bytes,
         )
-        plan = plan_append(table, 0, self.tail, rules, self.created_ms, True, True)
+        plan = plan_append(table, 0, self._ready_tail(), rules, self.created_ms, True, True)
         if plan.roll_reason != NO_ROLL:
             self.ensure_offset_in_range(table.last_offset)
         self.write(memoryview(data)[: table.valid_bytes], plan)
@@ -223,9 +222,9 @@ class LogSegment:
         """
         if plan.entries is None:
             self.records.append(data)
-            self._tail = plan.tail
+            self.tail = plan.tail
             return
-        before = self._tail
+        before = self.tail
         offset_index, time_index = self.offset_index, self.time_index
         self._indexes_changed = True
         try:
@@ -236,21 +235,19 @@ class LogSegment:
                 offset_index.append(last_offset, position)
                 if timestamp >= 0:
                     time_index.maybe_append(timestamp, its_offset)
-            self._tail = plan.tail
+            self.tail = plan.tail
         except BaseException:
             self.revert(before)
             raise
 
-    def revert(self, tail: SegmentTail | None) -> None:
+    def revert(self, tail: SegmentTail) -> None:
         """Make the segment end as it did when `tail` was its tail: what a failed append left goes (idempotent)."""
-        if tail is None:
-            return
         if self.records.size > tail.size:
             self.records.truncate_to(tail.size)
         keep = tail.last_offset + 1 if tail.last_offset >= 0 else self.base_offset
         self.offset_index.truncate_to(keep)
         self.time_index.truncate_to(keep)
-        self._tail = tail
+        self.tail = tail
 
     # Reading
 
@@ -308,8 +305,8 @@ class LogSegment:
     @property
     def max_timestamp_so_far(self) -> int:
         """The largest timestamp of a batch here, -1 where none has one; of a closed segment by its last index entry."""
-        tail = self._tail
-        return tail.max_timestamp if tail is not None else self.time_index.last_entry.timestamp
+        tail = self.tail
+        return tail.max_timestamp if tail is not NOT_READ else self.time_index.last_entry.timestamp
 
     @property
     def largest_timestamp(self) -> int:
@@ -320,12 +317,12 @@ class LogSegment:
     @property
     def first_batch_timestamp(self) -> int:
         """The largest timestamp of the first batch; 2^63-1 where there is none (SEG-33)."""
-        first = self._first_timestamp() if self._tail is None else self._tail.rolling_timestamp
+        first = self._first_timestamp() if self.tail is NOT_READ else self.tail.rolling_timestamp
         return first if first >= 0 else NO_TIMESTAMP_YET
 
     def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
         """Ms since the segment began, by its first batch's time where it has one, else by the clock (SEG-16)."""
-        tail = self.tail
+        tail = self._ready_tail()
         if tail.size and tail.rolling_timestamp >= 0:
             return message_timestamp - tail.rolling_timestamp
         return now_ms - self.created_ms
@@ -338,8 +335,8 @@ class LogSegment:
 
     def find_largest_timestamp(self) -> OffsetAndTimestamp | None:
         """The first record that carries the largest timestamp; None where no batch has one."""
-        tail = self._tail
-        if tail is not None:
+        tail = self.tail
+        if tail is not NOT_READ:
             largest = TimestampOffset(tail.max_timestamp, tail.offset_of_max_timestamp)
         else:
             largest = self.time_index.last_entry
@@ -357,8 +354,9 @@ class LogSegment:
         after it; a segment cut to nothing begins anew in time (SEG-13).
         """
         found = self.translate_offset(offset)
-        tail = self.tail
+        tail = self._ready_tail()
         largest, rolling = tail.max_timestamp, tail.rolling_timestamp
+        self._indexes_changed = True
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.resize_indexes(self.max_index_size)
@@ -368,7 +366,7 @@ class LogSegment:
             rolling = -1
         last = self.read_next_offset() - 1 if self.records.size else -1
         stamp = self.read_largest_timestamp() if largest >= 0 else TimestampOffset(-1, -1)
-        self._tail = self._tail_with(last, stamp, rolling)
+        self.tail = self._tail_with(last, stamp, rolling)
         return cut
 
     def resize_indexes(self, size: int) -> None:
@@ -380,8 +378,8 @@ class LogSegment:
 
     def add_final_time_entry(self) -> None:
         """Write the largest timestamp into the slot that the time index kept free for it."""
-        tail = self._tail
-        if tail is not None and tail.max_timestamp >= 0:
+        tail = self.tail
+        if tail.max_timestamp >= 0:
             self.time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp, skip_full_check=True)
 
     def on_become_inactive(self) -> None:

@@ -74,8 +74,8 @@ class ViewState:
         self.segments = segments
         self.active = segments.active
         self.end = end
-        self.end_offset = end.next_offset
-        self.start_offset = min(max(start_offset, segments[0].base_offset), end.next_offset)
+        self.end_offset: int = end.next_offset
+        self.start_offset: int = min(max(start_offset, segments[0].base_offset), end.next_offset)
         self.problem = problem
         self.length = length
         self.mtime_ns = mtime_ns
@@ -100,7 +100,7 @@ class LogView:
     def __init__(
         self, path: str | os.PathLike[str], *, fs: FileSystem = OS, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        self.path = os.fspath(path)
+        self.path = os.path.realpath(os.fspath(path))
         self._fs = fs
         self._clock = clock
         self._lock = threading.Lock()
@@ -110,10 +110,17 @@ class LogView:
         self._directory_mtime_ns = -1  # guarded by self._lock
         self._fresh = True  # guarded by self._lock: what was seen may be changing within this tick
         self._require_directory()
-        self.topic_partition = parse_topic_partition_dir(os.path.basename(os.path.realpath(self.path)))
+        self.topic_partition = parse_topic_partition_dir(os.path.basename(self.path))
         self.closed = False
         with self._lock:
             self._state = self._listed_locked(None)
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], *, fs: FileSystem = OS, clock: Clock = SYSTEM_CLOCK
+    ) -> LogView:
+        """The view of the directory `path`, as the constructor makes it."""
+        return cls(path, fs=fs, clock=clock)
 
     @property
     def name(self) -> str:
@@ -291,7 +298,7 @@ class LogView:
 
     def _checkpointed_start_locked(self) -> int:
         """The log start that the parent directory's checkpoint has for this partition; 0 without one."""
-        parent = os.path.dirname(os.path.realpath(self.path))
+        parent = os.path.dirname(self.path)
         try:
             offsets = OffsetCheckpoint(os.path.join(parent, LOG_START_FILE), fs=self._fs).read()
         except (CorruptCheckpoint, StorageError) as error:

@@ -8,6 +8,7 @@ from kafkalog._core.scan import REASON_MAGIC, REASON_PARTIAL, REASON_SIZE, Batch
 from kafkalog.errors import CorruptRecord
 from kafkalog.util.fileio import File
 
+FIRST_WALK_BYTES: Final = 64 << 10
 WALK_BYTES: Final = 1 << 20
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD: Final = 12
@@ -50,7 +51,7 @@ def extend_end(file: File, base_offset: int, end: SegmentEnd, length: int) -> Se
     offsets do not fit the segment. Zeros up to the end (a preallocated file) are no problem.
     """
     end = end._replace(problem=None)
-    want = WALK_BYTES
+    want = FIRST_WALK_BYTES
     while end.size < length:
         data = file.pread(min(want, length - end.size), end.size)
         table = scan(data, file_mode=True, base_position=end.size)

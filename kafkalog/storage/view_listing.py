@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from kafkalog.errors import NotAPartition, PartitionNotFound, StorageError
 from kafkalog.storage.names import LOG_SUFFIX, SWAP_SUFFIX, is_log_file, parse_base_offset
@@ -32,14 +32,16 @@ def list_segments(fs: FileSystem, directory: str) -> tuple[ListedSegment, ...]:
     live: dict[int, ListedSegment] = {}
     swapped: dict[int, ListedSegment] = {}
     try:
-        with fs.scandir(directory) as entries:
+        with cast(Any, fs).scandir(directory) as entries:
             for entry in entries:
                 name = entry.name
-                found = live if is_log_file(name) else swapped if _is_swap(name) else None
-                if found is not None:
-                    base_offset = parse_base_offset(name)
-                    assert base_offset is not None, name
-                    found[base_offset] = ListedSegment(base_offset, name, entry.inode())
+                base_offset = parse_base_offset(name)
+                if base_offset is None:
+                    continue
+                if is_log_file(name):
+                    live[base_offset] = ListedSegment(base_offset, name, entry.inode())
+                elif _is_swap(name):
+                    swapped[base_offset] = ListedSegment(base_offset, name, entry.inode())
     except OSError as error:
         raise unreadable(fs, directory, error) from error
     return tuple(sorted({**swapped, **live}.values()))

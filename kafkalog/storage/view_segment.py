@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from typing import Final
 
@@ -27,10 +28,12 @@ ADVISED_WINDOW: Final = 16 << 10
 class Descriptors:
     """Which segments of a view hold a descriptor; the one opened first gives its up when there are many.
 
-    Threads: appending and popping a deque are atomic; a descriptor more or less is no harm.
+    Threads: appending and popping a deque are atomic; a descriptor more or less is no harm. `lock` is held
+    while an index is read.
     """
 
     def __init__(self, limit: int = OPEN_SEGMENTS) -> None:
+        self.lock = threading.Lock()
         self._limit = limit
         self._open: deque[ViewSegment] = deque()
 
@@ -153,29 +156,44 @@ class ViewSegment:
     def offset_index(self) -> OffsetIndexView:
         """What the `.index` file says; a damaged or missing one has a `problem` and no entries."""
         index = self._offset_index
-        if index is None:
-            self._offset_index = index = OffsetIndexView(
-                self._beside(index_file_name(self.base_offset, self._suffix)), self.base_offset, fs=self._fs
-            )
-            self._indexed_size = self._size
-        elif self._size != self._indexed_size and self._is_behind(self._indexed_size):
-            self._indexed_size = self._size
-            index.refresh()
+        if index is None or self._is_behind(self._indexed_size):
+            index = self._read_offset_index()
         return index
 
     @property
     def time_index(self) -> TimeIndexView:
         """What the `.timeindex` file says; a damaged or missing one has a `problem` and no entries."""
         index = self._time_index
-        if index is None:
-            self._time_index = index = TimeIndexView(
-                self._beside(time_index_file_name(self.base_offset, self._suffix)), self.base_offset, fs=self._fs
-            )
-            self._timed_size = self._size
-        elif self._size != self._timed_size and self._is_behind(self._timed_size):
-            self._timed_size = self._size
-            index.refresh()
+        if index is None or self._is_behind(self._timed_size):
+            index = self._read_time_index()
         return index
+
+    def _is_behind(self, indexed_size: int) -> bool:
+        """True when an index read at that size of the data is worth reading again."""
+        size = self._size
+        return size != indexed_size and (not self.is_last or size - indexed_size > INDEX_LAG_BYTES)
+
+    def _read_offset_index(self) -> OffsetIndexView:
+        with self._descriptors.lock:
+            self._indexed_size = self._size
+            index = self._offset_index
+            if index is None:
+                path = self._beside(index_file_name(self.base_offset, self._suffix))
+                self._offset_index = index = OffsetIndexView(path, self.base_offset, fs=self._fs)
+            else:
+                index.refresh()
+            return index
+
+    def _read_time_index(self) -> TimeIndexView:
+        with self._descriptors.lock:
+            self._timed_size = self._size
+            index = self._time_index
+            if index is None:
+                path = self._beside(time_index_file_name(self.base_offset, self._suffix))
+                self._time_index = index = TimeIndexView(path, self.base_offset, fs=self._fs)
+            else:
+                index.refresh()
+            return index
 
     def _beside(self, file_name: str) -> str:
         return os.path.join(self._directory, file_name)
@@ -183,10 +201,6 @@ class ViewSegment:
     @property
     def _suffix(self) -> str:
         return self.file_name.partition(LOG_SUFFIX)[2]
-
-    def _is_behind(self, indexed_size: int) -> bool:
-        """True when an index read at that size is worth reading again."""
-        return not self.is_last or self._size - indexed_size > INDEX_LAG_BYTES
 
     def forget_indexes(self) -> None:
         """Drops the copies of the indexes: the file was cut or replaced."""

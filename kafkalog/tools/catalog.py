@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kafkalog.errors import StorageError, UnknownTopicOrPartition
-from kafkalog.manager.topics import Topic, TopicStore
+from kafkalog.manager.topics import TopicEntry, TopicStore
 from kafkalog.storage.view import LogView
 from kafkalog.tools.directories import PartitionPath, find, partitions
 from kafkalog.util.fileio import OS, FileSystem
@@ -61,10 +61,10 @@ def _log_bytes(path: str) -> int:
         raise StorageError.from_os(error, "read the partition directory", path=path) from error
 
 
-def topic_entry(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> Topic | None:
+def topic_entry(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> TopicEntry | None:
     """What the first topics file that knows the topic says of it."""
     for directory in dirs:
-        entry = TopicStore(directory, fs=fs).find(topic)
+        entry = TopicStore(directory, fs=fs).get(topic)
         if entry is not None:
             return entry
     return None
@@ -88,7 +88,7 @@ def describe_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> T
     entry = topic_entry(dirs, topic, fs=fs)
     if entry is None:
         return TopicDescription(topic, None, {}, found)
-    return TopicDescription(topic, entry.id, dict(entry.configs), found)
+    return TopicDescription(topic, entry.topic_id, dict(entry.settings), found)
 
 
 def partition_count(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> int:

@@ -45,7 +45,7 @@ def dump_files(
     for path in paths:
         jumps = dump_file(path, out, options, err=err, fs=fs)
         if jumps:
-            complaints.append((os.path.join(os.getcwd(), path), jumps))
+            complaints.append((os.path.join(os.getcwd(), _as_java_prints(path)), jumps))
     for path, jumps in complaints:
         lines = "".join(f"  {before} is followed by {after}\n" for before, after in jumps)
         err.write(os.fsencode(f"Non-consecutive offsets in {path}\n{lines}"))

@@ -25,7 +25,7 @@ READY_BYTES = 128 * 1024
 class Sink(Protocol):
     """What a partition's batches go to."""
 
-    def append_batches(self, batches: bytearray) -> object:
+    def append_built(self, batches: bytearray) -> object:
         """Appends finished batches, each as an append of its own."""
 
 
@@ -133,7 +133,7 @@ class Producer:
         for number, sink in enumerate(self._sinks):
             ready = encoder.ready_bytes(number)
             if ready > at_least or (ready and at_least == 0):
-                sink.append_batches(encoder.take(number))
+                sink.append_built(encoder.take(number))
 
     def _check_line(self, size: int, name: str) -> None:
         if size > self._max_record_bytes:

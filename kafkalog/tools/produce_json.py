@@ -182,4 +182,4 @@ class JsonProducer:
 
     def _close_batch(self, number: int) -> None:
         if self._builders[number].count:
-            self._sinks[number].append_batches(self._builders[number].build())
+            self._sinks[number].append_built(self._builders[number].build())

@@ -38,11 +38,14 @@ class FileWindow:
     def advance(self, start: int, needed: int) -> bool:
         """True once the window begins at the buffer's byte `start` and holds at least `needed` bytes.
 
-        False, the rest of the file in the window, where it has not so many left. StorageError if it cannot be read.
+        False where the file has not so many left. StorageError if it cannot be read.
         """
         self.position += start - self.start
+        self.start = start
+        if needed > self.left:
+            return False
         held = self.stop - start
-        if min(needed, self.left) > len(self.buffer):
+        if needed > len(self.buffer):
             grown = bytearray(needed)
             grown[:held] = memoryview(self.buffer)[start : self.stop]
             self.buffer = grown

@@ -10,8 +10,8 @@ from kafkalog._core.decode import decode
 from kafkalog._core.encode import BadRecord, BatchBuilder, encode_batch
 from kafkalog._core.record import Record
 from kafkalog._core.scan import scan
-from tests.builder import R, batch
 from tests._core.test_decode import rows
+from tests.builder import R, batch
 
 T = 1_700_000_000_000
 

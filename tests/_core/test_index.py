@@ -1,4 +1,4 @@
-"""Compiled look-ups: against a plain search, at every size around the warm section, and while the owner changes things."""
+"""Compiled look-ups: against a plain search, around the warm section, and while the owner changes things."""
 
 import array
 import bisect
@@ -243,15 +243,13 @@ def test_searches_go_on_while_the_owner_swaps_and_cuts() -> None:
             offsets, positions = entries.lookup_many(targets)
             rows = zip(targets.tolist(), offsets, positions, strict=True)
             wrong.extend(
-                (t, o, p)
-                for t, o, p in rows
-                if (o, p) not in ((0, 0), (2, 7)) and not (o <= t and p == 2 * (o - 1))
+                (t, o, p) for t, o, p in rows if (o, p) not in ((0, 0), (2, 7)) and not (o <= t and p == 2 * (o - 1))
             )
 
     threads = [threading.Thread(target=search) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for _ in range(300):
+    for _ in range(60):
         entries.attach(few, 1)
         entries.attach(bytearray(many), 20_000)
         entries.count = 5

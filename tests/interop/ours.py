@@ -23,15 +23,14 @@ def command(*arguments: str, out: Path | None = None) -> bytes:
         done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     else:
         with out.open("wb") as sink:
-            done = subprocess.run(
-                line, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.PIPE, check=False
-            )
+            done = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 0, f"{' '.join(line)}: {done.stderr.decode(errors='replace')}"
     return done.stdout or b""
 
 
 def produce_demo(data: Path, topic: str, lines: int, segment_bytes: int) -> tuple[Path, str]:
     """Produces the demo's lines; the partition directory and the SHA-256 of the input."""
+    data.mkdir(parents=True)
     source = data.parent / f"{topic}.txt"
     sha = hashlib.sha256()
     with source.open("wb") as file:
@@ -42,6 +41,12 @@ def produce_demo(data: Path, topic: str, lines: int, segment_bytes: int) -> tupl
     settings = ("-X", f"segment.bytes={segment_bytes}")
     command("produce", "-q", "-d", str(data), "-t", topic, *settings, "-l", str(source))
     return data / f"{topic}-0", sha.hexdigest()
+
+
+def partition(parent: Path, name: str) -> Path:
+    """The path of a partition to be made, in a data directory that is there."""
+    (parent / "data").mkdir(parents=True, exist_ok=True)
+    return parent / "data" / name
 
 
 def files(directory: Path) -> dict[str, str]:
@@ -55,7 +60,7 @@ def logs(directory: Path) -> dict[str, str]:
     return {name: sha for name, sha in files(directory).items() if name.endswith(".log")}
 
 
-def records(directory: Path, start: int = 0) -> list[RecordTuple]:
+def records(directory: Path, start: int | None = None) -> list[RecordTuple]:
     """Every record from an offset on, read in mode "r"."""
     with kafkalog.open(directory) as log:
         return [

@@ -173,9 +173,10 @@ class ReferenceLog:
         answer = self.ask("index_lookups", base=base, offsets=list(offsets), times=list(times))
         return answer["offsets"], answer["times"]
 
-    def read(self, offset: int = 0, limit: int = 2**31 - 1) -> list[RecordTuple]:
-        """At most limit records from offset on."""
-        return [record_tuple(row) for row in self.ask("read", offset=offset, limit=limit)]
+    def read(self, offset: int | None = None, limit: int = 2**31 - 1) -> list[RecordTuple]:
+        """At most limit records from offset (default: the log start) on."""
+        start = {} if offset is None else {"offset": offset}
+        return [record_tuple(row) for row in self.ask("read", limit=limit, **start)]
 
     def digest(self) -> dict[str, Any]:
         """count, first, last, and sha256 over every value with a newline after it."""

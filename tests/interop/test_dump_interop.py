@@ -19,9 +19,7 @@ T0 = 1_700_000_000_000
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A partition of several segments, made by `kafkalog produce`."""
-    directory, _ = ours.produce_demo(
-        tmp_path_factory.mktemp("dump") / "data", "tp_demo_05", LINES, SEGMENT_BYTES
-    )
+    directory, _ = ours.produce_demo(tmp_path_factory.mktemp("dump") / "data", "tp_demo_05", LINES, SEGMENT_BYTES)
     assert len(list(directory.glob("*.log"))) > 3
     return directory
 
@@ -29,7 +27,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A partition with keys, headers, nulls, bytes that are no text, and times that go back."""
-    directory = tmp_path_factory.mktemp("mixed") / "data" / "mixed-0"
+    directory = ours.partition(tmp_path_factory.mktemp("mixed"), "mixed-0")
     with kafkalog.open(directory, "a", index_interval_bytes=100) as log:
         log.append([(b"key", b"value", T0), (None, None, T0 - 5), (b"", b"", T0 + 9)])
         log.append([(b"\xff\xfe", b"\x00\xc3\x28\xf0\x9f", T0 + 4), (b"k", "π€🎉".encode(), T0 + 4)])
@@ -42,16 +40,13 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assert_same_dump(reference: Reference, directory: Path, suffix: str, *options: str) -> None:
     compared = 0
     for file in sorted(directory.glob(f"*{suffix}")):
-        printed, complaints = reference.dump(file, *options)
+        printed, _ = reference.dump(file, *options)
         assert ours.command("dump", *options, "--files", str(file)) == printed, file.name
-        assert complaints == b"", file.name
         compared += 1
     assert compared
 
 
-@pytest.mark.parametrize(
-    "options", [ours.DEEP, ("--deep-iteration",), ("--print-data-log",), ()], ids="-".join
-)
+@pytest.mark.parametrize("options", [ours.DEEP, ("--deep-iteration",), ("--print-data-log",), ()], ids="-".join)
 @pytest.mark.parametrize("made", ["demo", "mixed"])
 def test_dump_of_a_log(
     reference: Reference, request: pytest.FixtureRequest, made: str, options: tuple[str, ...]
@@ -61,9 +56,7 @@ def test_dump_of_a_log(
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("made", ["demo", "mixed"])
-def test_dump_of_an_index(
-    reference: Reference, request: pytest.FixtureRequest, made: str, suffix: str
-) -> None:
+def test_dump_of_an_index(reference: Reference, request: pytest.FixtureRequest, made: str, suffix: str) -> None:
     assert_same_dump(reference, request.getfixturevalue(made), suffix)
 
 

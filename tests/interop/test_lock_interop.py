@@ -6,13 +6,14 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import DirectoryLocked
+from tests.interop import ours
 from tests.interop.reference import Reference
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A data directory with one partition, written and closed."""
-    with kafkalog.open(tmp_path / "data" / "one-0", "a") as log:
+    with kafkalog.open(ours.partition(tmp_path, "one-0"), "a") as log:
         log.append(b"first")
     return tmp_path / "data"
 
@@ -45,9 +46,7 @@ def test_we_exclude_java(reference: Reference, data: Path) -> None:
     assert reference.drop_lock(data / ".lock")
 
 
-def test_a_second_partition_opened_and_closed_does_not_lose_the_lock(
-    reference: Reference, data: Path
-) -> None:
+def test_a_second_partition_opened_and_closed_does_not_lose_the_lock(reference: Reference, data: Path) -> None:
     """A POSIX record lock goes when any descriptor of the file closes: there must be one, counted."""
     with kafkalog.open(data / "one-0", "a") as log:
         with kafkalog.open(data / "two-0", "a") as other:

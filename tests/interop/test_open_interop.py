@@ -25,7 +25,7 @@ def produced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 @pytest.fixture(scope="module")
 def wild(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small batches whose times come from two clocks that differ, over segments rolled by hand."""
-    directory = tmp_path_factory.mktemp("wild") / "data" / "wild-0"
+    directory = ours.partition(tmp_path_factory.mktemp("wild"), "wild-0")
     with kafkalog.open(directory, "a", index_interval_bytes=300) as log:
         for i in range(0, WILD_COUNT, 3):
             late = 5000 if i % 2 else 0
@@ -113,7 +113,7 @@ def test_index_entries_point_at_the_same_batches(reference: Reference, directory
 def test_reference_appends_and_we_read_on(reference: Reference, directory: Path, clean: bool) -> None:
     before = ours.records(directory)
     end = len(before)
-    late = before[-1][1] + 1000
+    late = max(record[1] for record in before) + 1000
     added = [[(late + i, b"k", b"from the reference %d" % i, [("h", b"x")])] for i in range(50)]
     with reference.open(directory, SETTINGS, clean=clean) as log:
         infos = log.append(*added[:25])
@@ -123,9 +123,7 @@ def test_reference_appends_and_we_read_on(reference: Reference, directory: Path,
     assert [info["first_offset"] for info in infos] == list(range(end, end + 50))
     after = ours.records(directory)
     assert after[:end] == before
-    assert after[end:] == [
-        (end + i, late + i, b"k", b"from the reference %d" % i, (("h", b"x"),)) for i in range(50)
-    ]
+    assert after[end:] == [(end + i, late + i, b"k", b"from the reference %d" % i, (("h", b"x"),)) for i in range(50)]
     assert ours.times(directory, [late + 7]) == [(late + 7, end + 7)]
     with kafkalog.open(directory, "a") as ours_again:
         assert ours_again.append(b"ours again").first_offset == end + 50

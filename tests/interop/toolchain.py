@@ -73,9 +73,7 @@ def classes(source: Path = HERE / "java") -> Path:
     return target
 
 
-def java_command(
-    *main_and_arguments: str, source: Path | None = None, options: tuple[str, ...] = ()
-) -> list[str]:
+def java_command(*main_and_arguments: str, source: Path | None = None, options: tuple[str, ...] = ()) -> list[str]:
     """A command line that runs a class of ours (or of Kafka's) with everything on its class path."""
     own = classes(source) if source else classes()
     log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"

@@ -14,14 +14,14 @@ final class HeldLocks {
     boolean take(String file) throws IOException {
         FileLock lock = new FileLock(new File(file));
         if (!lock.tryLock()) {
-            lock.destroy();
+            lock.unlockAndClose(); // not destroy, which deletes the file that another process has locked
             return false;
         }
         held.put(file, lock);
         return true;
     }
 
-    /** True when there was a lock to drop. */
+    /** Drops a lock as a broker that stops does, which deletes the file; true when there was one. */
     boolean drop(String file) throws IOException {
         FileLock lock = held.remove(file);
         if (lock == null) {

@@ -1,0 +1,75 @@
+"""`python -m asv_benchmarks`: the table of speeds, with ratios against peers run in the same call.
+
+LINES sets the number of lines (default 10,000,000), KAFKA=0 leaves the embedded Kafka out; name groups to run only
+those: commands, append, scan, lookup, read, crc.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from asv_benchmarks import commands, engine
+from asv_benchmarks.measure import Row, show
+from asv_benchmarks.peers import kafka_embedded
+
+GROUPS = ("commands", "append", "scan", "lookup", "read", "crc")
+# rows of the embedded Kafka that stand beside rows of ours: their name -> (our work, theirs times this gives our unit)
+KAFKA_ROWS = {
+    "append/1": ("append of ready batches of 1", 1e-6),
+    "append/100": ("append of ready batches of 100", 1e-6),
+    "append/1000": ("append of ready batches of 1000", 1e-6),
+    "scan_crc_iterate/1000": ("scan a file to columns with CRC", 1e-6),
+    "random_read/100": ("random read by offset, batches of 100", 1e-3),
+    "offset_for_time/100": ("lookup by time, batches of 100", 1e-3),
+    "offset_index_lookup/warm": ("index lookup, warm", 1.0),
+    "offset_index_lookup/random": ("index lookup, random", 1.0),
+}
+
+
+def main(wanted: list[str]) -> None:
+    unknown = set(wanted) - set(GROUPS)
+    if unknown:
+        sys.exit(f"unknown group {', '.join(sorted(unknown))}: known are {', '.join(GROUPS)}")
+    groups = wanted or list(GROUPS)
+    missing = "left out (KAFKA=0)" if os.environ.get("KAFKA") == "0" else kafka_embedded.available()
+    with tempfile.TemporaryDirectory(prefix="kafkalog-bench-") as work:
+        rows = _measure(groups, Path(work), missing is None)
+        if missing is None:
+            _beside_kafka(rows, groups)
+    if missing is not None:
+        print(f"Kafka embedded: {missing}")
+    show(rows)
+    missed = [row.work for row in rows if not row.reached]
+    print(f"{len(rows) - len(missed)} of {len(rows)} bars reached" + (f"; not: {', '.join(missed)}" if missed else ""))
+
+
+def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
+    rows: list[Row] = []
+    for group in groups:
+        directory = work / group
+        directory.mkdir()
+        if group == "commands":
+            rows += commands.rows(directory, int(os.environ.get("LINES", "10000000")), reference)
+        elif group == "crc":
+            rows += engine.crc_rows()
+        else:
+            rows += getattr(engine, f"{group}_rows")(directory)
+    return rows
+
+
+def _beside_kafka(rows: list[Row], groups: list[str]) -> None:
+    asked = [
+        g
+        for g, ours in (("append", "append"), ("read", "read scan"), ("index", "lookup"))
+        if set(ours.split()) & set(groups)
+    ]
+    by_work = {row.work: row for row in rows}
+    for told in kafka_embedded.measure(asked) if asked else ():
+        work, scale = KAFKA_ROWS.get(told["name"], ("", 1.0))
+        if work in by_work:
+            by_work[work].peers["Kafka"] = float(told["cpu"]) * scale
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,115 @@
+"""How a figure is taken: CPU seconds, because machines are shared; the median of rounds; whole processes by wait4."""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a process took: CPU and wall seconds, peak memory in MB (of the process alone)."""
+
+    cpu: float
+    wall: float
+    peak_mb: float
+
+
+def run(command: Sequence[str], *, stdin: str | None = None, stdout: str = os.devnull) -> Usage:
+    """Runs a command to its end; RuntimeError when it fails."""
+    began = time.perf_counter()
+    with open(stdin or os.devnull, "rb") as source, open(stdout, "wb") as sink:
+        running = subprocess.Popen(list(command), stdin=source, stdout=sink, stderr=subprocess.PIPE)
+        assert running.stderr is not None
+        said = running.stderr.read()
+        _, status, usage = os.wait4(running.pid, 0)
+        running.returncode = os.waitstatus_to_exitcode(status)
+    if running.returncode:
+        raise RuntimeError(
+            f"{' '.join(command)} ended with {running.returncode}: {said.decode(errors='replace')[-500:]}"
+        )
+    return Usage(usage.ru_utime + usage.ru_stime, time.perf_counter() - began, usage.ru_maxrss / 1024)
+
+
+def median_run(
+    command: Sequence[str], rounds: int = 3, *, before: Callable[[], None] | None = None, **io: str
+) -> Usage:
+    """The run with the median CPU time of several."""
+    taken = []
+    for _ in range(rounds):
+        if before is not None:
+            before()
+        taken.append(run(command, **io))
+    return sorted(taken, key=lambda usage: usage.cpu)[rounds // 2]
+
+
+def per_item(
+    work: Callable[[], int],
+    *,
+    rounds: int = ROUNDS,
+    least_seconds: float = 0.2,
+    between: Callable[[], object] | None = None,
+) -> float:
+    """CPU seconds for each item: `work` does some and says how many; the median of rounds after one to warm up.
+
+    `between` is called after each round, unmeasured: it may drop what a round wrote.
+    """
+    taken = []
+    for warm in range(rounds + 1):
+        items, began, clock = 0, time.perf_counter(), time.process_time()
+        while time.perf_counter() - began < least_seconds:
+            items += work()
+        spent = time.process_time() - clock
+        if warm:
+            taken.append(spent / items)
+        if between is not None:
+            between()
+    return statistics.median(taken)
+
+
+@dataclass
+class Row:
+    """One line of the table: what kafkalog took, the bar, and what others took in the same call.
+
+    Values have `unit`; `less_is_better` tells which side of the bar is right. Peers that are missing carry a reason.
+    """
+
+    work: str
+    value: float
+    bar: float
+    unit: str
+    less_is_better: bool
+    peers: dict[str, float | str] = field(default_factory=dict)
+
+    @property
+    def reached(self) -> bool:
+        return self.value <= self.bar if self.less_is_better else self.value >= self.bar
+
+    def ratio(self, other: float) -> float:
+        """How many times better kafkalog is than a peer: below 1 is worse."""
+        return other / self.value if self.less_is_better else self.value / other
+
+
+def show(rows: Sequence[Row]) -> None:
+    """Prints the table; a ratio of 2.0x says that kafkalog needs half of the peer's CPU."""
+    width = max(len(row.work) for row in rows)
+    for row in rows:
+        peers = "  ".join(
+            f"{name} {other:.3g} ({row.ratio(other):.2f}x)" if isinstance(other, float) else f"{name}: {other}"
+            for name, other in row.peers.items()
+        )
+        sign = "<=" if row.less_is_better else ">="
+        mark = "ok  " if row.reached else "MISS"
+        print(
+            f"{mark} {row.work:<{width}} {row.value:>9.3g} {row.unit:<6} bar {sign} {row.bar:<5g} {peers}", flush=True
+        )
+
+
+def python(*arguments: str) -> list[str]:
+    """A command of the interpreter that runs this."""
+    return [sys.executable, *arguments]

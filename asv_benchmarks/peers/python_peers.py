@@ -1,0 +1,121 @@
+"""Python packages as peers: aiokafka's record code, LMDB as an embedded store, the crc32c package."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+
+from asv_benchmarks.measure import per_item
+
+Peer = dict[str, float | str]
+NOW = 1_700_000_000_000
+
+
+def _try(name: str, work: Callable[[], float]) -> Peer:
+    try:
+        return {name: work()}
+    except ImportError as missing:
+        return {name: f"not installed ({missing.name})"}
+
+
+def aiokafka_build(values: Sequence[bytes]) -> Peer:
+    """Records a CPU second that aiokafka's batch builder takes."""
+
+    def work() -> float:
+        from aiokafka.record.default_records import DefaultRecordBatchBuilder as Builder
+
+        def once() -> int:
+            builder = Builder(
+                magic=2, compression_type=0, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
+                batch_size=1 << 30,
+            )  # fmt: skip
+            for i, value in enumerate(values):
+                builder.append(i, NOW, None, value, [])
+            builder.build()
+            return len(values)
+
+        return 1 / per_item(once)
+
+    return _try("aiokafka", work)
+
+
+def aiokafka_iterate(data: bytes) -> Peer:
+    """Records a CPU second that aiokafka reads, checksum and value touched."""
+
+    def work() -> float:
+        from aiokafka.record.memory_records import MemoryRecords
+
+        def once() -> int:
+            records, seen = MemoryRecords(data), 0
+            while (batch := records.next_batch()) is not None:
+                batch.validate_crc()
+                for record in batch:
+                    record.value  # noqa: B018
+                    seen += 1
+            return seen
+
+        return 1 / per_item(once)
+
+    return _try("aiokafka", work)
+
+
+def lmdb_append(values: Sequence[bytes]) -> Peer:
+    """Records a CPU second that LMDB appends, one transaction for all values, no sync."""
+
+    def work() -> float:
+        import lmdb
+
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            lmdb.open(directory, map_size=1 << 33, sync=False, metasync=False) as env,
+        ):
+            at = 0
+
+            def once() -> int:
+                nonlocal at
+                with env.begin(write=True) as transaction:
+                    for i, value in enumerate(values, at):
+                        transaction.put(i.to_bytes(8, "big"), value, append=True)
+                at += len(values)
+                return len(values)
+
+            return 1 / per_item(once)
+
+    return _try("lmdb", work)
+
+
+def lmdb_scan(values: Sequence[bytes]) -> Peer:
+    """Records a CPU second that an LMDB cursor gives."""
+
+    def work() -> float:
+        import lmdb
+
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            lmdb.open(directory, map_size=1 << 33, sync=False, metasync=False) as env,
+        ):
+            with env.begin(write=True) as transaction:
+                for i in range(100_000):
+                    transaction.put(i.to_bytes(8, "big"), values[i % len(values)], append=True)
+
+            def once() -> int:
+                with env.begin() as transaction:
+                    return sum(1 for _ in transaction.cursor())
+
+            return 1 / per_item(once)
+
+    return _try("lmdb", work)
+
+
+def crc32c_package(data: bytes) -> Peer:
+    """Bytes a CPU second of the crc32c package."""
+
+    def work() -> float:
+        from crc32c import crc32c
+
+        def once() -> int:
+            for _ in range(100):
+                crc32c(data)
+            return 100 * len(data)
+
+        return 1 / per_item(once)
+
+    return _try("crc32c", work)

@@ -1,0 +1,424 @@
+"""The half of a log that changes its segments: rolling, cutting, deleting, flushing, closing, and undoing what failed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from kafkalog._core.plan import AppendPlan
+from kafkalog.config import LogConfig
+from kafkalog.errors import KafkalogError, StorageError
+from kafkalog.storage.append import ClientLimits
+from kafkalog.storage.failure import LogHealth
+from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.log_state import LogState, at_end, flushed_to, log_start_incremented
+from kafkalog.storage.names import DELETED_SUFFIX, parse_topic_partition_dir
+from kafkalog.storage.roll import plan_roll, remove_stale_files
+from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.truncate import TruncatePlan, plan_delete_before, plan_truncate
+from kafkalog.types import TopicPartition
+from kafkalog.util.clock import Clock
+from kafkalog.util.fileio import FileSystem
+from kafkalog.util.interrupts import deferred_interrupts
+from kafkalog.util.scheduler import Schedules
+
+Chore = Callable[[], object]
+_NEVER_FLUSH: Final = 2**63 - 1
+
+
+class LogOwner:
+    """State, lock and segments of one log; `UnifiedLog` adds appends, reads and offsets.
+
+    Steps that must not stop half-way hold back Ctrl-C; one that fails leaves a log whose state says what is in its
+    files, or one that takes no more writes. Files are synced, epochs written and tasks scheduled outside the lock.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_active",
+        "_chores",
+        "_clock",
+        "_config",
+        "_cuts",
+        "_epochs",
+        "_follows",
+        "_fs",
+        "_health",
+        "_limits",
+        "_lock",
+        "_milliseconds",
+        "_rules",
+        "_scheduler",
+        "_stamps",
+        "_state",
+        "last_flush_time",
+        "leader_epoch",
+        "name",
+        "path",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        config: LogConfig,
+        state: LogState,
+        epochs: LeaderEpochCache,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        scheduler: Schedules | None,
+        leader_epoch: int,
+        high_watermark_follows_end: bool,
+    ) -> None:
+        self.path = directory
+        self.name = os.path.basename(os.path.normpath(directory))
+        self.topic_partition: TopicPartition = parse_topic_partition_dir(self.name)
+        self.leader_epoch = leader_epoch
+        self.last_flush_time: int = clock.milliseconds()
+        self._fs = fs
+        self._clock = clock
+        self._milliseconds = clock.milliseconds
+        self._scheduler = scheduler
+        self._follows = high_watermark_follows_end
+        self._epochs = epochs  # changed under self._lock
+        self._lock = threading.Lock()
+        self._health = LogHealth(directory, self.name)
+        self._state = state  # replaced under self._lock, read without
+        self._active: LogSegment = state.segments.active  # guarded by self._lock
+        self._chores: list[Chore] = []  # guarded by self._lock; run after it is released
+        self._cuts = 0  # guarded by self._lock; how often the end went back
+        self._set_config_locked(config)
+
+    def _set_config_locked(self, config: LogConfig) -> None:
+        self._config = config
+        self._limits = ClientLimits(config)
+        self._stamps = config.message_timestamp_type == "LogAppendTime"
+        self._rules = self._active.roll_rules(config)  # guarded by self._lock
+
+    def _ready_locked(self) -> LogState:
+        """The state, when the log may be written; what an interrupted append left behind is cut off first."""
+        if self._health.cause is not None:
+            self._health.check()
+        if self._active.records.size != self._state.end_position:
+            self._settle_locked()
+        return self._state
+
+    def _publish_locked(self, state: LogState) -> None:
+        """Make `state` the log's; its last segment takes the appends."""
+        active: LogSegment = state.segments.active
+        if active is not self._active:
+            self._active = active
+            self._rules = active.roll_rules(self._config)
+        self._state = state
+
+    # Undoing
+
+    def _undo_write_locked(self, state: LogState, plan: AppendPlan, error: BaseException) -> None:
+        """After a failed write: the segment as `state` has it, or no more writes. The offset goes into the error."""
+        if isinstance(error, KafkalogError) and error.offset is None:
+            error.offset = plan.first_offset
+        if self._state is state:
+            with deferred_interrupts():
+                self._settle_locked()
+
+    def _settle_locked(self) -> None:
+        """Cut the active segment back to the state's end; a log where that fails is poisoned, and the error raised."""
+        try:
+            state = self._state
+            if self._active.records.size != state.end_position or self._active.tail.size != state.end_position:
+                self._active.truncate_to(state.log_end_offset)
+                self._publish_locked(at_end(state, state.segments, state.log_end_offset))
+        except BaseException as error:
+            self._health.poison(error)
+            raise
+
+    # Rolling
+
+    def roll(self, expected_next_offset: int | None = None) -> LogSegment:
+        """The new active segment, which begins at the log end, or at `expected_next_offset` where that is higher.
+
+        An empty active segment with that base is replaced (LOG-17). StorageError: the log goes on with the old one.
+        """
+        with self._lock:
+            self._ready_locked()
+            segment = self._roll_locked(expected_next_offset)
+        self._do_chores()
+        return segment
+
+    def _roll_locked(self, expected_offset: int | None) -> LogSegment:
+        with deferred_interrupts():
+            state = self._state
+            plan = plan_roll(state, expected_offset)
+            old = self._active
+            if plan.replaced is None:
+                remove_stale_files(self.path, plan.base_offset, self._fs)
+            else:
+                old.change_file_suffixes("", DELETED_SUFFIX)
+            try:
+                segment = self._new_segment(plan.base_offset)
+            except BaseException:
+                if plan.replaced is not None:
+                    old.change_file_suffixes(DELETED_SUFFIX, "")
+                raise
+            if plan.replaced is None:
+                self._finish_segment_locked(old, segment)
+            else:
+                self._chores.append(lambda: self._delete_later((old,)))
+            segments = state.segments.with_added(segment)
+            self._publish_locked(at_end(state, segments, plan.base_offset))
+            self._chores.append(lambda: self._flush_later(plan.base_offset))
+            return segment
+
+    def _new_segment(self, base_offset: int) -> LogSegment:
+        """A segment with all its files; none of them stays when one cannot be made."""
+        config = self._config
+        segment = LogSegment.open(
+            self.path,
+            base_offset,
+            config,
+            fs=self._fs,
+            clock=self._clock,
+            init_file_size=config.init_file_size,
+            preallocate=config.preallocate,
+        )
+        try:
+            segment.become_active()
+        except BaseException:
+            segment.delete_if_exists()
+            raise
+        return segment
+
+    def _finish_segment_locked(self, old: LogSegment, new: LogSegment) -> None:
+        """Close the book on the old active segment; where that fails it stays active, and the new one goes."""
+        try:
+            old.on_become_inactive()
+        except BaseException:
+            new.delete_if_exists()
+            old.become_active()
+            raise
+
+    # Cutting and deleting
+
+    def truncate_to(self, offset: int) -> bool:
+        """True when records were cut: the log then ends at `offset` (LOG-53). False where it ended there or before.
+
+        A batch that holds the offset inside goes whole, while the log end is the offset asked for. IllegalArgument
+        below 0; StorageError.
+        """
+        with self._lock:
+            state = self._ready_locked()
+            plan = plan_truncate(state, offset)
+            if plan is None:
+                self._epochs.truncate_from_end(offset)
+            elif plan.start_anew:
+                self._start_anew_locked(offset, None)
+            else:
+                with deferred_interrupts():
+                    self._cut_locked(state, plan)
+        self._do_chores()
+        return plan is not None
+
+    def _cut_locked(self, state: LogState, plan: TruncatePlan) -> None:
+        """Delete from the end, then cut: whatever fails, what is left is the front of the log."""
+        self._cuts += 1
+        segments = state.segments
+        try:
+            for segment in reversed(plan.deleted):
+                segment.change_file_suffixes("", DELETED_SUFFIX)
+                segments = segments.without((segment.base_offset,))
+            segments.active.truncate_to(plan.log_end_offset)
+        except BaseException as error:
+            self._health.poison(error)
+            raise
+        end = plan.log_end_offset
+        self._epochs.truncate_from_end(end)
+        self._publish_locked(
+            at_end(
+                state,
+                segments,
+                end,
+                log_start_offset=min(state.log_start_offset, end),
+                leader_epoch=self._epochs.latest_epoch,
+            )
+        )
+        if plan.deleted:
+            self._chores.append(lambda: self._delete_later(plan.deleted))
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Empty the log: it begins, ends and has its high watermark at `offset` (LOG-55). StorageError."""
+        with self._lock:
+            self._ready_locked()
+            self._start_anew_locked(offset, log_start_offset)
+        self._do_chores()
+
+    def _start_anew_locked(self, offset: int, log_start_offset: int | None) -> None:
+        with deferred_interrupts():
+            self._cuts += 1
+            state = self._state
+            old = tuple(state.segments)
+            try:
+                for segment in reversed(old):
+                    segment.change_file_suffixes("", DELETED_SUFFIX)
+                remove_stale_files(self.path, offset, self._fs)
+                segments: LogSegments[LogSegment] = LogSegments((self._new_segment(offset),))
+            except BaseException as error:
+                self._health.poison(error)
+                raise
+            self._epochs.clear()
+            self._publish_locked(
+                at_end(
+                    state.replace(high_watermark=state.log_end_offset),
+                    segments,
+                    offset,
+                    log_start_offset=offset if log_start_offset is None else log_start_offset,
+                    leader_epoch=-1,
+                )
+            )
+            self._chores.append(lambda: self._delete_later(old))
+
+    def maybe_increment_log_start_offset(self, offset: int) -> bool:
+        """True when the log now starts at `offset`; nothing is deleted by it. OffsetOutOfRange above the high watermark."""
+        with self._lock:
+            changed = self._increment_log_start_locked(offset)
+        self._do_chores()
+        return changed
+
+    def _increment_log_start_locked(self, offset: int) -> bool:
+        state = log_start_incremented(self._ready_locked(), offset)
+        if state is None:
+            return False
+        self._epochs.truncate_from_start(offset)
+        self._state = state
+        return True
+
+    def delete_before(self, offset: int) -> int:
+        """The new log start: records below `offset` are given up (-1: all below the high watermark).
+
+        Segments that lie below it whole are deleted. OffsetOutOfRange above the high watermark, StorageError.
+        """
+        with self._lock:
+            self._increment_log_start_locked(self._state.high_watermark if offset == -1 else offset)
+            with deferred_interrupts():
+                self._delete_first_segments_locked()
+            start: int = self._state.log_start_offset
+        self._do_chores()
+        return start
+
+    def _delete_first_segments_locked(self) -> None:
+        state = self._state
+        gone = plan_delete_before(state, state.log_start_offset)
+        if not gone:
+            return
+        self._state = state.replace(segments=state.segments.without(s.base_offset for s in gone))
+        for segment in gone:
+            segment.change_file_suffixes("", DELETED_SUFFIX)
+        self._chores.append(lambda: self._delete_later(gone))
+
+    def _delete_later(self, segments: Iterable[LogSegment]) -> None:
+        """Remove the files of segments renamed to .deleted, after file.delete.delay.ms where there is a scheduler."""
+
+        def delete() -> None:
+            for segment in segments:
+                segment.delete_if_exists()
+
+        if self._scheduler is None:
+            delete()
+        else:
+            self._scheduler.schedule("delete-file", delete, delay_ms=self._config.file_delete_delay_ms)
+
+    def _do_chores(self) -> None:
+        """What the last steps left to do outside the lock: write epochs, schedule flushes and deletes."""
+        while self._chores:
+            chore = self._chores.pop(0)
+            chore()
+        if self._epochs.has_changed:
+            self._epochs.write_if_changed()
+
+    # Flushing and closing
+
+    def _flush_later(self, offset: int) -> None:
+        if self._scheduler is not None:
+            self._scheduler.schedule("flush-log", lambda: self.flush(offset))
+
+    def flush(self, offset: int | None = None) -> None:
+        """Return when everything before `offset` is on disk, directory entries too; None: all that is appended.
+
+        The recovery point is raised to it (LOG-51). A failed sync is a StorageError and poisons the log.
+        """
+        state = self._state
+        cuts = self._cuts
+        self._health.check()
+        end = state.log_end_offset if offset is None else min(offset, state.log_end_offset)
+        start = state.recovery_point
+        upto = end + 1 if offset is None else end
+        if upto <= start:
+            return
+        try:
+            covered = state.segments.values(start, upto)
+            for segment in covered:
+                segment.flush()
+            if covered and covered[-1].base_offset >= start:
+                self._fs.fsync_dir(self.path)
+        except BaseException as error:
+            self._flush_failed(error, state)
+            return
+        with self._lock:
+            if cuts == self._cuts:
+                self._state = flushed_to(self._state, end)
+            self.last_flush_time = self._milliseconds()
+        if self._epochs.has_changed:
+            self._epochs.write_if_changed()
+
+    def _flush_failed(self, error: BaseException, state: LogState) -> None:
+        """Poison the log and raise, unless what could not be synced was deleted or cut meanwhile (LOG-52)."""
+        with self._lock:
+            if isinstance(error, Exception) and self._state.segments is not state.segments and not self.closed:
+                gone = not all(segment.base_offset in self._state.segments for segment in state.segments)
+                if gone:
+                    return
+            if isinstance(error, OSError):
+                self._health.poison(error)
+        if isinstance(error, OSError) and not isinstance(error, KafkalogError):
+            raise StorageError.from_os(error, "sync the partition directory", path=self.path) from error
+        raise error
+
+    @property
+    def closed(self) -> bool:
+        """True after `close`."""
+        return self._health.closed
+
+    def close(self) -> None:
+        """Flush, add the final time entry, trim and close all files. A second call does nothing.
+
+        Every file is closed even where one fails; the first error is raised then, and the log was not closed well.
+        """
+        with deferred_interrupts():
+            if self.closed:
+                return
+            failure: BaseException | None = None
+            try:
+                with self._lock:
+                    self._ready_locked()
+                self.flush()
+            except BaseException as error:  # noqa: BLE001 - raised below, once all files are closed
+                failure = error
+            with self._lock:
+                for segment in self._state.segments:
+                    try:
+                        segment.close() if failure is None else segment.close_handlers()
+                    except BaseException as error:  # noqa: BLE001 - raised below
+                        failure = failure or error
+                self._health.close()
+            if failure is not None:
+                raise failure
+
+    def close_handlers(self) -> None:
+        """Give all files back without writing anything: what a crash would leave. The log is closed after it."""
+        with self._lock:
+            for segment in self._state.segments:
+                segment.close_handlers()
+            self._health.close()

@@ -1,0 +1,300 @@
+"""`log.writer()`: handles, batching by exact size, order, bounded memory, failures, closing."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog._core.encode import encode_batch
+from kafkalog.errors import (
+    IllegalArgument,
+    InvalidRecord,
+    InvalidTimestamp,
+    KafkalogError,
+    LogClosed,
+    RecordTooLarge,
+    StorageError,
+)
+from kafkalog.opening import open_for_append
+from tests.faults import FaultFS
+
+NOW = 1_700_000_000_000
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Any:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        yield log
+
+
+def face(opened: Any) -> kafkalog.Log:
+    return kafkalog.Log(opened.log, opened)
+
+
+def test_a_handle_gives_the_offset(log: Any) -> None:
+    with log.writer() as writer:
+        handles = [writer.append(b"%d" % number, key=b"k") for number in range(100)]
+        assert [handle.result(10) for handle in handles] == list(range(100))
+        assert all(handle.done() for handle in handles)
+        assert repr(handles[7]) == "<Pending @7>"
+    assert [record.value for record in log] == [b"%d" % number for number in range(100)]
+
+
+def test_append_keeps_key_time_and_headers(log: Any) -> None:
+    with log.writer() as writer:
+        writer.append(b"v", b"k", NOW, [("h", b"1"), ("h", None)])
+        writer.append(None, b"k")
+    first, second = log
+    assert (first.key, first.value, first.timestamp) == (b"k", b"v", NOW)
+    assert tuple(first.headers) == (("h", b"1"), ("h", None))
+    assert second.value is None and second.timestamp > NOW
+
+
+def test_a_batch_closes_when_the_next_record_would_pass_the_limit(log: Any) -> None:
+    """The exact encoded size counts, the 61-byte header with it: one byte more makes a new batch."""
+    five = len(encode_batch([b"x" * 20] * 5, timestamp=NOW))
+    for limit, batches in ((five, [5, 5]), (five - 1, [4, 4, 2]), (five + 1, [5, 5])):
+        start = log.end_offset
+        with log.writer(linger_ms=60_000, batch_bytes=limit) as writer:
+            for _ in range(10):
+                writer.append(b"x" * 20, timestamp=NOW)
+        assert [batch.header.count for batch in log.batches(start)] == batches
+
+
+def test_the_default_limit_is_16384_bytes(log: Any) -> None:
+    with log.writer(linger_ms=60_000) as writer:
+        for number in range(2000):
+            writer.append(b"hello lagou %d" % (number + 1), timestamp=NOW)
+    sizes = [batch.header.size for batch in log.batches()]
+    assert len(sizes) > 2 and all(16_384 - 30 < size <= 16_384 for size in sizes[:-1])
+
+
+def test_a_record_larger_than_the_limit_gets_a_batch_of_its_own(log: Any) -> None:
+    with log.writer(linger_ms=60_000, batch_bytes=100) as writer:
+        writer.append(b"a")
+        writer.append(b"b" * 5000)
+        writer.append(b"c")
+    assert [batch.header.count for batch in log.batches()] == [1, 1, 1]
+
+
+def test_a_batch_closes_after_the_linger_time(log: Any) -> None:
+    with log.writer(linger_ms=1) as writer:
+        handle = writer.append(b"v")
+        assert handle.result(30) == 0
+
+
+def test_without_linger_time_nothing_is_written_until_asked(log: Any) -> None:
+    with log.writer(linger_ms=600_000) as writer:
+        handle = writer.append(b"v")
+        with pytest.raises(TimeoutError):
+            handle.result(0.02)
+        assert not handle.done() and repr(handle) == "<Pending>" and log.end_offset == 0
+        writer.flush()
+        assert handle.done() and log.end_offset == 1
+        writer.flush()
+
+
+def test_many_threads_keep_each_its_order(log: Any) -> None:
+    def run(name: bytes) -> None:
+        for number in range(500):
+            results[name].append(writer.append(b"%s %d" % (name, number)))
+
+    names = [b"a", b"b", b"c", b"d"]
+    results: dict[bytes, list[Any]] = {name: [] for name in names}
+    with log.writer(batch_bytes=700) as writer:
+        threads = [threading.Thread(target=run, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    stored = [record.value for record in log]
+    assert len(stored) == 2000
+    for name in names:
+        assert [value for value in stored if value.startswith(name)] == [b"%s %d" % (name, n) for n in range(500)]
+        offsets = [handle.result(0) for handle in results[name]]
+        assert offsets == sorted(offsets)
+        assert [stored[offset] for offset in offsets] == [b"%s %d" % (name, n) for n in range(500)]
+
+
+def test_memory_is_bounded_and_append_then_waits(tmp_path: Path) -> None:
+    fs = FaultFS()
+    gate = threading.Event()
+    with face(open_for_append(tmp_path / "t-0", fs=fs)) as log:
+        real, fs_pwrite = log._opened.append_as_leader, threading.Event()
+
+        def slow(*args: Any, **named: Any) -> Any:
+            fs_pwrite.set()
+            gate.wait(30)
+            return real(*args, **named)
+
+        log._opened.append_as_leader = slow
+        writer = log.writer(linger_ms=0, batch_bytes=1000, buffer_memory=5000)
+        count = 0
+
+        def fill() -> None:
+            nonlocal count
+            for _ in range(200):
+                writer.append(b"x" * 200)
+                count += 1
+
+        thread = threading.Thread(target=fill)
+        thread.start()
+        assert fs_pwrite.wait(30)
+        thread.join(0.3)
+        assert thread.is_alive() and 0 < count < 60, "append blocks while nothing is written"
+        gate.set()
+        thread.join(30)
+        writer.close()
+        assert count == 200 and log.end_offset == 200
+
+
+def test_a_refused_record_spoils_nothing(tmp_path: Path) -> None:
+    with (
+        kafkalog.open(tmp_path / "t-0", "a", max_message_bytes=1000, cleanup_policy="compact") as log,
+        log.writer(linger_ms=60_000) as writer,
+    ):
+        writer.append(b"1", b"k")
+        with pytest.raises(TypeError, match="encode"):
+            writer.append("text", b"k")  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            writer.append(b"v", b"k", None, [("h", "text")])  # type: ignore[list-item]
+        with pytest.raises(RecordTooLarge, match="1000"):
+            writer.append(b"x" * 1000, b"k")
+        with pytest.raises(InvalidTimestamp, match="negative"):
+            writer.append(b"v", b"k", -5)
+        with pytest.raises(InvalidTimestamp):
+            writer.append(b"v", b"k", int(time.time() * 1000) + 10**8)
+        with pytest.raises(InvalidRecord, match="key"):
+            writer.append(b"v")
+        assert writer.append(b"2", b"k").result is not None
+        writer.flush()
+        assert [record.value for record in log] == [b"1", b"2"]
+
+
+def test_a_failed_write_fails_its_handles_and_all_later_calls(tmp_path: Path) -> None:
+    fs = FaultFS()
+    log = face(open_for_append(tmp_path / "t-0", fs=fs))
+    writer = log.writer(linger_ms=60_000)
+    written = writer.append(b"good")
+    writer.flush()
+    fs.fail("pwrite", "pwritev", path=".log", partial=5)
+    lost = [writer.append(b"bad"), writer.append(b"bad")]
+    with pytest.raises(StorageError) as failure:
+        writer.flush()
+    assert failure.value.path.endswith(".log")
+    fs.heal()
+    assert written.result(0) == 0
+    for handle in lost:
+        assert handle.done() and "StorageError" in repr(handle)
+        with pytest.raises(StorageError):
+            handle.result(0)
+    with pytest.raises(StorageError):
+        writer.append(b"more")
+    with pytest.raises(StorageError):
+        writer.close()
+    writer.close()
+    try:
+        log.close()
+    except KafkalogError:
+        pass
+    with kafkalog.open(log.path) as read:
+        assert [record.value for record in read] == [b"good"]
+
+
+def test_sync_true_has_results_on_disk(tmp_path: Path) -> None:
+    fs = FaultFS()
+    with face(open_for_append(tmp_path / "t-0", fs=fs)) as log, log.writer(sync=True) as writer:
+        fs.calls.clear()
+        writer.append(b"v").result(30)
+        ops = [call.op for call in fs.calls if call.path.endswith(".log")]
+        assert "pwrite" in ops and ops.index("pwrite") < max(
+            at for at, op in enumerate(ops) if op in ("fsync", "fdatasync")
+        )
+
+
+def test_a_failed_sync_fails_the_handle(tmp_path: Path) -> None:
+    fs = FaultFS()
+    log = face(open_for_append(tmp_path / "t-0", fs=fs))
+    writer = log.writer(sync=True)
+    fs.fail("fsync", "fdatasync", path=".log")
+    with pytest.raises(StorageError):
+        writer.append(b"v").result(30)
+    with pytest.raises(StorageError):
+        writer.append(b"v")
+    fs.heal()
+    with pytest.raises(StorageError):
+        writer.close()
+    try:
+        log.close()
+    except KafkalogError:
+        pass
+
+
+def test_a_closed_writer_says_so_and_the_log_stays_open(log: Any) -> None:
+    writer = log.writer(linger_ms=60_000)
+    handle = writer.append(b"v")
+    writer.close()
+    writer.close()
+    assert writer.closed and handle.result(0) == 0
+    with pytest.raises(LogClosed, match="writer of log t-0 is closed"):
+        writer.append(b"v")
+    log.append(b"w")
+    assert log.end_offset == 2
+    assert "closed" in repr(writer)
+
+
+def test_closing_the_log_writes_what_its_writers_hold(tmp_path: Path) -> None:
+    log = kafkalog.open(tmp_path / "t-0", "a")
+    writer = log.writer(linger_ms=60_000)
+    handle = writer.append(b"v")
+    log.close()
+    assert handle.result(0) == 0 and writer.closed
+    with kafkalog.open(tmp_path / "t-0") as read:
+        assert [record.value for record in read] == [b"v"]
+
+
+def test_a_dropped_writer_warns_and_writes_what_it_holds(log: Any) -> None:
+    writer = log.writer(linger_ms=60_000)
+    handle = writer.append(b"v")
+    with pytest.warns(ResourceWarning, match="unclosed writer"):
+        del writer
+        gc.collect()
+    assert handle.result(30) == 0
+
+
+def test_a_writer_keeps_its_log_open(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a").writer() as writer:
+        gc.collect()
+        assert writer.append(b"v").result(30) == 0
+        log = writer._log
+    log.close()
+
+
+def test_bad_arguments_are_refused(log: Any) -> None:
+    for named in ({"linger_ms": -1}, {"batch_bytes": -1}, {"buffer_memory": 0}, {"sync": 0}):
+        with pytest.raises(IllegalArgument):
+            log.writer(**named)
+
+
+def test_leaving_the_block_by_an_error_still_writes(log: Any) -> None:
+    with pytest.raises(ZeroDivisionError), log.writer(linger_ms=60_000) as writer:
+        writer.append(b"v")
+        raise ZeroDivisionError
+    assert log.end_offset == 1
+
+
+def test_appends_beside_a_writer_take_their_turn(log: Any) -> None:
+    with log.writer(linger_ms=0) as writer:
+        handles = []
+        for number in range(200):
+            handles.append(writer.append(b"w%d" % number))
+            log.append(b"a%d" % number)
+    assert log.end_offset == 400
+    stored = [record.value for record in log]
+    assert [stored[handle.result(0)] for handle in handles] == [b"w%d" % number for number in range(200)]
