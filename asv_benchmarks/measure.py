@@ -1,5 +1,6 @@
 """How a figure is taken: CPU seconds, because machines are shared; the median of rounds; whole processes by wait4."""
 
+import json
 import os
 import statistics
 import subprocess
@@ -7,8 +8,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 ROUNDS = 5
+LAUNCHER = Path(__file__).with_name("launch.py")
 
 
 @dataclass(frozen=True)
@@ -22,18 +25,12 @@ class Usage:
 
 def run(command: Sequence[str], *, stdin: str | None = None, stdout: str = os.devnull) -> Usage:
     """Runs a command to its end; RuntimeError when it fails."""
-    began = time.perf_counter()
-    with open(stdin or os.devnull, "rb") as source, open(stdout, "wb") as sink:
-        running = subprocess.Popen(list(command), stdin=source, stdout=sink, stderr=subprocess.PIPE)
-        assert running.stderr is not None
-        said = running.stderr.read()
-        _, status, usage = os.wait4(running.pid, 0)
-        running.returncode = os.waitstatus_to_exitcode(status)
-    if running.returncode:
-        raise RuntimeError(
-            f"{' '.join(command)} ended with {running.returncode}: {said.decode(errors='replace')[-500:]}"
-        )
-    return Usage(usage.ru_utime + usage.ru_stime, time.perf_counter() - began, usage.ru_maxrss / 1024)
+    launcher = [sys.executable, "-I", "-S", str(LAUNCHER), stdin or os.devnull, stdout, *command]
+    told = subprocess.run(launcher, capture_output=True, text=True, check=True)
+    code, cpu, wall, peak_mb = json.loads(told.stdout)
+    if code:
+        raise RuntimeError(f"{' '.join(command)} ended with {code}: {told.stderr[-500:]}")
+    return Usage(cpu, wall, peak_mb)
 
 
 def median_run(

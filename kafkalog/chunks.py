@@ -17,6 +17,8 @@ from kafkalog.engine import closed, refresh
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, OffsetOutOfRange
 from kafkalog.records.dispatch import require_readable
 from kafkalog.storage.file_slice import FileSlice
+from kafkalog.storage.glance import batch_at_offset
+from kafkalog.storage.view_end import rising_rows
 
 if TYPE_CHECKING:
     from kafkalog.engine import Engine
@@ -59,24 +61,39 @@ def batch_chunks(log: Engine, start: int, stop: int, owner: object = None) -> It
     last_trouble: tuple[str | None, int | None] | None = None
     while start < stop:
         before = start
+        piece: FileSlice | None = None
         try:
-            for chunk in _chunks_of_slice(log.read(start, WHOLE_SEGMENT).records, start, stop):
+            piece = log.read(start, WHOLE_SEGMENT).records
+            for chunk in _chunks_of_slice(piece, start, stop):
                 yield chunk
                 start = chunk.next_offset
                 if log.closed:
                     raise closed(log)
         except CorruptRecord as trouble:
-            if (trouble.path, trouble.position) == last_trouble:
-                raise
-            last_trouble = (trouble.path, trouble.position)
+            where = (trouble.path, trouble.position)
             refresh(log)
+            if where == last_trouble or not _has_changed(log, piece, trouble, start):
+                raise
+            last_trouble = where
             continue
         if start == before:
             if log.log_end_offset < stop:
                 raise OffsetOutOfRange(
-                    f"the log was cut to end at {log.log_end_offset} while it was read", offset=start
+                    f"the log was cut to end at {log.log_end_offset} while it was read",
+                    path=log.path,
+                    offset=start,
                 )
             return
+
+
+def _has_changed(log: Engine, piece: FileSlice | None, trouble: CorruptRecord, start: int) -> bool:
+    """True when the file in which reading met trouble has been cut, replaced or rewritten since it was opened."""
+    segment = log.segments.floor(start)
+    if piece is None or segment is None or batch_at_offset(segment, start) is not None:
+        return True
+    now, then = segment.records.slice(0, 0).file.stat(), piece.file.stat()
+    is_same = (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino)
+    return not is_same or segment.size <= (trouble.position or 0)
 
 
 def _chunks_of_slice(piece: FileSlice, start: int, stop: int) -> Iterator[Chunk]:
@@ -89,7 +106,7 @@ def _chunks_of_slice(piece: FileSlice, start: int, stop: int) -> Iterator[Chunk]
         data = piece.slice(at, asked).read()
         position = piece.position + at
         table = scan(data, file_mode=True, base_position=position)
-        good = _good_rows(table, start, first)
+        good = rising_rows(table, -1 if first else start)
         skip = _rows_before(table, good, start) if first else 0
         if skip < good:
             yield Chunk(data, table, skip, good, piece.path, position)
@@ -109,20 +126,6 @@ def _chunks_of_slice(piece: FileSlice, start: int, stop: int) -> Iterator[Chunk]
                 raise _cut(piece, position, start)
 
 
-def _good_rows(table: BatchTable, start: int, first: bool) -> int:
-    """How many rows from the first on are valid and go up."""
-    rows = len(table) if table.first_invalid < 0 else table.first_invalid
-    if rows and (not table.monotonic or not first):
-        last_offset = start - 1 if not first else table.last_offset_of(0) - 1
-        if table.monotonic and table.last_offset_of(0) > last_offset:
-            return rows
-        for row in range(rows):
-            if table.last_offset_of(row) <= last_offset:
-                return row
-            last_offset = table.last_offset_of(row)
-    return rows
-
-
 def _rows_before(table: BatchTable, rows: int, start: int) -> int:
     row = 0
     while row < rows and table.last_offset_of(row) < start:
@@ -133,7 +136,7 @@ def _rows_before(table: BatchTable, rows: int, start: int) -> int:
 def _bad_batch(table: BatchTable, row: int, offset: int, path: str) -> CorruptRecord:
     batch = table[row]
     if batch.is_valid:
-        what = f"the batch ends at offset {batch.last_offset}, below those before it"
+        what = f"the batch begins at offset {batch.base_offset}, below the {offset} that comes next"
     else:
         what = f"the batch of {batch.size} bytes does not match its CRC"
     return CorruptRecord(what, path=path, offset=offset, position=batch.position, hint=_HINT)

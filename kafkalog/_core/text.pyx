@@ -32,7 +32,6 @@ cdef class TextBuffer:
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         if self.busy:
-            view.obj = None
             raise BufferError("another thread is rendering into this text")
         PyBuffer_FillInfo(view, self, self.out.data, <Py_ssize_t>self.out.size, 1, flags)
         self.exports += 1

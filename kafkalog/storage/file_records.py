@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
-from kafkalog._core.decode import STATUS_OK, decode
+from kafkalog._core.decode import decode
 from kafkalog._core.scan import (
     REASON_SIZE,
     BatchHeader,
@@ -20,6 +21,7 @@ from kafkalog._core.scan import (
     find_offset,
     scan,
 )
+from kafkalog._core.seek import NOT_HERE, find_record_by_time
 from kafkalog.errors import FormatError, IllegalArgument, InvalidRecord, LogClosed, ReadOnlyLog, StorageError
 from kafkalog.records.dispatch import require_readable
 from kafkalog.storage.file_slice import HEADER_BYTES, FileSlice, bad_size, clamp
@@ -27,8 +29,8 @@ from kafkalog.types import NO_TIMESTAMP, OffsetAndTimestamp, TimestampOffset
 from kafkalog.util.fileio import OS, File, FileSystem
 
 MAX_FILE_SIZE: Final = 2**31 - 1
-FIRST_WINDOW: Final = 8 * 1024
-"""Bytes read at first by a header walk: covers one index interval (4096) and the batch after it."""
+FIRST_WINDOW: Final = 4608
+"""Bytes read at first by a header walk: one index interval (4096) and the header of the batch after it."""
 SMALL_WINDOW: Final = 512
 LARGEST_WINDOW: Final = 256 * 1024
 
@@ -49,7 +51,7 @@ class FileRecords:
         self._fs = fs
         self._mutable = mutable
         self._fd = file.fileno()
-        self._pwrite: Callable[[int, Any, int], int] = fs.pwrite if mutable else self._refuse_write
+        self._pwrite: Callable[[int, Any, int], int] = fs.pwrite if mutable else partial(_refuse_write, file.path)
 
     @classmethod
     def open(
@@ -131,9 +133,6 @@ class FileRecords:
         self._file.truncate(position)
         self._pwrite = self._fs.pwrite
         return self._pwrite(fd, data, position)
-
-    def _refuse_write(self, fd: int, data: Any, position: int) -> int:
-        raise ReadOnlyLog("the segment was opened for reading", path=self.path)
 
     def truncate_to(self, size: int) -> int:
         """The number of bytes cut off; the end is then at `size`, and a preallocated tail is gone.
@@ -227,17 +226,18 @@ class FileRecords:
             at = start + walk.position
             if walk.position + walk.size > len(data):
                 data, start = self.read(at, walk.size), at
+            offset, timestamp, epoch = find_record_by_time(data, at - start, target_ms, start_offset)
+            if offset >= 0:
+                return OffsetAndTimestamp(offset, timestamp, epoch)
+            if offset == NOT_HERE:
+                position = at + walk.size
+                continue
             table = scan(data, at - start, check_crc=False, file_mode=True, base_position=start, max_batches=1)
             if not len(table):
                 return None  # cut shorter under our feet
+            require_readable(table[0], path=self.path)
             records = decode(data, table, base_position=start)
-            row = records.find_timestamp(target_ms, start_offset)
-            if row >= 0:
-                return OffsetAndTimestamp(records.offsets[row], records.timestamps[row], table.leader_epoch(0))
-            if records.status != STATUS_OK:
-                require_readable(table[0], path=self.path)
-                raise InvalidRecord(records.error_text, path=self.path, position=at, offset=walk.base_offset)
-            position = at + walk.size
+            raise InvalidRecord(records.error_text, path=self.path, position=at, offset=walk.base_offset)
         return None
 
     def largest_timestamp_after(self, position: int) -> TimestampOffset:
@@ -331,6 +331,11 @@ class FileRecords:
 
     def __repr__(self) -> str:
         return f"<FileRecords {self.path} {self.size} B{' closed' if self._fd < 0 else ''}>"
+
+
+def _refuse_write(path: str, fd: int, data: Any, position: int) -> int:
+    # no method: one that is kept would hold its object, and with it the descriptor, until a collection
+    raise ReadOnlyLog("the segment was opened for reading", path=path)
 
 
 def _allocate(file: File, size: int) -> None:

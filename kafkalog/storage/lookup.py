@@ -24,6 +24,8 @@ def offset_for_time(state: LogState, timestamp: int, earliest_epoch: int, latest
     with the largest timestamp; -5 and -6 name tiered data, which there is none of (offset -1). Lower values are
     searched like times.
     """
+    if timestamp >= 0:
+        return _search(state, timestamp)
     if timestamp == LATEST_TIMESTAMP:
         return OffsetAndTimestamp(state.log_end_offset, NO_TIMESTAMP, latest_epoch)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
@@ -36,13 +38,10 @@ def offset_for_time(state: LogState, timestamp: int, earliest_epoch: int, latest
 
 
 def _search(state: LogState, timestamp: int) -> OffsetAndTimestamp | None:
-    """The record in the first segment that can hold the time; records written meanwhile are not seen."""
+    """The record in the first segment that has one from the log start on; records written meanwhile are not seen."""
     start = state.log_start_offset
-    segment: LogSegment
-    for segment in state.segments:
-        if segment.largest_timestamp < timestamp:
-            continue
-        found = segment.find_offset_by_timestamp(timestamp, start)
+    for segment in state.segments.from_time(timestamp):
+        found: OffsetAndTimestamp | None = segment.find_offset_by_timestamp(timestamp, start)
         if found is not None:
             return found if found.offset < state.log_end_offset else None
     return None

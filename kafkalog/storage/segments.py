@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Any, Generic, Protocol, TypeVar
 
 from kafkalog.errors import IllegalArgument
@@ -18,6 +19,8 @@ class Segment(Protocol):
     def size(self) -> int: ...
     @property
     def last_known_offset(self) -> int: ...
+    @property
+    def largest_timestamp(self) -> int: ...
 
 
 S = TypeVar("S", bound=Segment)
@@ -30,12 +33,13 @@ class LogSegments(Generic[S]):
     AssertionError otherwise. Threads: immutable.
     """
 
-    __slots__ = ("_bases", "_segments")
+    __slots__ = ("_bases", "_segments", "_times")
 
     def __init__(self, segments: Iterable[S] = ()) -> None:
         by_base = {segment.base_offset: segment for segment in segments}
         self._bases = tuple(sorted(by_base))
         self._segments = tuple(by_base[base] for base in self._bases)
+        self._times: tuple[int, ...] | None = None
         for at in range(len(self._segments)):
             self._check(at)
 
@@ -53,6 +57,7 @@ class LogSegments(Generic[S]):
         made = cls.__new__(cls)
         made._bases = bases
         made._segments = segments
+        made._times = None
         return made
 
     def __len__(self) -> int:
@@ -132,6 +137,20 @@ class LogSegments(Generic[S]):
             return ()
         at = max(bisect_right(self._bases, offset) - 1, 0)
         return self._segments[at:-1]
+
+    def from_time(self, timestamp: int) -> tuple[S, ...]:
+        """From the first segment on that holds a time at or after `timestamp` ms, by its largest one; or nothing.
+
+        The largest times of all segments but the active one are looked up once, then kept.
+        """
+        times = self._times
+        if times is None:
+            rising = accumulate((segment.largest_timestamp for segment in self._segments[:-1]), max)
+            self._times = times = tuple(rising)
+        at = bisect_left(times, timestamp)
+        if at == len(times) and (not self._segments or self._segments[-1].largest_timestamp < timestamp):
+            return ()
+        return self._segments[at:]
 
     @property
     def size_in_bytes(self) -> int:

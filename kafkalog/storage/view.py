@@ -17,6 +17,7 @@ from kafkalog.errors import (
     CorruptCheckpoint,
     KafkalogError,
     LogClosed,
+    NotAPartition,
     OffsetOutOfRange,
     StorageError,
 )
@@ -40,6 +41,7 @@ from kafkalog.types import (
     Isolation,
     LogOffsetMetadata,
     OffsetAndTimestamp,
+    TopicPartition,
 )
 from kafkalog.util.checkpoint import LOG_START_FILE, OffsetCheckpoint
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
@@ -109,8 +111,7 @@ class LogView:
         self._listed_ms = 0  # guarded by self._lock; monotonic
         self._directory_mtime_ns = -1  # guarded by self._lock
         self._fresh = True  # guarded by self._lock: what was seen may be changing within this tick
-        self._require_directory()
-        self.topic_partition = parse_topic_partition_dir(os.path.basename(self.path))
+        self.topic_partition = self._partition()
         self.closed = False
         with self._lock:
             self._state = self._listed_locked(None)
@@ -190,13 +191,20 @@ class LogView:
             else:
                 self._follow_active_locked()
 
-    def _require_directory(self) -> None:
+    def _partition(self) -> TopicPartition:
+        """The partition that the directory's name says, once it is known to be a directory."""
         try:
             self._fs.stat(os.path.join(self.path, ""))
         except NotADirectoryError:
             raise not_a_directory(self.path) from None
         except OSError as error:
-            raise unreadable(self._fs, self.path, error) from error
+            raise unreadable(self.path, error) from error
+        try:
+            return parse_topic_partition_dir(os.path.basename(self.path))
+        except NotAPartition as error:
+            if not list_segments(self._fs, self.path):
+                raise no_segments(self._fs, self.path) from None
+            raise NotAPartition(error.message, path=self.path, hint=error.hint) from None
 
     def _directory_changed_locked(self) -> bool:
         now = self._clock.monotonic_ms()
@@ -205,7 +213,7 @@ class LogView:
         try:
             mtime_ns = self._fs.stat(self.path).st_mtime_ns
         except OSError as error:
-            raise unreadable(self._fs, self.path, error) from error
+            raise unreadable(self.path, error) from error
         return mtime_ns != self._directory_mtime_ns
 
     def _note_listing_locked(self) -> None:
@@ -213,7 +221,7 @@ class LogView:
         try:
             mtime_ns = self._fs.stat(self.path).st_mtime_ns
         except OSError as error:
-            raise unreadable(self._fs, self.path, error) from error
+            raise unreadable(self.path, error) from error
         self._listed_ms = self._clock.monotonic_ms()
         self._directory_mtime_ns = mtime_ns
         self._fresh = self._clock.milliseconds() - mtime_ns // 1_000_000 < FRESH_MS
@@ -286,13 +294,10 @@ class LogView:
         stat = last.stat()
         file = last.file
         last.set_size(stat.st_size)
-        try:
-            if known is None or known.size > stat.st_size or not still_there(file, known):
-                last.forget_indexes()
-                known = last.advised_end() or empty_end(last.base_offset)
-            end = extend_end(file, last.base_offset, known, stat.st_size)
-        except OSError as error:
-            raise StorageError.from_os(error, "read the segment", path=last.path) from error
+        if known is None or known.size > stat.st_size or not still_there(file, known):
+            last.forget_indexes()
+            known = last.advised_end() or empty_end(last.base_offset)
+        end = extend_end(file, last.base_offset, known, stat.st_size)
         last.set_size(end.size)
         return end, stat.st_size, stat.st_mtime_ns
 
@@ -357,6 +362,10 @@ class LogView:
                         segment.records.slice(position, min(max_length, bound - position)),
                         max_length < size,
                     )
+            hidden = segment.hidden_at(start_offset, state.end if segment is state.active else None)
+            if hidden is not None:  # whoever reads there learns what is wrong
+                where = LogOffsetMetadata(start_offset, segment.base_offset, hidden)
+                return FetchDataInfo(where, segment.records.slice(hidden, segment.size - hidden), True)
             segment = state.segments.higher(segment.base_offset)
         last = state.active
         where = LogOffsetMetadata(state.end.next_offset, last.base_offset, state.end.size)

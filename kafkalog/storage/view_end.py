@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from operator import lt
 from typing import Final, NamedTuple
 
 from kafkalog._core.scan import REASON_MAGIC, REASON_PARTIAL, REASON_SIZE, BatchTable, scan
-from kafkalog.errors import CorruptRecord
+from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.util.fileio import File
 
 FIRST_WALK_BYTES: Final = 64 << 10
@@ -41,7 +42,14 @@ def still_there(file: File, end: SegmentEnd) -> bool:
     """True when the last batch of `end` lies where it lay, unchanged."""
     if end.last_position < 0:
         return True
-    return file.pread(len(end.header), end.last_position) == end.header
+    return _read(file, len(end.header), end.last_position) == end.header
+
+
+def _read(file: File, size: int, position: int) -> bytes:
+    try:
+        return file.pread(size, position)
+    except OSError as error:
+        raise StorageError.from_os(error, "read the segment", path=file.path, position=position) from error
 
 
 def extend_end(file: File, base_offset: int, end: SegmentEnd, length: int) -> SegmentEnd:
@@ -53,7 +61,7 @@ def extend_end(file: File, base_offset: int, end: SegmentEnd, length: int) -> Se
     end = end._replace(problem=None)
     want = FIRST_WALK_BYTES
     while end.size < length:
-        data = file.pread(min(want, length - end.size), end.size)
+        data = _read(file, min(want, length - end.size), end.size)
         table = scan(data, file_mode=True, base_position=end.size)
         good = _good_rows(table, base_offset, end.next_offset)
         if good:
@@ -76,20 +84,28 @@ def _good_rows(table: BatchTable, base_offset: int, next_offset: int) -> int:
     rows = len(table)
     if rows == 0:
         return 0
+    rising = rising_rows(table, next_offset)
     limit = base_offset + MAX_RELATIVE_OFFSET
-    if (
-        table.first_invalid < 0
-        and table.monotonic
-        and table.first_offset >= next_offset
-        and table.last_offset <= limit
-    ):
+    if table.last_offset <= limit:
+        return rising
+    return next((row for row in range(rising) if table.last_offset_of(row) > limit), rising)
+
+
+def rising_rows(table: BatchTable, next_offset: int) -> int:
+    """How many rows from the first on are valid and begin at or above `next_offset`, then above one another.
+
+    Offsets lie outside the CRC, so this is all that shows a damaged one.
+    """
+    rows = len(table) if table.first_invalid < 0 else table.first_invalid
+    if rows <= 0:
+        return 0
+    ends = memoryview(table.last_offsets).tolist()  # type: ignore[arg-type]
+    starts = memoryview(table.base_offsets).tolist()  # type: ignore[arg-type]
+    if starts[0] < next_offset:
+        return 0
+    if table.monotonic and all(map(lt, ends, starts[1:])):
         return rows
-    for row in range(rows if table.first_invalid < 0 else table.first_invalid):
-        last_offset = table.last_offset_of(row)
-        if table.base_offset(row) < next_offset or not next_offset <= last_offset <= limit:
-            return row
-        next_offset = last_offset + 1
-    return rows if table.first_invalid < 0 else table.first_invalid
+    return next((row for row in range(1, rows) if ends[row - 1] >= starts[row]), rows)
 
 
 def _after_row(table: BatchTable, row: int, data: bytes, end: SegmentEnd) -> SegmentEnd:
@@ -117,7 +133,7 @@ def _bad_batch(path: str, table: BatchTable, row: int, end: SegmentEnd) -> Corru
 
 def _bad_tail(file: File, table: BatchTable, data: bytes, end: SegmentEnd, length: int) -> CorruptRecord | None:
     """The problem with bytes that are no whole batch; None where they are the zeros of preallocation."""
-    tail = file.pread(min(ZEROS_LOOKED_AT, length - end.size), end.size)
+    tail = _read(file, min(ZEROS_LOOKED_AT, length - end.size), end.size)
     if not tail or (len(tail) >= LOG_OVERHEAD and tail.count(0) == len(tail)):
         return None
     left = length - end.size

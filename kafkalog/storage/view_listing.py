@@ -43,7 +43,7 @@ def list_segments(fs: FileSystem, directory: str) -> tuple[ListedSegment, ...]:
                 elif _is_swap(name):
                     swapped[base_offset] = ListedSegment(base_offset, name, entry.inode())
     except OSError as error:
-        raise unreadable(fs, directory, error) from error
+        raise unreadable(directory, error) from error
     return tuple(sorted({**swapped, **live}.values()))
 
 
@@ -51,9 +51,7 @@ def _is_swap(name: str) -> bool:
     return name.endswith(LOG_SUFFIX + SWAP_SUFFIX) and is_log_file(name.removesuffix(SWAP_SUFFIX))
 
 
-def unreadable(
-    fs: FileSystem, directory: str, error: OSError
-) -> PartitionNotFound | NotAPartition | StorageError:
+def unreadable(directory: str, error: OSError) -> PartitionNotFound | NotAPartition | StorageError:
     """The typed error for a partition directory that cannot be listed."""
     if isinstance(error, FileNotFoundError):
         return PartitionNotFound(

@@ -13,7 +13,7 @@ from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.file_slice import HEADER_BYTES
 from kafkalog.storage.index_view import OffsetIndexView, TimeIndexView
 from kafkalog.storage.names import LOG_SUFFIX, index_file_name, time_index_file_name
-from kafkalog.storage.view_end import SegmentEnd
+from kafkalog.storage.view_end import SegmentEnd, empty_end, extend_end
 from kafkalog.storage.view_listing import ListedSegment
 from kafkalog.types import OffsetAndTimestamp, OffsetPosition
 from kafkalog.util.fileio import File, FileSystem
@@ -54,7 +54,7 @@ class ViewSegment:
     """
 
     __slots__ = (
-        "_descriptors", "_directory", "_fs", "_indexed_size", "_largest", "_offset_index", "_records", "_size",
+        "_descriptors", "_directory", "_fs", "_indexed_size", "_known_end", "_largest", "_offset_index", "_records", "_size",
         "_time_index", "_timed_size", "base_offset", "file_name", "inode", "is_last",
     )  # fmt: skip
 
@@ -74,6 +74,7 @@ class ViewSegment:
         self._offset_index: OffsetIndexView | None = None
         self._time_index: TimeIndexView | None = None
         self._largest = (-1, -1)
+        self._known_end: tuple[int, SegmentEnd] | None = None
 
     # The file
 
@@ -267,6 +268,28 @@ class ViewSegment:
             number -= step  # entries of data that was cut away may follow those that hold
             step *= 2
         return None
+
+    def hidden_at(self, offset: int, end: SegmentEnd | None = None) -> int | None:
+        """Where damage hides `offset`, which no walk found here; None where the segment really ends below it.
+
+        `end` is where the segment ends, if the view knows; else the last batches are looked at.
+        """
+        if end is None:
+            end = self._end()
+        if end.size < self._size:
+            return end.size
+        if offset >= end.next_offset:
+            return None
+        return extend_end(self.file, self.base_offset, empty_end(self.base_offset), self._size).size
+
+    def _end(self) -> SegmentEnd:
+        """Where the whole valid batches of a rolled segment end."""
+        known = self._known_end
+        if known is None or known[0] != self._size:
+            start = self.advised_end() or empty_end(self.base_offset)
+            known = self._size, extend_end(self.file, self.base_offset, start, self._size)
+            self._known_end = known
+        return known[1]
 
     def largest_timestamp(self) -> int:
         """The largest timestamp (ms) of all batches; -1 where none has one.

@@ -12,6 +12,7 @@ from kafkalog.errors import CorruptRecord, LogClosed, NotAPartition, OffsetOutOf
 from kafkalog.storage.view import FRESH_MS, LISTING_MS, LogView
 from kafkalog.storage.view_segment import Descriptors
 from kafkalog.util.clock import MockClock
+from kafkalog.util.fileio import FileSystem
 from tests.faults import FaultFS
 from tests.raw_batches import batch, batches, framed, write_segment
 
@@ -337,8 +338,8 @@ class TestFollowing:
     def test_file_that_vanishes_between_listing_and_opening(self, folder: Path) -> None:
         """The directory is listed again."""
 
-        class Vanishing(FaultFS):
-            def open(self, path: Any, *args: Any, **options: Any) -> int:
+        class Vanishing(FileSystem):
+            def open(self, path: Any, *args: Any, **options: Any) -> int:  # type: ignore[override]
                 if str(path).endswith("0500.log") and log_file(folder, 500).exists():
                     for suffix in ("log", "index", "timeindex"):
                         (folder / f"{500:020d}.{suffix}").rename(folder / f"{500:020d}.{suffix}.deleted")
