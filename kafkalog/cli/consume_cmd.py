@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FIRST_WAIT_S = 0.001
 LONGEST_WAIT_S = 0.05
+SETTLE_S = 0.05
 _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 
 
@@ -116,6 +117,21 @@ class _Consumer:
             self.out.flush()
             if self.given["follow"]:
                 self._follow(views, starts, templates, meter)
+            else:
+                self._tell_damage(views, starts)
+
+    def _tell_damage(self, views: list[LogView], starts: list[int]) -> None:
+        """Raises what ended a partition that was read to its end before its file ends, if anything did.
+
+        What a writer is about to finish is no damage: a batch that is cut off gets a moment to be whole.
+        """
+        for view, start in zip(views, starts, strict=True):
+            if self.left == 0 or start < view.log_end_offset or self._past_end_time(view) or not view.problems:
+                continue
+            time.sleep(SETTLE_S)
+            view.refresh()
+            for problem in view.problems:
+                raise problem
 
     def _template(self, partition: int) -> Pieces:
         from kafkalog.tools import templates

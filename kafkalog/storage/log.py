@@ -308,7 +308,7 @@ class UnifiedLog(LogOwner):
     # High watermark
 
     def fetch_high_watermark(self) -> LogOffsetMetadata:
-        """The high watermark with its place; an offset without one is looked up, and replaced by what is found (LOG-29)."""
+        """The high watermark with its place; one without is looked up, and replaced by what is found (LOG-29)."""
         state = self._state
         if state.high_watermark_base < 0:
             with self._lock:
@@ -383,7 +383,8 @@ class UnifiedLog(LogOwner):
     @property
     def size(self) -> int:
         """Bytes of record data in all segments."""
-        return self._state.segments.size_in_bytes
+        size: int = self._state.segments.size_in_bytes
+        return size
 
     @property
     def leader_epochs(self) -> tuple[tuple[int, int], ...]:

@@ -1,11 +1,10 @@
-"""The half of a log that changes its segments: rolling, cutting, deleting, flushing, closing, and undoing what failed."""
+"""The half of a log that changes its segments: roll, cut, delete, flush, close, and undo what failed."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Final
 
 from kafkalog._core.plan import AppendPlan
 from kafkalog.config import LogConfig
@@ -26,7 +25,6 @@ from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.scheduler import Schedules
 
 Chore = Callable[[], object]
-_NEVER_FLUSH: Final = 2**63 - 1
 
 
 class LogOwner:
@@ -281,7 +279,7 @@ class LogOwner:
             self._chores.append(lambda: self._delete_later(old))
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """True when the log now starts at `offset`; nothing is deleted by it. OffsetOutOfRange above the high watermark."""
+        """True when the log start was raised to `offset`; nothing is deleted. OffsetOutOfRange above the high watermark."""
         with self._lock:
             changed = self._increment_log_start_locked(offset)
         self._do_chores()
@@ -404,13 +402,13 @@ class LogOwner:
                 with self._lock:
                     self._ready_locked()
                 self.flush()
-            except BaseException as error:  # noqa: BLE001 - raised below, once all files are closed
+            except BaseException as error:
                 failure = error
             with self._lock:
                 for segment in self._state.segments:
                     try:
                         segment.close() if failure is None else segment.close_handlers()
-                    except BaseException as error:  # noqa: BLE001 - raised below
+                    except BaseException as error:
                         failure = failure or error
                 self._health.close()
             if failure is not None:

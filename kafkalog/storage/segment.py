@@ -383,7 +383,7 @@ class LogSegment:
             self.time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp, skip_full_check=True)
 
     def on_become_inactive(self) -> None:
-        """Close the book on a rolled segment: final time entry, indexes trimmed and read-only, file trimmed (SEG-28)."""
+        """Close the book on a rolled segment: final time entry, files trimmed, indexes read-only (SEG-28)."""
         self._indexes_changed = True
         self.add_final_time_entry()
         self.offset_index.trim_to_valid_size()
@@ -408,7 +408,7 @@ class LogSegment:
                 raise
 
     def sanity_check(self) -> None:
-        """Return when both indexes fit themselves; CorruptIndex, or StorageError for a missing offset index (SEG-29)."""
+        """Return when both indexes fit themselves; CorruptIndex otherwise (SEG-29)."""
         self.offset_index.sanity_check()
         self.time_index.sanity_check()
 
@@ -449,7 +449,7 @@ def _all(*steps: Any) -> None:
     for step in steps:
         try:
             step()
-        except BaseException as error:  # noqa: BLE001 - raised below, once the other files are closed
+        except BaseException as error:
             failure = failure or error
     if failure is not None:
         raise failure
