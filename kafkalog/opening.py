@@ -22,6 +22,7 @@ from kafkalog.errors import (
     UncleanShutdown,
 )
 from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.log_start import read_log_start, record_log_start
 from kafkalog.manager.topics import TopicEntry, TopicStore
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import parse_base_offset, parse_dir, partition_dir_name
@@ -49,7 +50,7 @@ class OpenedLog:
     """
 
     __slots__ = (
-        "__weakref__", "_flusher", "after_append", "append_as_follower", "append_as_leader", "append_batches",
+        "__weakref__", "_flusher", "_fs", "after_append", "append_as_follower", "append_as_leader", "append_batches",
         "clock", "closed",
         "log", "log_dir", "milliseconds", "path", "refuse", "topic_partition", "writers",
     )  # fmt: skip
@@ -84,6 +85,14 @@ class OpenedLog:
         if self.after_append is not None:
             self.after_append()
 
+    def record_log_start(self) -> None:
+        """Puts the log start on disk, in the data directory's checkpoint of log starts."""
+        state = self.log.state
+        base = state.segments[0].base_offset
+        record_log_start(
+            os.path.dirname(self.path), self.topic_partition, state.log_start_offset, base, fs=self._fs
+        )
+
     def close(self) -> None:
         """Writes and syncs everything, closes the files and gives the lock back; harmless the second time.
 
@@ -94,6 +103,11 @@ class OpenedLog:
             if self.closed:
                 return
             self._close()
+
+    def __del__(self) -> None:
+        # reached unclosed only where a Ctrl-C came between opening and handing over: a Log closes its own
+        if not getattr(self, "closed", True):
+            self.close()
 
     def _close(self) -> None:
         clean = False
@@ -252,7 +266,8 @@ def _open_locked_dir(
         if create:
             topic = _recorded(store, topic, topic_partition, given, fs)
             _make_directory(path, topic.topic_id, fs)
-        log = UnifiedLog.open(path, config, fs=fs, clock=clock)
+        start = read_log_start(os.path.dirname(path), topic_partition, fs=fs)
+        log = UnifiedLog.open(path, config, fs=fs, clock=clock, log_start_offset=0 if create else start)
     except BaseException:
         # no record was written: what there was is as whole as before, and what was to be made is taken away
         log_dir.partition_closed(name, not create or _removed(path, fs))

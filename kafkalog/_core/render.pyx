@@ -234,6 +234,7 @@ cdef class DumpText:
     @property
     def non_consecutive(self) -> list[tuple[int, int]]:
         """Pairs (offset, offset that followed it and is not the next one), from -1 on; filled by deep iteration."""
+        self.text.check_free()
         return [(self.jumps[2 * i], self.jumps[2 * i + 1]) for i in range(self.jump_count)]
 
     cdef int render_batches(self, const uint8_t* data, int64_t stop, int64_t base_position) noexcept nogil:

@@ -279,7 +279,7 @@ class LogOwner:
             self._chores.append(lambda: self._delete_later(old))
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """True when the log start was raised to `offset`; nothing is deleted. OffsetOutOfRange above the high watermark."""
+        """True when the log start was raised to `offset`; deletes nothing. OffsetOutOfRange above the high watermark."""
         with self._lock:
             changed = self._increment_log_start_locked(offset)
         self._do_chores()

@@ -383,7 +383,8 @@ class LogView:
     def offset_for_time(self, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record whose timestamp (ms) is at or above `timestamp`; None where there is none.
 
-        -1 gives the log end, -2 the log start, -3 the record with the largest timestamp.
+        -1 gives the log end, -2 the log start, -3 the first record with the largest timestamp (which may lie
+        below the log start, in a segment that is still there).
         """
         self._check_open()
         state = self._state
@@ -393,22 +394,25 @@ class LogView:
             return OffsetAndTimestamp(state.start_offset, -1)
         if timestamp == MAX_TIMESTAMP:
             return self._largest_timestamp(state)
-        return self._first_at(state, timestamp)
+        return self._first_at(state, timestamp, state.start_offset)
 
-    def _first_at(self, state: ViewState, timestamp: int) -> OffsetAndTimestamp | None:
-        """The first record at or after a time; those the view has not seen yet are left out."""
+    def _first_at(self, state: ViewState, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
+        """The first record at or after a time; those the view has not seen yet are left out.
+
+        A segment that promises one and has none (compaction emptied it) is passed over.
+        """
         for number in range(state.first_with_time(timestamp), len(state.segments)):
             segment = state.segments[number]
-            found = record_at_time(segment, timestamp, state.start_offset)
+            found = record_at_time(segment, timestamp, start_offset)
             if found is None:
-                found = segment.find_offset_by_timestamp(timestamp, state.start_offset)
+                found = segment.find_offset_by_timestamp(timestamp, start_offset)
             if found is not None:
                 return found if found.offset < state.end_offset else None
         return None
 
     def _largest_timestamp(self, state: ViewState) -> OffsetAndTimestamp | None:
         largest = max(segment.largest_timestamp() for segment in state.segments)
-        return None if largest < 0 else self._first_at(state, largest)
+        return None if largest < 0 else self._first_at(state, largest, 0)
 
     def _check_open(self) -> None:
         if self.closed:

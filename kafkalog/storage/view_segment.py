@@ -278,7 +278,7 @@ class ViewSegment:
             end = self._end()
         if end.size < self._size:
             return end.size
-        if offset >= end.next_offset:
+        if offset >= end.next_offset or not self._size:
             return None
         return extend_end(self.file, self.base_offset, empty_end(self.base_offset), self._size).size
 
