@@ -17,8 +17,7 @@ from kafkalog.engine import closed, refresh
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, OffsetOutOfRange
 from kafkalog.records.dispatch import require_readable
 from kafkalog.storage.file_slice import FileSlice
-from kafkalog.storage.glance import batch_at_offset
-from kafkalog.storage.view_end import rising_rows
+from kafkalog.storage.view_end import claimed_size, is_worth_reading, rising_rows
 
 if TYPE_CHECKING:
     from kafkalog.engine import Engine
@@ -89,11 +88,13 @@ def batch_chunks(log: Engine, start: int, stop: int, owner: object = None) -> It
 def _has_changed(log: Engine, piece: FileSlice | None, trouble: CorruptRecord, start: int) -> bool:
     """True when the file in which reading met trouble has been cut, replaced or rewritten since it was opened."""
     segment = log.segments.floor(start)
-    if piece is None or segment is None or batch_at_offset(segment, start) is not None:
+    if piece is None or segment is None:
         return True
     now, then = segment.records.slice(0, 0).file.stat(), piece.file.stat()
-    is_same = (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino)
-    return not is_same or segment.size <= (trouble.position or 0)
+    if (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino) or segment.size <= (trouble.position or 0):
+        return True
+    found = segment.translate_offset(start)
+    return found is not None and found[0] == start and found[1] != trouble.position
 
 
 def _chunks_of_slice(piece: FileSlice, start: int, stop: int) -> Iterator[Chunk]:
@@ -117,13 +118,15 @@ def _chunks_of_slice(piece: FileSlice, start: int, stop: int) -> Iterator[Chunk]
         if len(data) < asked:
             raise _cut(piece, position + len(data), start)
         if table.stop_reason not in (REASON_END, REASON_PARTIAL):
-            raise _bad_size(table, start, piece.path)
+            raise _bad_size(table.stop_value, table.stop_position, start, piece.path)
         at += table.valid_bytes
         want = CHUNK_BYTES
         if not good:
-            want = max(CHUNK_BYTES, _size_at(data))
+            want = max(CHUNK_BYTES, claimed_size(data))
             if at + want > piece.size and asked == piece.size - at:
                 raise _cut(piece, position, start)
+            if not is_worth_reading(piece.file, position, want):
+                raise _bad_size(claimed_size(data) - _LOG_OVERHEAD, position, start, piece.path)
 
 
 def _rows_before(table: BatchTable, rows: int, start: int) -> int:
@@ -142,26 +145,15 @@ def _bad_batch(table: BatchTable, row: int, offset: int, path: str) -> CorruptRe
     return CorruptRecord(what, path=path, offset=offset, position=batch.position, hint=_HINT)
 
 
-def _bad_size(table: BatchTable, offset: int, path: str) -> CorruptRecord:
-    return CorruptRecord(
-        f"no batch can have the size field {table.stop_value}",
-        path=path,
-        offset=offset,
-        position=table.stop_position,
-        hint=_HINT,
-    )
+def _bad_size(field: int, position: int, offset: int, path: str) -> CorruptRecord:
+    what = f"the size field {field} is not that of the batch here"
+    return CorruptRecord(what, path=path, offset=offset, position=position, hint=_HINT)
 
 
 def _cut(piece: FileSlice, position: int, offset: int) -> CorruptRecord:
     return CorruptRecord(
         "the segment ends in the middle of a batch", path=piece.path, offset=offset, position=position, hint=_HINT
     )
-
-
-def _size_at(data: bytes) -> int:
-    if len(data) < _LOG_OVERHEAD:
-        return 0
-    return int.from_bytes(data[8:12], "big", signed=True) + _LOG_OVERHEAD
 
 
 def record_tables(log: Engine, start: int, stop: int, owner: object = None) -> Iterator[RecordTable]:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
+from kafkalog.util.interrupts import deferred_interrupts
 
 Sync = bool | int | float
 
@@ -42,8 +43,11 @@ class BackgroundFlush:
     def __init__(self, flush: Callable[[], object], delay_ms: float, name: str) -> None:
         self._flush = flush
         self._delay = delay_ms / 1000
-        self._wanted = threading.Event()
-        self._stop = threading.Event()
+        # plain locks, released to wake the thread: an event's `set` is Python code that a Ctrl-C can stop half-way
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        self._stop = threading.Lock()
+        self._stop.acquire()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"kafkalog-flush-{name}", daemon=True)
         self._thread.start()
@@ -52,24 +56,32 @@ class BackgroundFlush:
         """Notes that there is data to flush; raises what an earlier flush met."""
         if self._failure is not None:
             raise again(self._failure)
-        if not self._wanted.is_set():
-            self._wanted.set()
+        if self._wake.locked():
+            _open(self._wake)
 
     def close(self) -> None:
         """Ends the thread without a last flush: closing the log flushes."""
-        self._stop.set()
-        self._wanted.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        with deferred_interrupts():
+            _open(self._stop)
+            _open(self._wake)
+            if threading.current_thread() is not self._thread:
+                self._thread.join()
 
     def _run(self) -> None:
         while True:
-            self._wanted.wait()
-            if self._stop.wait(self._delay):
+            self._wake.acquire()
+            if self._stop.acquire(timeout=self._delay):
                 return
-            self._wanted.clear()
             try:
                 self._flush()
             except BaseException as error:
                 self._failure = error
                 return
+
+
+def _open(gate: threading.Lock) -> None:
+    """Releases a lock that another thread waits for; one that is free already stays so."""
+    try:
+        gate.release()
+    except RuntimeError:
+        pass

@@ -27,6 +27,7 @@ cdef class RecordTable:
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t first_batch
     cdef readonly Py_ssize_t last_batch
+    cdef int64_t base_position      # what the positions of `batches` have in front of those in the chunk
     cdef readonly int status
     cdef readonly Py_ssize_t error_batch
     cdef readonly int64_t error_position

@@ -3,13 +3,14 @@ cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
-from kafkalog._core.batch cimport BatchRow
+from kafkalog._core.batch cimport BatchRow, place_of
 from kafkalog._core.buffers cimport column
-from kafkalog._core.cursor cimport Cursor, take_varint
+from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.fields cimport Fields, take_record
+from kafkalog._core.headers cimport Header, take_header
 from kafkalog._core.layout cimport (
     CODEC_MASK, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_HEADER_COUNT, ERR_HEADER_KEY,
     ERR_HEADER_VALUE, ERR_KEY_SIZE, ERR_MAGIC, ERR_RECORD_BODY, ERR_RECORD_SIZE, ERR_SHORT, ERR_VALUE_SIZE, ERR_VARINT,
@@ -17,6 +18,7 @@ from kafkalog._core.layout cimport (
 )
 from kafkalog._core.record cimport Record, record_of
 from kafkalog._core.scan cimport BatchTable
+from kafkalog._core.wrap cimport added, subtracted
 
 STATUS_OK = OK
 STATUS_COMPRESSED = ERR_COMPRESSED
@@ -41,7 +43,11 @@ STATUS_TEXT = {
 }
 
 
+cdef RecordPlace no_place           # where the columns of a table without records point
+
+
 @cython.final
+@cython.no_gc_clear                 # the collector would drop the chunk without releasing it, and `data` would dangle
 cdef class RecordTable:
     """The records of one or more batches of a chunk, in order; it keeps the chunk alive.
 
@@ -52,6 +58,7 @@ cdef class RecordTable:
     """
 
     def __cinit__(self):
+        self.places = &no_place
         self.error_batch = -1
         self.error_position = -1
         self.error_record = -1
@@ -94,7 +101,7 @@ cdef class RecordTable:
     cdef tuple headers_at(self, Py_ssize_t i):
         cdef RecordPlace* p = &self.places[i]
         cdef Cursor c
-        cdef int32_t size = 0
+        cdef Header h
         cdef int32_t n
         cdef list out
         if p.header_count == 0:
@@ -103,16 +110,11 @@ cdef class RecordTable:
         c.p = self.data + p.headers_at
         c.end = self.data + self.view.len
         for n in range(p.header_count):
-            # the walk of take_record has checked every length
-            take_varint(&c, &size)
-            name = PyUnicode_DecodeUTF8(<char*>c.p, size, "replace")
-            c.p += size
-            take_varint(&c, &size)
-            if size < 0:
-                out.append((name, None))
-            else:
-                out.append((name, PyBytes_FromStringAndSize(<char*>c.p, size)))
-                c.p += size
+            # lengths were checked when the record was decoded, but somebody may have written to the chunk since
+            if take_header(&c, &h) != OK:
+                raise ValueError(f"the bytes of record {i} were overwritten after it was decoded")
+            name = PyUnicode_DecodeUTF8(<char*>h.key, h.key_size, "replace")
+            out.append((name, None if h.value_size < 0 else PyBytes_FromStringAndSize(<char*>h.value, h.value_size)))
         return tuple(out)
 
     @property
@@ -191,13 +193,18 @@ cdef class RecordTable:
 
     def timestamp_type(self, Py_ssize_t i) -> int:
         """0 CreateTime or 1 LogAppendTime of the batch that holds record `i`."""
-        cdef Py_ssize_t at = self.check(i)
-        cdef Py_ssize_t b
-        cdef int64_t offset = self.offset_column[at]
-        for b in range(self.first_batch, self.last_batch):
-            if self.batches.rows[b].base_offset <= offset <= self.batches.rows[b].last_offset:
-                return 1 if self.batches.rows[b].attributes & TIMESTAMP_TYPE_BIT else 0
-        return 0
+        # by place, not by offset: a damaged batch may hold offsets outside its own range
+        cdef int64_t place = self.places[self.check(i)].headers_at
+        cdef Py_ssize_t low = self.first_batch
+        cdef Py_ssize_t high = self.last_batch
+        cdef Py_ssize_t middle
+        while high - low > 1:
+            middle = (low + high) >> 1
+            if subtracted(self.batches.rows[middle].position, self.base_position) <= place:
+                low = middle
+            else:
+                high = middle
+        return 1 if self.batches.rows[low].attributes & TIMESTAMP_TYPE_BIT else 0
 
     def __repr__(self):
         return f"<RecordTable of {self.count} records>"
@@ -235,10 +242,8 @@ cdef int decode_batch(
             status = take_record(&c, &f)
             if status != OK:
                 break
-            table.offset_column[n] = row.base_offset + f.offset_delta
-            table.timestamp_column[n] = (
-                <int64_t>(<uint64_t>row.base_timestamp + <uint64_t>f.timestamp_delta) if own_time else row.max_timestamp
-            )
+            table.offset_column[n] = added(row.base_offset, f.offset_delta)
+            table.timestamp_column[n] = added(row.base_timestamp, f.timestamp_delta) if own_time else row.max_timestamp
             place = &table.places[n]
             place.key_at = <int32_t>(f.key - data)
             place.key_size = f.key_size
@@ -297,17 +302,16 @@ def decode(buf, BatchTable batches not None, Py_ssize_t first=0, Py_ssize_t last
     table.last_batch = last
     if table.view.len > 0x7FFFFFFF:
         raise ValueError(f"a chunk of {table.view.len} bytes: at most 2147483647 are decoded at once")
-    if last > first:
+    table.base_position = base_position
+    for i in range(first, last):
         # the table may come from another buffer: that is misuse, but must not read outside this one
-        for i in range(first, last):
-            row = &batches.rows[i]
-            if row.position < base_position or row.position - base_position > table.view.len - row.size:
-                raise ValueError(f"batch {i} of the table lies outside the {table.view.len} bytes given")
+        if place_of(&batches.rows[i], base_position, table.view.len) < 0:
+            raise ValueError(f"batch {i} of the table lies outside the {table.view.len} bytes given")
     capacity = room_for(batches, first, last)
     table.allocate(capacity)
     with nogil:
         for i in range(first, last):
             row = &batches.rows[i]
-            if decode_batch(table, row, row.position - base_position, capacity, i) != OK:
+            if decode_batch(table, row, place_of(row, base_position, table.view.len), capacity, i) != OK:
                 break
     return table

@@ -1,4 +1,4 @@
-"""Damaged batches: what iterating, checking and reading the records of each does (REC-4 to REC-9, REC-14, REC-15, REC-34).
+"""Damaged batches: what iterating, checking and reading the records of each does (REC-4 to REC-9, 14, 15, 34).
 
 Same scope as test_batches. Where a batch's checksum is wrong and its attribute bits name a codec, its records are
 refused by name; nothing can be said of their number until the codecs are there.
