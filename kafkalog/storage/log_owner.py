@@ -359,6 +359,7 @@ class LogOwner:
             except IndexError:  # another thread took the last one
                 break
             chore()
+            del chore  # with it go deleted segments: their room may be what the epochs need on a full disk
         if self._epochs.has_changed:
             self._epochs.write_if_changed()
 
