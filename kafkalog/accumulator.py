@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kafkalog._core.encode import EMPTY_BATCH_BYTES, BatchBuilder
-from kafkalog.durability import BackgroundFlush, Sync, again
+from kafkalog.durability import BackgroundFlush, Sync, again, open_gate, shut_gate
 from kafkalog.errors import IllegalState, InvalidRecord, InvalidTimestamp, LogClosed, RecordTooLarge
 from kafkalog.pending import Gates, PendingBatch
 from kafkalog.util.interrupts import deferred_interrupts
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from kafkalog.opened import OpenedLog
 
+MAX_WAIT_S = 3600.0
 Headers = Iterable[tuple[str | bytes, bytes | None]]
 
 
@@ -26,8 +27,7 @@ class Accumulator:
     """Batches in the order they were begun; one daemon thread appends them to the log.
 
     The last batch of the queue may still be `filling`; every change to the queue is one step, so that
-    a Ctrl-C between two of them leaves it whole. Callers wait at `gates`; the condition `filled` is for
-    the thread, which no Ctrl-C reaches.
+    a Ctrl-C between two of them leaves it whole. Callers wait at `gates`, the thread waits at `filled`.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Accumulator:
         self.milliseconds: Callable[[], int] = opened.clock.milliseconds
         self.gates = Gates()
         self.lock = self.gates.lock
-        self.filled = threading.Condition(self.lock)
+        self.filled = shut_gate()
         self.batches: deque[PendingBatch] = deque()  # guarded by self.lock
         self.filling: PendingBatch | None = None  # guarded by self.lock
         self.in_flight: list[PendingBatch] = []  # guarded by self.lock
@@ -71,12 +71,12 @@ class Accumulator:
     ) -> PendingBatch | None:
         """The new batch that took the record, the one before it full; None while `buffer_memory` is used up."""
         self._check_takes_more_locked()
+        open_gate(self.filled)  # first: the thread looks when the lock is free, and a Ctrl-C may end this at any step
         filling = self.filling
         if filling is not None:
             filling.size = filling.builder.size
             self.buffered += filling.size
             self.filling = None
-            self.filled.notify()
         if self.buffered + self.batch_bytes > self.buffer_memory and (self.batches or self.in_flight):
             return None
         builder = BatchBuilder(self.batch_bytes)
@@ -90,7 +90,6 @@ class Accumulator:
         batch = PendingBatch(builder, time.monotonic() + self.linger, self.gates)
         self.batches.append(batch)
         self.filling = batch
-        self.filled.notify()
         return batch
 
     def _check_takes_more_locked(self) -> None:
@@ -129,8 +128,8 @@ class Accumulator:
         with self.lock:
             last = self.batches[-1] if self.batches else self.in_flight[-1] if self.in_flight else None
             if last is not None:
+                open_gate(self.filled)
                 last.deadline = 0.0
-                self.filled.notify()
         if last is not None:
             last.wait()
             if last.error is not None:
@@ -139,20 +138,14 @@ class Accumulator:
     def finish_soon(self) -> None:
         """Tells the thread to write what there is and end; waits for nothing (called from a finaliser)."""
         self.closing = True
-        if self.lock.acquire(blocking=False):
-            try:
-                self.filled.notify()
-            finally:
-                self.lock.release()
-        else:
-            threading.Thread(target=self.close, name=f"kafkalog-close-{self.name}", daemon=True).start()
+        open_gate(self.filled)
 
     def close(self) -> None:
         """Writes what there is and ends the thread, a Ctrl-C notwithstanding. Does nothing the second time."""
         with deferred_interrupts():
             with self.lock:
                 self.closing = True
-                self.filled.notify()
+                open_gate(self.filled)
             self.thread.join()
             if self._flusher is not None:
                 self._flusher.close()
@@ -176,25 +169,31 @@ class Accumulator:
             with self.lock:
                 taken = self._take_locked()
                 self.in_flight = taken
-            if not taken:
+                ended = self.closing and not taken and not self.batches
+                wait = self._wait_locked()
+            if ended:
                 return
+            if not taken:
+                self.filled.acquire(timeout=wait)
+                continue
             error = self._write(taken)
             with self.lock:
                 self._settle_locked(taken, error)
 
     def _take_locked(self) -> list[PendingBatch]:
-        """Waits for batches that are full, due or asked for; an empty list when the writer ends."""
-        while True:
-            filling = self.filling
-            due = filling is not None and (self.closing or filling.deadline <= time.monotonic())
-            ready = len(self.batches) - (0 if filling is None or due else 1)
-            if ready > 0:
-                if due:
-                    self.filling = None
-                return [self.batches.popleft() for _ in range(ready)]
-            if self.closing:
-                return []
-            self.filled.wait(None if filling is None else filling.deadline - time.monotonic())
+        """The batches that are full, due or asked for."""
+        filling = self.filling
+        due = filling is not None and (self.closing or filling.deadline <= time.monotonic())
+        if due:
+            self.filling = None
+        ready = len(self.batches) - (0 if filling is None or due else 1)
+        return [self.batches.popleft() for _ in range(ready)]
+
+    def _wait_locked(self) -> float:
+        """Seconds until the batch being filled is due; -1 for ever, where there is none."""
+        if self.filling is None:
+            return -1.0
+        return min(max(0.0, self.filling.deadline - time.monotonic()), MAX_WAIT_S)
 
     def _write(self, taken: list[PendingBatch]) -> BaseException | None:
         """Appends each batch in order; what stopped it, if anything did (the batches after it are unwritten)."""

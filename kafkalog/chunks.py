@@ -1,7 +1,7 @@
 """Reading a range of offsets chunk by chunk: the batches of a log, checked, and the tables of their records.
 
 One chunk is read with `pread`, scanned and checksummed in one pass and handed on whole. A chunk that is short
-or damaged is read once more after a fresh look at the log, since its owner may have cut the file meanwhile;
+or damaged is read again after a fresh look at the log, since its owner may have cut the file meanwhile;
 if it is still wrong then, what lies before it has been handed on and the error says where reading stopped.
 """
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 FIRST_CHUNK_BYTES: Final = 16 << 10
 CHUNK_BYTES: Final = 256 << 10
 WHOLE_SEGMENT: Final = 2**31 - 1
+LOOKS: Final = 3
+"""How often the same place must look damaged: its owner may cut the file and write it anew, even twice in a row."""
 CONTROL_BIT: Final = 0x20
 _LOG_OVERHEAD: Final = 12
 _HINT: Final = "what lies before it was read; a replica or a backup may have the rest"
@@ -58,12 +60,11 @@ def batch_chunks(log: Engine, start: int, stop: int, owner: object = None) -> It
     OffsetOutOfRange where the log was cut, or its start moved past what comes next.
     """
     last_trouble: tuple[str | None, int | None] | None = None
+    looks = 0
     while start < stop:
         before = start
-        piece: FileSlice | None = None
         try:
-            piece = log.read(start, WHOLE_SEGMENT).records
-            for chunk in _chunks_of_slice(piece, start, stop):
+            for chunk in _chunks_of_slice(log.read(start, WHOLE_SEGMENT).records, start, stop):
                 yield chunk
                 start = chunk.next_offset
                 if log.closed:
@@ -71,7 +72,8 @@ def batch_chunks(log: Engine, start: int, stop: int, owner: object = None) -> It
         except CorruptRecord as trouble:
             where = (trouble.path, trouble.position)
             refresh(log)
-            if where == last_trouble or not _has_changed(log, piece, trouble, start):
+            looks = looks + 1 if where == last_trouble else 1
+            if looks == LOOKS:
                 raise
             last_trouble = where
             continue
@@ -83,18 +85,6 @@ def batch_chunks(log: Engine, start: int, stop: int, owner: object = None) -> It
                     offset=start,
                 )
             return
-
-
-def _has_changed(log: Engine, piece: FileSlice | None, trouble: CorruptRecord, start: int) -> bool:
-    """True when the file in which reading met trouble has been cut, replaced or rewritten since it was opened."""
-    segment = log.segments.floor(start)
-    if piece is None or segment is None:
-        return True
-    now, then = segment.records.slice(0, 0).file.stat(), piece.file.stat()
-    if (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino) or segment.size <= (trouble.position or 0):
-        return True
-    found = segment.translate_offset(start)
-    return found is not None and found[0] == start and found[1] != trouble.position
 
 
 def _chunks_of_slice(piece: FileSlice, start: int, stop: int) -> Iterator[Chunk]:

@@ -33,6 +33,26 @@ def again(error: BaseException) -> BaseException:
     return fresh
 
 
+def open_gate(gate: threading.Lock) -> None:
+    """Releases a lock that a thread waits for, or will; one that is free already stays so.
+
+    This, not a condition or an event, is how threads are woken here: the methods of those are Python code
+    that a Ctrl-C can stop half-way, and the next wake-up is then lost.
+    """
+    if gate.locked():
+        try:
+            gate.release()
+        except RuntimeError:  # another thread was faster
+            pass
+
+
+def shut_gate() -> threading.Lock:
+    """A gate to wait at: `gate.acquire()` returns once it is opened."""
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
+
+
 class BackgroundFlush:
     """Flushes a log within `delay_ms` of the first append that is not on disk yet.
 
@@ -43,11 +63,8 @@ class BackgroundFlush:
     def __init__(self, flush: Callable[[], object], delay_ms: float, name: str) -> None:
         self._flush = flush
         self._delay = delay_ms / 1000
-        # plain locks, released to wake the thread: an event's `set` is Python code that a Ctrl-C can stop half-way
-        self._wake = threading.Lock()
-        self._wake.acquire()
-        self._stop = threading.Lock()
-        self._stop.acquire()
+        self._wake = shut_gate()
+        self._stop = shut_gate()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"kafkalog-flush-{name}", daemon=True)
         self._thread.start()
@@ -56,14 +73,13 @@ class BackgroundFlush:
         """Notes that there is data to flush; raises what an earlier flush met."""
         if self._failure is not None:
             raise again(self._failure)
-        if self._wake.locked():
-            _open(self._wake)
+        open_gate(self._wake)
 
     def close(self) -> None:
         """Ends the thread without a last flush: closing the log flushes."""
         with deferred_interrupts():
-            _open(self._stop)
-            _open(self._wake)
+            open_gate(self._stop)
+            open_gate(self._wake)
             if threading.current_thread() is not self._thread:
                 self._thread.join()
 
@@ -77,11 +93,3 @@ class BackgroundFlush:
             except BaseException as error:
                 self._failure = error
                 return
-
-
-def _open(gate: threading.Lock) -> None:
-    """Releases a lock that another thread waits for; one that is free already stays so."""
-    try:
-        gate.release()
-    except RuntimeError:
-        pass

@@ -6,15 +6,13 @@ import threading
 import time
 
 from kafkalog._core.encode import BatchBuilder
-from kafkalog.durability import again
+from kafkalog.durability import again, open_gate, shut_gate
 
 
 class Gates:
-    """Where threads wait for a writer's thread: each behind a lock of its own, which `open_locked` releases.
+    """Where callers wait for a writer's thread: each at a gate of its own, all opened when something was settled.
 
-    A condition would do, but for Ctrl-C: its methods are Python code that an interrupt can stop between
-    taking a lock and saying so. Here a thread waits in one call, holding nothing; a gate whose thread was
-    interrupted is opened for nobody.
+    A thread waits in one call, holding nothing; a gate whose thread was interrupted is opened for nobody.
     """
 
     __slots__ = ("_shut", "lock")
@@ -25,8 +23,7 @@ class Gates:
 
     def shut_locked(self) -> threading.Lock:
         """A gate to wait at, with the lock given back: `gate.acquire(timeout=...)`."""
-        gate = threading.Lock()
-        gate.acquire()
+        gate = shut_gate()
         self._shut.append(gate)
         return gate
 
@@ -34,7 +31,7 @@ class Gates:
         """Lets every waiting thread look again."""
         shut, self._shut = self._shut, []
         for gate in shut:
-            gate.release()
+            open_gate(gate)
 
 
 class PendingBatch:

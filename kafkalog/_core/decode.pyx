@@ -193,8 +193,9 @@ cdef class RecordTable:
 
     def timestamp_type(self, Py_ssize_t i) -> int:
         """0 CreateTime or 1 LogAppendTime of the batch that holds record `i`."""
-        # by place, not by offset: a damaged batch may hold offsets outside its own range
-        cdef int64_t place = self.places[self.check(i)].headers_at
+        # by place, not by offset: a damaged batch may hold offsets outside its own range; the value's place is always
+        # inside the record, since a header count follows
+        cdef int64_t place = self.places[self.check(i)].value_at
         cdef Py_ssize_t low = self.first_batch
         cdef Py_ssize_t high = self.last_batch
         cdef Py_ssize_t middle

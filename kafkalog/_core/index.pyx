@@ -19,6 +19,7 @@ from kafkalog._core.search cimport (
     count_at_most_lanes, count_at_most_warm, minus,
 )
 from kafkalog._core.values cimport offset_position, timestamp_offset
+from kafkalog._core.wrap cimport added
 
 from array import array
 
@@ -211,7 +212,7 @@ cdef class OffsetEntries(Entries):
 
     cdef object _entry(self, Py_ssize_t n):
         cdef const uint8_t* p = self.data + OFFSET_ENTRY * n
-        return offset_position(self.base_offset + load32(p), load32(p + 4))
+        return offset_position(added(self.base_offset, load32(p)), load32(p + 4))
 
     cdef void _find(self, const uint8_t* data, Py_ssize_t n, const int64_t* targets, Py_ssize_t many, int64_t* first,
                     int64_t* second) noexcept nogil:
@@ -226,7 +227,7 @@ cdef class OffsetEntries(Entries):
                     found[lane] = count_at_most_warm(data, n, minus(targets[at + lane], self.base_offset), BY_OFFSET)
             for lane in range(lanes):
                 if found[lane]:
-                    first[at + lane] = self.base_offset + load32(data + OFFSET_ENTRY * (found[lane] - 1))
+                    first[at + lane] = added(self.base_offset, load32(data + OFFSET_ENTRY * (found[lane] - 1)))
                     second[at + lane] = load32(data + OFFSET_ENTRY * (found[lane] - 1) + 4)
                 else:
                     first[at + lane] = self.base_offset
@@ -259,7 +260,7 @@ cdef class TimeEntries(Entries):
 
     cdef object _entry(self, Py_ssize_t n):
         cdef const uint8_t* p = self.data + TIME_ENTRY * n
-        return timestamp_offset(load64(p), self.base_offset + load32(p + 8))
+        return timestamp_offset(load64(p), added(self.base_offset, load32(p + 8)))
 
     cdef void _find(self, const uint8_t* data, Py_ssize_t n, const int64_t* targets, Py_ssize_t many, int64_t* first,
                     int64_t* second) noexcept nogil:
@@ -275,7 +276,7 @@ cdef class TimeEntries(Entries):
             for lane in range(lanes):
                 if found[lane]:
                     first[at + lane] = load64(data + TIME_ENTRY * (found[lane] - 1))
-                    second[at + lane] = self.base_offset + load32(data + TIME_ENTRY * (found[lane] - 1) + 8)
+                    second[at + lane] = added(self.base_offset, load32(data + TIME_ENTRY * (found[lane] - 1) + 8))
                 else:
                     first[at + lane] = -1
                     second[at + lane] = self.base_offset

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from typing import Final
 
 from kafkalog.errors import CorruptRecord, KafkalogError, LogClosed, OffsetOutOfRange, StorageError
 from kafkalog.storage.glance import record_at_time
@@ -27,6 +28,10 @@ from kafkalog.types import (
 )
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
+
+
+LOOKS: Final = 3
+"""How often the same data must look damaged while its owner may be changing it."""
 
 
 class LogView:
@@ -197,8 +202,15 @@ class LogView:
         -1 gives the log end, -2 the log start, -3 the first record with the largest timestamp (which may lie
         below the log start, in a segment that is still there).
         """
-        self._check_open()
-        state = self._state
+        for _ in range(LOOKS - 1):
+            self._check_open()
+            try:
+                return self._offset_for_time(self._state, timestamp)
+            except CorruptRecord:  # the owner may have cut the file, or written it anew
+                self._refresh_fully()
+        return self._offset_for_time(self._state, timestamp)
+
+    def _offset_for_time(self, state: ViewState, timestamp: int) -> OffsetAndTimestamp | None:
         if timestamp == LATEST_TIMESTAMP:
             return OffsetAndTimestamp(state.end.next_offset, -1, state.end.leader_epoch)
         if timestamp == EARLIEST_TIMESTAMP:

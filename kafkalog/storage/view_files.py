@@ -47,7 +47,7 @@ class SegmentFiles:
     """
 
     __slots__ = (
-        "_descriptors", "_directory", "_fs", "_indexed_size", "_offset_index", "_records", "_size", "_time_index",
+        "_descriptors", "_directory", "_fs", "_indexed_size", "_measured", "_offset_index", "_records", "_size", "_time_index",
         "_timed_size", "base_offset", "file_name", "inode", "is_last",
     )  # fmt: skip
 
@@ -62,6 +62,7 @@ class SegmentFiles:
         self._fs = fs
         self._descriptors = descriptors
         self._size = -1
+        self._measured = (-1, -1)
         self._indexed_size = self._timed_size = -1
         self._records: tuple[File, FileRecords] | None = None
         self._offset_index: OffsetIndexView | None = None
@@ -84,14 +85,17 @@ class SegmentFiles:
         """-1: where the segment ends is not looked up before it is read."""
         return -1
 
-    @property
-    def is_measured(self) -> bool:
-        """True once `size` is known."""
-        return self._size >= 0
-
     def measure(self) -> None:
-        """Takes the file's present length as `size`: its owner has rolled to the next segment."""
-        self.set_size(self.stat().st_size)
+        """Takes the file's present length as `size`: its owner has rolled to the next segment.
+
+        What was found out about a file that has changed since is dropped.
+        """
+        stat = self.stat()
+        measured = stat.st_size, stat.st_mtime_ns
+        if measured != self._measured:
+            self._measured = measured
+            self.forget_indexes()
+        self.set_size(stat.st_size)
 
     def set_size(self, size: int) -> None:
         """Makes `size` bytes count; for the last segment those up to the end of the last valid batch."""

@@ -114,10 +114,9 @@ class DirectoryWatch:
         known = {} if old is None else {(s.base_offset, s.inode): s for s in old.segments}
         segments = LogSegments(self._segment_of(entry, known) for entry in listed)
         last = segments.active
-        for segment in segments[:-1]:
-            if not segment.is_measured or segment.is_last or (old is not None and segment is old.active):
-                segment.measure()
-                segment.is_last = False
+        for segment in segments[:-1]:  # each: one may have been cut, written to and rolled again since the last look
+            segment.measure()
+            segment.is_last = False
         was_last = last.is_last
         last.is_last = True
         start_offset = self._checkpointed_start()

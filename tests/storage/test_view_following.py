@@ -137,6 +137,34 @@ class TestFollowing:
             view.refresh()
             assert offsets(view, 295) == list(range(295, 310))
 
+    def test_rolled_segment_that_was_cut_and_rolled_again(self, folder: Path) -> None:
+        """Between two looks: cut back into an older segment, written on, and rolled at the same offset."""
+        with LogView(folder) as view:
+            assert offsets(view) == list(range(1000))
+            assert view.offset_for_time(5000) is None
+            log_file(folder, 500).unlink()
+            os.truncate(log_file(folder, 0), sum(map(len, batches(0, 40, 10))))
+            append(log_file(folder, 0), batch(400, [b"x"] * 10, timestamp=5000))
+            write_segment(folder, 500, batches(500, 3, 10))
+            view.refresh()
+            assert offsets(view) == [*range(410), *range(500, 530)]
+            found = view.offset_for_time(5000)
+            assert found is not None and found.offset == 400
+            assert view.problems == ()
+
+    def test_time_search_while_the_file_is_cut_and_rolled_again(self, folder: Path) -> None:
+        """What looks damaged because the view has an older length of it is looked at again."""
+        with LogView(folder) as view:
+            log_file(folder, 500).unlink()
+            os.truncate(log_file(folder, 0), sum(map(len, batches(0, 40, 10))))
+            append(log_file(folder, 0), batch(400, [b"x"] * 10, timestamp=5000))
+            write_segment(folder, 500, batches(500, 3, 10))
+            found = view.offset_for_time(5000)
+            assert found is not None and found.offset == 400
+            view.refresh()
+            found = view.offset_for_time(1480)
+            assert found is not None and found.offset == 400
+
     def test_deleted_segment_is_read_to_its_end_by_who_holds_it(self, folder: Path) -> None:
         """A reader in the middle of a segment keeps its descriptor; a new one learns the new start."""
         with LogView(folder) as view:
