@@ -1,16 +1,15 @@
 # cython: language_level=3
 """Sums that wrap instead of overflowing: numbers from untrusted bytes may be anything, and a signed overflow is undefined."""
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 
-
-cdef inline int64_t added(int64_t a, int64_t b) noexcept nogil:
-    """a + b with the wrap of 64 bits."""
-    return <int64_t>(<uint64_t>a + <uint64_t>b)
-
-
-cdef inline int64_t subtracted(int64_t a, int64_t b) noexcept nogil:
-    """a - b with the wrap of 64 bits."""
-    return <int64_t>(<uint64_t>a - <uint64_t>b)
+cdef extern from *:
+    """
+    #define KL_INLINE static inline __attribute__((always_inline))
+    KL_INLINE int64_t kl_added(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+    KL_INLINE int64_t kl_subtracted(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+    """
+    int64_t added "kl_added"(int64_t a, int64_t b) noexcept nogil               # with the wrap of 64 bits
+    int64_t subtracted "kl_subtracted"(int64_t a, int64_t b) noexcept nogil     # the same for a - b
 
 
 cdef inline int32_t increment_sequence(int32_t sequence, int32_t increment) noexcept nogil:
