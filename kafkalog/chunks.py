@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog._core.decode import STATUS_OK, RecordTable, decode
 from kafkalog._core.record import RecordIterator
 from kafkalog._core.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
-from kafkalog.engine import closed, refresh
+from kafkalog.engine import closed, cuts, has_cut, refresh
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, OffsetOutOfRange
 from kafkalog.records.dispatch import require_readable
 from kafkalog.storage.file_slice import FileSlice
@@ -21,11 +21,12 @@ from kafkalog.storage.view_end import claimed_size, is_worth_reading, rising_row
 
 if TYPE_CHECKING:
     from kafkalog.engine import Engine
+    from kafkalog.types import FetchDataInfo
 
 FIRST_CHUNK_BYTES: Final = 16 << 10
 CHUNK_BYTES: Final = 256 << 10
 WHOLE_SEGMENT: Final = 2**31 - 1
-LOOKS: Final = 3
+LOOKS: Final = 4
 """How often the same place must look damaged: its owner may cut the file and write it anew, even twice in a row."""
 CONTROL_BIT: Final = 0x20
 _LOG_OVERHEAD: Final = 12
@@ -59,25 +60,32 @@ def batch_chunks(log: Engine, start: int, stop: int, owner: object = None) -> It
     CorruptRecord, with file, offset and position, where the bytes are no whole valid batch;
     OffsetOutOfRange where the log was cut, or its start moved past what comes next.
     """
-    last_trouble: tuple[str | None, int | None] | None = None
+    trouble: CorruptRecord | None = None
+    place: tuple[str | None, int | None] | None = None
     looks = 0
     while start < stop:
-        before = start
+        before, cuts_before = start, cuts(log)
+        piece: FileSlice | None = None
+        last = _LastRead()
         try:
-            for chunk in _chunks_of_slice(log.read(start, WHOLE_SEGMENT).records, start, stop):
+            found = log.read(start, WHOLE_SEGMENT)
+            if trouble is not None and _passes_over(found, start, trouble):
+                raise trouble
+            piece = found.records
+            for chunk in _chunks_of_slice(piece, start, stop, last):
                 yield chunk
-                start = chunk.next_offset
+                start, trouble = chunk.next_offset, None
                 if log.closed:
                     raise closed(log)
-        except CorruptRecord as trouble:
-            where = (trouble.path, trouble.position)
+        except CorruptRecord as error:
             refresh(log)
-            looks = looks + 1 if where == last_trouble else 1
-            if looks == LOOKS:
+            looks = looks + 1 if place == (error.path, error.position) else 1
+            if looks == LOOKS or error is trouble:
                 raise
-            last_trouble = where
+            place = error.path, error.position
+            trouble = None if has_cut(log, cuts_before) or _has_changed(log, piece, error, start, last) else error
             continue
-        if start == before:
+        if start == before and not has_cut(log, cuts_before):
             if log.log_end_offset < stop:
                 raise OffsetOutOfRange(
                     f"the log was cut to end at {log.log_end_offset} while it was read",
@@ -87,7 +95,37 @@ def batch_chunks(log: Engine, start: int, stop: int, owner: object = None) -> It
             return
 
 
-def _chunks_of_slice(piece: FileSlice, start: int, stop: int) -> Iterator[Chunk]:
+def _passes_over(found: FetchDataInfo, start: int, trouble: CorruptRecord) -> bool:
+    """True where reading would go on behind the place of `trouble`, without the offset that was looked for."""
+    piece, place = found.records, found.fetch_offset_metadata
+    return piece.path == trouble.path and piece.position > (trouble.position or 0) and place.message_offset > start
+
+
+class _LastRead:
+    """What was read last: `asked` bytes from `position` on, fewer where the file had no more."""
+
+    __slots__ = ("asked", "data", "position")
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.position = self.asked = 0
+
+
+def _has_changed(log: Engine, piece: FileSlice | None, trouble: CorruptRecord, start: int, last: _LastRead) -> bool:
+    """True when the file in which reading met trouble has been cut, replaced or rewritten since it was read."""
+    segment = log.segments.floor(start)
+    if piece is None or segment is None:
+        return True
+    now, then = segment.records.slice(0, 0).file.stat(), piece.file.stat()
+    if (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino) or segment.size <= (trouble.position or 0):
+        return True
+    if piece.file.pread(last.asked, last.position) != last.data:
+        return True
+    found = segment.translate_offset(start)
+    return found is not None and found[0] == start and found[1] != trouble.position
+
+
+def _chunks_of_slice(piece: FileSlice, start: int, stop: int, last: _LastRead) -> Iterator[Chunk]:
     """The chunks of one segment's slice, from the batch that holds `start` on."""
     want = FIRST_CHUNK_BYTES
     at = 0
@@ -96,11 +134,13 @@ def _chunks_of_slice(piece: FileSlice, start: int, stop: int) -> Iterator[Chunk]
         asked = min(want, piece.size - at)
         data = piece.slice(at, asked).read()
         position = piece.position + at
+        last.data, last.position, last.asked = data, position, asked
         table = scan(data, file_mode=True, base_position=position)
         good = rising_rows(table, -1 if first else start)
-        skip = _rows_before(table, good, start) if first else 0
-        if skip < good:
-            yield Chunk(data, table, skip, good, piece.path, position)
+        if good:
+            if table.last_offset_of(0) < start:  # the batch here is not the one that was looked for
+                raise _bad_batch(table, 0, start, piece.path)
+            yield Chunk(data, table, 0, good, piece.path, position)
             start = table.last_offset_of(good - 1) + 1
             first = False
         if good < len(table):
@@ -117,13 +157,6 @@ def _chunks_of_slice(piece: FileSlice, start: int, stop: int) -> Iterator[Chunk]
                 raise _cut(piece, position, start)
             if not is_worth_reading(piece.file, position, want):
                 raise _bad_size(claimed_size(data) - _LOG_OVERHEAD, position, start, piece.path)
-
-
-def _rows_before(table: BatchTable, rows: int, start: int) -> int:
-    row = 0
-    while row < rows and table.last_offset_of(row) < start:
-        row += 1
-    return row
 
 
 def _bad_batch(table: BatchTable, row: int, offset: int, path: str) -> CorruptRecord:

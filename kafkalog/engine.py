@@ -24,6 +24,19 @@ def refresh(log: Engine) -> None:
         raise closed(log)
 
 
+def cuts(log: Engine) -> int:
+    """A number by which `has_cut` tells later whether the log's end went back meanwhile."""
+    return 0 if isinstance(log, LogView) else log.cuts
+
+
+def has_cut(log: Engine, before: int) -> bool:
+    """True when this process's own log was cut since `cuts` gave `before`; waits while it is being cut.
+
+    Cuts by another process show in the files only.
+    """
+    return not isinstance(log, LogView) and log.settled_cuts() != before
+
+
 def closed(log: Engine) -> LogClosed:
     """The error for a log that was closed."""
     return LogClosed(f"log {log.name} is closed")

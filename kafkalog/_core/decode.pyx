@@ -8,9 +8,8 @@ from libc.stdlib cimport free, malloc
 
 from kafkalog._core.batch cimport BatchRow, place_of
 from kafkalog._core.buffers cimport column
-from kafkalog._core.cursor cimport Cursor
+from kafkalog._core.cursor cimport Cursor, take_varint
 from kafkalog._core.fields cimport Fields, take_record
-from kafkalog._core.headers cimport Header, take_header
 from kafkalog._core.layout cimport (
     CODEC_MASK, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_HEADER_COUNT, ERR_HEADER_KEY,
     ERR_HEADER_VALUE, ERR_KEY_SIZE, ERR_MAGIC, ERR_RECORD_BODY, ERR_RECORD_SIZE, ERR_SHORT, ERR_VALUE_SIZE, ERR_VARINT,
@@ -41,6 +40,10 @@ STATUS_TEXT = {
     ERR_COMPRESSED: "the batch is compressed",
     ERR_MAGIC: "the batch is not of format v2",
 }
+
+
+cdef object overwritten(Py_ssize_t i):
+    return ValueError(f"the bytes of record {i} were overwritten after it was decoded")
 
 
 cdef RecordPlace no_place           # where the columns of a table without records point
@@ -101,7 +104,7 @@ cdef class RecordTable:
     cdef tuple headers_at(self, Py_ssize_t i):
         cdef RecordPlace* p = &self.places[i]
         cdef Cursor c
-        cdef Header h
+        cdef int32_t size = 0
         cdef int32_t n
         cdef list out
         if p.header_count == 0:
@@ -111,10 +114,14 @@ cdef class RecordTable:
         c.end = self.data + self.view.len
         for n in range(p.header_count):
             # lengths were checked when the record was decoded, but somebody may have written to the chunk since
-            if take_header(&c, &h) != OK:
-                raise ValueError(f"the bytes of record {i} were overwritten after it was decoded")
-            name = PyUnicode_DecodeUTF8(<char*>h.key, h.key_size, "replace")
-            out.append((name, None if h.value_size < 0 else PyBytes_FromStringAndSize(<char*>h.value, h.value_size)))
+            if take_varint(&c, &size) != OK or size < 0 or size > c.end - c.p:
+                raise overwritten(i)
+            name = PyUnicode_DecodeUTF8(<char*>c.p, size, "replace")
+            c.p += size
+            if take_varint(&c, &size) != OK or size > c.end - c.p:
+                raise overwritten(i)
+            out.append((name, None if size < 0 else PyBytes_FromStringAndSize(<char*>c.p, size)))
+            c.p += size if size > 0 else 0
         return tuple(out)
 
     @property

@@ -2,6 +2,7 @@
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBuffer_FillInfo
 from cpython.exc cimport PyErr_SetFromErrno
+from posix.stat cimport fstat, struct_stat
 
 cdef extern from "<sys/mman.h>" nogil:
     void* mmap(void* address, size_t length, int protection, int flags, int fd, long long offset)
@@ -16,16 +17,21 @@ cdef class Mapping:
     """The first `length` bytes of the file open as `fd`, as a read-only buffer; what others write there is seen at once.
 
     The pages stay until the last buffer taken from this object is released; `fd` may be closed right away. A byte past
-    the file's present end must not be touched (SIGBUS): the caller sees to that. ValueError unless length > 0, OSError
-    from the system.
+    the file's present end must not be touched (SIGBUS): whoever may cut the file sees to that. ValueError unless the
+    file is as long as that now and length > 0, OSError from the system.
     """
     cdef void* data
     cdef readonly Py_ssize_t length
 
     def __cinit__(self, int fd, Py_ssize_t length):
+        cdef struct_stat status
+        self.data = NULL
         if length <= 0:
             raise ValueError(f"cannot map {length} bytes")
-        self.data = NULL
+        if fstat(fd, &status) != 0:
+            PyErr_SetFromErrno(OSError)
+        if status.st_size < length:
+            raise ValueError(f"cannot map {length} bytes of a file of {status.st_size}")
         cdef void* data = mmap(NULL, <size_t>length, PROT_READ, MAP_SHARED, fd, 0)
         if data == MAP_FAILED:
             PyErr_SetFromErrno(OSError)

@@ -135,17 +135,18 @@ cdef object _name(object name):
 cdef class RecordIterator:
     """Iterates over the records of the tables that `tables` yields, from offset `start` up to `stop` (exclusive).
 
-    It asks for the next table only when the last is used up, and stops asking once `stop` is reached.
+    It asks for the next table only when the last is used up, and stops asking once `stop` is reached. Offsets go up:
+    what a table holds at or below the last one given (a batch written anew after a cut) is passed over.
     """
     cdef object tables
     cdef RecordTable table
     cdef Py_ssize_t row
-    cdef int64_t start
+    cdef int64_t given
     cdef int64_t stop
 
     def __init__(self, tables, start: int = 0, stop: int = 0x7FFFFFFFFFFFFFFF):
         self.tables = iter(tables)
-        self.start = start
+        self.given = start - 1
         self.stop = stop
         self.row = 0
 
@@ -162,7 +163,8 @@ cdef class RecordIterator:
                     self.table = None
                     self.tables = iter(())
                     raise StopIteration
-                if offset >= self.start:
+                if offset > self.given:
+                    self.given = offset
                     r = Record.__new__(Record)
                     r.table = self.table
                     r.row = self.row

@@ -198,7 +198,7 @@ cdef class TemplateText:
     ):
         cdef bytes text
         cdef int kind
-        self.kept = [(int(kind), bytes(text)) for kind, text in pieces]
+        self.kept = [(int(kind), bytes(memoryview(text))) for kind, text in pieces]
         self.pieces = <Piece*>calloc(len(self.kept) + 1, sizeof(Piece))
         if self.pieces == NULL:
             raise MemoryError

@@ -12,7 +12,7 @@ from kafkalog._core.scan import BatchHeader, BatchTable, scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, UnsupportedForFormat
 from kafkalog.records.dispatch import require_readable
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V2, NO_SEQUENCE, NO_TIMESTAMP, TimestampType
-from kafkalog.records.sequence import increment_sequence
+from kafkalog.records.sequence import MAX_SEQUENCE
 
 __all__ = ["RecordBatch", "RecordSizes"]
 
@@ -116,7 +116,8 @@ class RecordBatch:
 
     @staticmethod
     def _sequence(base: int, delta: int) -> int:
-        return NO_SEQUENCE if base == NO_SEQUENCE else increment_sequence(base, delta)
+        # an offset delta from damaged bytes may be negative: no reason to refuse the sizes
+        return NO_SEQUENCE if base < 0 else (base + delta) & MAX_SEQUENCE
 
     def offset_of_max_timestamp(self) -> int | None:
         """The first offset of the batch for LogAppendTime, else of the first record with the batch's max timestamp.

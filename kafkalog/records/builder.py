@@ -6,7 +6,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkalog._core.encode import BatchBuilder
-from kafkalog.errors import IllegalArgument, IllegalState, UnsupportedCompression, UnsupportedForFormat
+from kafkalog.errors import (
+    IllegalArgument,
+    IllegalState,
+    RecordBatchTooLarge,
+    UnsupportedCompression,
+    UnsupportedForFormat,
+)
 from kafkalog.records.format import (
     BATCH_OVERHEAD_BYTES,
     MAGIC_V2,
@@ -150,7 +156,8 @@ class RecordsBuilder:
         delta = at - self.base_offset
         if not 0 <= delta <= _MAX_INT:
             raise IllegalArgument(f"offset {at} is {delta} from base offset {self.base_offset}: 0 to {_MAX_INT} fit")
-        self._inner.append(value, key, timestamp, tuple(headers), offset_delta=delta)
+        if not self._inner.append(value, key, timestamp, tuple(headers), offset_delta=delta):
+            raise RecordBatchTooLarge(f"a batch holds at most {_MAX_INT} bytes, this record makes it longer")
         self._last_offset = at
         return at
 

@@ -16,7 +16,7 @@ from kafkalog._core.assign import assign
 from kafkalog._core.plan import append_info, plan_append
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.config import LogConfig
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.storage.append import (
     NOTHING_APPENDED,
     Origin,
@@ -274,19 +274,34 @@ class UnifiedLog(LogOwner):
         log end, the high watermark, or the last stable offset. OffsetOutOfRange outside log start ... log end,
         IllegalArgument for a negative length, LogClosed.
         """
+        while True:
+            cuts = self._cuts
+            try:
+                state = self._state
+                if isolation == "log_end":
+                    found = read_state(state, start_offset, max_length, state.end_metadata, min_one_message)
+                else:
+                    bound = self._bound(isolation)
+                    state = self._state
+                    committed = isolation == "committed"
+                    found = read_state(state, start_offset, max_length, bound, min_one_message, committed)
+            except KafkalogError:
+                self._check_readable()
+                if not self._has_cut(cuts):
+                    raise
+                continue
+            self._check_readable()
+            if cuts == self._cuts and not cuts & 1 or not self._has_cut(cuts):
+                return found
+
+    def _check_readable(self) -> None:
+        """LogClosed after `close`: asked after a read, for a file of it may have been closed while it went on."""
         if self._health.cause is not None and self._health.closed:
             self._health.check()
-        state = self._state
-        if isolation == "log_end":
-            found = read_state(state, start_offset, max_length, state.end_metadata, min_one_message)
-        else:
-            bound = self._bound(isolation)
-            state = self._state
-            committed = isolation == "committed"
-            found = read_state(state, start_offset, max_length, bound, min_one_message, committed)
-        if found.records.size == 0 and self._state.log_end_offset < state.log_end_offset:
-            return self.read(start_offset, max_length, isolation, min_one_message)  # cut during the first read
-        return found
+
+    def _has_cut(self, before: int) -> bool:
+        """True when the end went back since `cuts` was `before`: what a reader found may be of two logs."""
+        return self.settled_cuts() != before
 
     def _bound(self, isolation: Isolation) -> LogOffsetMetadata:
         """The offset below which a reader sees records. Without transactions all below the high watermark is stable."""
@@ -298,9 +313,20 @@ class UnifiedLog(LogOwner):
 
     def offset_for_time(self, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record at or after `timestamp` ms, or what a negative code stands for (LOG-57); None: no such."""
-        if self._health.cause is not None and self._health.closed:
-            self._health.check()
-        state = self._state
+        while True:
+            cuts = self._cuts
+            try:
+                found = self._offset_for_time(self._state, timestamp)
+            except KafkalogError:
+                self._check_readable()
+                if not self._has_cut(cuts):
+                    raise
+                continue
+            self._check_readable()
+            if cuts == self._cuts and not cuts & 1 or not self._has_cut(cuts):
+                return found
+
+    def _offset_for_time(self, state: LogState, timestamp: int) -> OffsetAndTimestamp | None:
         if timestamp >= 0:
             return offset_for_time(state, timestamp, -1, -1)
         epochs = self._epochs

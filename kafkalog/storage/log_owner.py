@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from kafkalog._core.plan import AppendPlan
 from kafkalog.config import LogConfig
@@ -90,7 +91,7 @@ class LogOwner:
         self._active: LogSegment = state.segments.active  # guarded by self._lock
         self._chores: list[Chore] = []  # guarded by self._lock; run after it is released
         self._leftovers: set[int] = set()  # guarded by self._lock; bases of files that could not be removed
-        self._cuts = 0  # guarded by self._lock; how often the end went back
+        self._cuts = 0  # guarded by self._lock; grows when a cut of the end begins and when it ends
         self._set_config_locked(config)
 
     def _set_config_locked(self, config: LogConfig) -> None:
@@ -241,14 +242,33 @@ class LogOwner:
             elif plan.start_anew:
                 self._start_anew_locked(offset, None)
             else:
-                with deferred_interrupts():
+                with self._cutting_locked():
                     self._cut_locked(state, plan)
         self._do_chores()
         return plan is not None
 
+    @contextmanager
+    def _cutting_locked(self) -> Iterator[None]:
+        """A cut of the end: not interrupted, and visible to readers who took the state before it."""
+        with deferred_interrupts():
+            self._cuts += 1
+            try:
+                yield
+            finally:
+                self._cuts += 1
+
+    @property
+    def cuts(self) -> int:
+        """A number that changes when a cut of the log's end begins, and when it ends."""
+        return self._cuts
+
+    def settled_cuts(self) -> int:
+        """`cuts`, once no cut is going on: equal to what it was before a read, where none touched what was read."""
+        with self._lock:
+            return self._cuts
+
     def _cut_locked(self, state: LogState, plan: TruncatePlan) -> None:
         """Delete from the end, then cut: whatever fails, what is left is the front of the log."""
-        self._cuts += 1
         segments = state.segments
         try:
             for segment in reversed(plan.deleted):
@@ -280,8 +300,7 @@ class LogOwner:
         self._do_chores()
 
     def _start_anew_locked(self, offset: int, log_start_offset: int | None) -> None:
-        with deferred_interrupts():
-            self._cuts += 1
+        with self._cutting_locked():
             state = self._state
             old = tuple(state.segments)
             try:
@@ -374,9 +393,12 @@ class LogOwner:
 
         The recovery point is raised to it (LOG-51). A failed sync is a StorageError and poisons the log.
         """
-        state = self._state
-        cuts = self._cuts
         self._health.check()
+        self._flush(offset)
+
+    def _flush(self, offset: int | None = None) -> None:
+        cuts = self._cuts
+        state = self._state
         end = state.log_end_offset if offset is None else min(offset, state.log_end_offset)
         start = state.recovery_point
         upto = end + 1 if offset is None else end
@@ -425,11 +447,16 @@ class LogOwner:
             if self.closed:
                 return
             failure: BaseException | None = None
-            try:
-                with self._lock:
+            with self._lock:
+                try:
                     self._ready_locked()
                     self._remove_leftovers()
-                self.flush()
+                except BaseException as error:
+                    failure = error
+                self._health.close()  # before the flush: what is appended after it would not be on disk
+            try:
+                if failure is None:
+                    self._flush()
             except BaseException as error:
                 failure = error
             with self._lock:
@@ -438,13 +465,12 @@ class LogOwner:
                         segment.close() if failure is None else segment.close_handlers()
                     except BaseException as error:
                         failure = failure or error
-                self._health.close()
             if failure is not None:
                 raise failure
 
     def close_handlers(self) -> None:
         """Give all files back without writing anything: what a crash would leave. The log is closed after it."""
         with self._lock:
+            self._health.close()
             for segment in self._state.segments:
                 segment.close_handlers()
-            self._health.close()

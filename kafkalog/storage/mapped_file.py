@@ -78,7 +78,10 @@ class MappedFile:
         self.mapped = False
         try:
             file = self._opened()
-            buffer = Mapping(file.fileno(), self.length) if mappable else file.pread(size, 0)
+            try:
+                buffer = Mapping(file.fileno(), self.length) if mappable else file.pread(size, 0)
+            except ValueError:  # another process cut it: what is left is copied
+                buffer, mappable = file.pread(size, 0), False
         except OSError as error:
             raise self._failed("read", error) from error
         self.mapped = mappable

@@ -29,7 +29,6 @@ from kafkalog.types import (
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 
-
 LOOKS: Final = 3
 """How often the same data must look damaged while its owner may be changing it."""
 

@@ -47,8 +47,8 @@ class SegmentFiles:
     """
 
     __slots__ = (
-        "_descriptors", "_directory", "_fs", "_indexed_size", "_measured", "_offset_index", "_records", "_size", "_time_index",
-        "_timed_size", "base_offset", "file_name", "inode", "is_last",
+        "_descriptors", "_directory", "_fs", "_indexed_size", "_measured", "_offset_index", "_records", "_size",
+        "_time_index", "_timed_size", "base_offset", "file_name", "inode", "is_last",
     )  # fmt: skip
 
     def __init__(

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple, cast
 
 from kafkalog.errors import NotAPartition, PartitionNotFound, StorageError
 from kafkalog.storage.names import (
+    DELETED_SUFFIX,
     LOG_SUFFIX,
+    PARTITION_METADATA,
     SWAP_SUFFIX,
     is_log_file,
     parse_base_offset,
@@ -77,6 +79,14 @@ def not_a_directory(path: str) -> NotAPartition:
     if is_log_file(os.path.basename(path)):
         hint = f"this is one segment of a partition: open its directory, {os.path.dirname(path) or '.'}"
     return NotAPartition("a file, where a partition directory is meant", path=path, hint=hint)
+
+
+def is_being_changed(fs: FileSystem, directory: str) -> bool:
+    """True for a directory without a segment that looks like a partition's: its owner has just begun or emptied it."""
+    try:
+        return any(name == PARTITION_METADATA or DELETED_SUFFIX in name for name in fs.listdir(directory))
+    except OSError as error:
+        raise unreadable(directory, error) from error
 
 
 def no_segments(fs: FileSystem, directory: str) -> NotAPartition:

@@ -10,7 +10,13 @@ from kafkalog.errors import CorruptCheckpoint, KafkalogError, StorageError
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.view_end import SegmentEnd, empty_end, extend_end, still_there
 from kafkalog.storage.view_files import Descriptors
-from kafkalog.storage.view_listing import ListedSegment, list_segments, no_segments, unreadable
+from kafkalog.storage.view_listing import (
+    ListedSegment,
+    is_being_changed,
+    list_segments,
+    no_segments,
+    unreadable,
+)
 from kafkalog.storage.view_segment import ViewSegment
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import LOG_START_FILE, OffsetCheckpoint
@@ -94,7 +100,10 @@ class DirectoryWatch:
             now_ms, listed_ms = self._clock.milliseconds(), self._clock.monotonic_ms()
             listed = list_segments(self._fs, self._path)
             if not listed:
-                raise no_segments(self._fs, self._path)
+                if attempt == LISTING_ATTEMPTS - 1 or not is_being_changed(self._fs, self._path):
+                    raise no_segments(self._fs, self._path)
+                self._clock.sleep(attempt)  # its owner makes the first segment, or puts a new one in the place of all
+                continue
             try:
                 state = self._state_of(listed, old)
                 self._directory_mtime_ns, self._listed_ms = mtime_ns, listed_ms

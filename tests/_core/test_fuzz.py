@@ -114,13 +114,16 @@ def check_decode(data: bytes, records: RecordTable, wanted: tuple[list[Read], bo
     """The table holds what the plain reader found, in every way to ask for it."""
     assert (len(records), records.status == 0) == (len(wanted[0]), wanted[1]), records.error_text
     assert list(zip(records.offsets, records.timestamps, strict=True)) == [r[:2] for r in wanted[0]]
-    for row, (record, read) in enumerate(zip(RecordIterator([records], -(2**63)), wanted[0], strict=False)):
+    for row, (record, read) in enumerate(zip(records, wanted[0], strict=True)):
         assert (record.key, record.value, record.headers) == read[2:]
         assert (records.key(row), records.value(row), records.headers(row)) == read[2:]
         view = record.value_view
         assert (None if view is None else bytes(view)) == read.value
         assert record.timestamp_type in (0, 1)
     assert list(records.value_sizes) == [-1 if r.value is None else len(r.value) for r in wanted[0]]
+    rising = [r.offset for r in RecordIterator([records, records], 3, 2**62)]
+    assert rising == sorted(set(rising))
+    assert all(3 <= offset < 2**62 for offset in rising)
 
 
 def check_each_batch(data: bytes, table: scan.BatchTable, base: int) -> None:

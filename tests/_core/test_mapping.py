@@ -39,5 +39,7 @@ def test_cannot_be_written_to(file: Path) -> None:
 def test_errors(file: Path) -> None:
     with file.open("rb") as opened, pytest.raises(ValueError, match="cannot map 0 bytes"):
         Mapping(opened.fileno(), 0)
+    with file.open("rb") as opened, pytest.raises(ValueError, match="11 bytes of a file of 10"):
+        Mapping(opened.fileno(), 11)
     with pytest.raises(OSError, match="Bad file descriptor"):
         Mapping(-1, 10)

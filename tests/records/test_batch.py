@@ -78,6 +78,12 @@ def test_sequences_wrap_and_are_absent() -> None:
     assert of(batch([R()] * 2)).sequences() == [-1, -1]
 
 
+def test_an_offset_delta_below_zero_has_a_sequence_too() -> None:
+    b = of(batch([R(delta=-3), R(delta=1)], base_sequence=7, producer_id=1))
+    assert [s.offset for s in b.sizes()] == [-3, 1]
+    assert b.sequences() == [4, 8]
+
+
 def test_offset_of_max_timestamp() -> None:
     """REC-37."""
     times = [R(timestamp=t) for t in (T, T + 5, T + 2, T + 5)]

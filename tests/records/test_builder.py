@@ -2,8 +2,15 @@
 
 import pytest
 
+from kafkalog._core.encode import BatchBuilder
 from kafkalog._core.scan import scan
-from kafkalog.errors import IllegalArgument, IllegalState, UnsupportedCompression, UnsupportedForFormat
+from kafkalog.errors import (
+    IllegalArgument,
+    IllegalState,
+    RecordBatchTooLarge,
+    UnsupportedCompression,
+    UnsupportedForFormat,
+)
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType, TimestampType
@@ -143,3 +150,13 @@ def test_bytes_are_those_of_the_plain_encoder() -> None:
     builder.append(T + 1, None, b"w", [("h", b"1")])
     wanted = batch([R(b"v", b"k", T), R(b"w", None, T + 1, (("h", b"1"),))], base_offset=7, leader_epoch=3)
     assert bytes(builder.build()) == wanted
+
+
+def test_a_record_that_does_not_fit_is_not_lost_silently() -> None:
+    """The limit of the format, made small."""
+    builder = RecordsBuilder()
+    builder._inner = BatchBuilder(100)
+    builder.append(T, None, b"v" * 20)
+    with pytest.raises(RecordBatchTooLarge):
+        builder.append(T, None, b"v" * 20)
+    assert (builder.count, builder.next_offset) == (1, 1)

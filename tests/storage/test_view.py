@@ -281,9 +281,11 @@ class TestReading:
         parts = batches(0, 50, 10)
         parts[20] = struct.pack(">q", 100) + parts[20][8:]
         path.write_bytes(b"".join(parts))
-        with LogView(folder) as view, pytest.raises(CorruptRecord, match="below") as error:
-            list(records(view, 0, 1000))
-        assert error.value.position == len(b"".join(parts[:20]))
+        with LogView(folder) as view:
+            for start in (0, 195, 200, 205):
+                with pytest.raises(CorruptRecord, match="below") as error:
+                    list(records(view, start, 1000))
+                assert error.value.position == len(b"".join(parts[:20]))
 
     def test_many_segments_need_few_descriptors(self, tmp_path: Path) -> None:
         path = tmp_path / "t-0"
