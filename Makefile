@@ -2,7 +2,7 @@
 PYTHON ?= .venv/bin/python
 BUILD = $(PYTHON) setup.py -q build_ext --inplace -j 2
 
-.PHONY: all debug check test bench fmt demo clean
+.PHONY: all debug check test asan bench fmt demo clean
 
 all:                    ## compile what changed, in place
 	$(BUILD)
@@ -17,6 +17,9 @@ check: all              ## under three minutes: style, types, quick tests
 
 test:                   ## all there is, as on a fresh machine
 	bash ci/test.sh
+
+asan:                   ## the compiled modules under the sanitizers, random bytes included
+	bash ci/asan.sh
 
 bench: all              ## the table of speeds, with ratios against peers run in the same call
 	$(PYTHON) -m asv_benchmarks

@@ -17,7 +17,6 @@ DIRECTIVES = {
     "wraparound": False,
     "initializedcheck": DEBUG,
     "cdivision": True,
-    "nonecheck": DEBUG,
     "embedsignature": True,
     "auto_pickle": False,           # what may travel says so itself; the rest holds pointers
     "linetrace": DEBUG,
@@ -40,8 +39,9 @@ def extensions() -> list[Extension]:
 
 
 def compiled(modules: list[Extension]) -> list[Extension]:
-    """The extensions with their C sources made."""
-    return cythonize(modules, compiler_directives=DIRECTIVES, build_dir="build/cython")
+    """The extensions with their C sources made; those of a debug build apart, since Cython goes by dates alone."""
+    sources = "build/cython-debug" if DEBUG else "build/cython"
+    return cythonize(modules, compiler_directives=DIRECTIVES, build_dir=sources)
 
 
 if __name__ == "__main__":

@@ -125,6 +125,8 @@ class Accumulator:
 
     def flush(self) -> None:
         """Returns when every record appended so far is written; raises what a write met."""
+        if self.gates.lost is not None:
+            raise again(self.gates.lost)
         with self.lock:
             last = self.batches[-1] if self.batches else self.in_flight[-1] if self.in_flight else None
             if last is not None:
@@ -161,6 +163,8 @@ class Accumulator:
             hint="open the log in the child process instead of before the fork",
         )
         self.closing = self.closed = True
+        self.gates.lose(self.refusal)
+        self.lock = self.gates.lock
 
     # what the thread does
 

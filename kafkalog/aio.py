@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from types import TracebackType
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, Never, ParamSpec, TypeVar
 
 from kafkalog._core.record import Record
 from kafkalog.api import Log
 from kafkalog.errors import LogClosed
+from kafkalog.keywords import unknown_keyword
 from kafkalog.records.batch import RecordBatch
 from kafkalog.times import Time
 from kafkalog.types import LogAppendInfo, OffsetAndTimestamp, TopicPartition
@@ -72,9 +73,9 @@ class AsyncLog:
         """The record with this offset: `log[offset]`."""
         return await self._run(lambda: self.log[offset])
 
-    async def append(self, records: Any, *, compression: str | None = None) -> LogAppendInfo:
+    async def append(self, records: Any, **options: Any) -> LogAppendInfo:
         """The result of `Log.append`."""
-        return await self._run(self.log.append, records, compression=compression)
+        return await self._run(self.log.append, records, **options)
 
     async def append_bytes(self, batches: Any) -> LogAppendInfo:
         """The result of `Log.append_bytes`."""
@@ -136,12 +137,16 @@ class AsyncLog:
             if len(items) < size:
                 return
 
-    async def tail(self, timeout: float | None = None, start: int | None = None) -> AsyncIterator[Record]:
+    async def tail(
+        self, timeout: float | None = None, start: int | None = None, **unknown: Never
+    ) -> AsyncIterator[Record]:
         """The records from `start` (by default the present end) on, waiting for new ones.
 
         Ends after `timeout` seconds in which none came; None waits for ever. Cancelling the task ends it at
         once. OffsetOutOfRange for a start outside the log, and when the log is cut below what was read.
         """
+        if unknown:
+            raise unknown_keyword("tail", unknown, ("timeout", "start"))
         at = await self.end_offset() if start is None else start
         if at < 0:
             at = max(at + await self.end_offset(), await self.start_offset())

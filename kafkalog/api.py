@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 import os
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Never, NoReturn, SupportsIndex, overload
 
 from kafkalog._core.record import Record
 from kafkalog._core.scan import scan
 from kafkalog.appending import AppendMixin
 from kafkalog.chunks import batch_chunks, records
+from kafkalog.config import key_for
 from kafkalog.engine import out_of_range, refresh
-from kafkalog.errors import IllegalArgument, LogClosed, UnsupportedIsolation
+from kafkalog.errors import IllegalArgument, LogClosed, UnknownConfig, UnsupportedIsolation
 from kafkalog.following import tail
+from kafkalog.keywords import near, unknown_keyword
 from kafkalog.point import record_at
 from kafkalog.records.batch import RecordBatch
 from kafkalog.segment_face import Segment
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.opening import OpenedLog
 
 REPR_WIDTH: Final = 100
+_RANGE: Final = ("start", "stop", "since", "until", "isolation")
 _ISOLATIONS: Final = (None, "read_uncommitted", "log_end")
 
 
@@ -45,8 +47,10 @@ def open(
     (`segment_bytes=1 << 20`, `cleanup_policy="compact"`); `sync` says when appends are forced to disk:
     False (as Kafka: the page cache), True (each), or a number of milliseconds.
 
+    In "a" a data directory that is missing is made, its parent is not; a failed open takes it away again.
+
     PartitionNotFound, NotAPartition, StorageError (permissions); in "a" also DirectoryLocked,
-    UncleanShutdown, ConfigError. TypeError for a keyword that is no setting.
+    UncleanShutdown, ConfigError. TypeError for a keyword that is no setting; it names the near ones.
     """
     if mode == "r":
         if sync is not False or settings:
@@ -56,14 +60,27 @@ def open(
         raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create or append")
     from kafkalog.opening import open_for_append
 
+    for name in settings:
+        _check_setting(name)
     opened = open_for_append(path, settings, sync=sync)
     return Log(opened.log, opened)
 
 
 def _not_for_reading(names: list[str]) -> TypeError:
-    near = difflib.get_close_matches(names[0], ("path", "mode"), n=1)
-    fix = f"did you mean {near[0]}?" if near else "settings are for mode 'a'"
+    nearest = near(names[0], ("path", "mode"))
+    fix = f"did you mean {nearest}?" if nearest else "settings are for mode 'a'"
     return TypeError(f"open() with mode 'r' takes no keyword {names[0]!r}: {fix}")
+
+
+def _check_setting(name: str) -> None:
+    """UnknownConfig (a TypeError) for a keyword that is no topic setting, with the name that was meant."""
+    try:
+        key_for(name)
+    except UnknownConfig as error:
+        nearest = near(name, ("path", "mode", "sync"))
+        if nearest is not None:
+            error.hint = f"did you mean {nearest}?"
+        raise
 
 
 class Log(AppendMixin):
@@ -155,12 +172,14 @@ class Log(AppendMixin):
             return self.slice(key.start, key.stop)
         return record_at(self._engine, operator.index(key))
 
-    def slice(self, start: int | None = None, stop: int | None = None) -> LogSlice:
+    def slice(self, start: int | None = None, stop: int | None = None, **unknown: Never) -> LogSlice:
         """The records with offsets in [start, stop), read when they are iterated over.
 
         Bounds go as in Python: None is the log's own, negative counts back from the end, and what lies
         outside the log is left out.
         """
+        if unknown:
+            raise unknown_keyword("slice", unknown, ("start", "stop"))
         engine = self._looked()
         first, end = engine.log_start_offset, engine.log_end_offset
         return LogSlice(self, clamped(start, first, first, end), clamped(stop, end, first, end))
@@ -173,6 +192,7 @@ class Log(AppendMixin):
         since: Time | None = None,
         until: Time | None = None,
         isolation: str | None = None,
+        **unknown: Never,
     ) -> Iterator[Record]:
         """The records with offsets in [start, stop), in order; by default from the log start to the log end.
 
@@ -183,6 +203,8 @@ class Log(AppendMixin):
         records before it were given; UnsupportedCompression and UnsupportedForFormat for batches that
         cannot be decoded yet; OffsetOutOfRange when the log is cut or deleted below the reader.
         """
+        if unknown:
+            raise unknown_keyword("records", unknown, _RANGE)
         bounds = self._range(start, stop, since, until, isolation)
         return records(self._engine, *bounds, owner=self)
 
@@ -194,20 +216,25 @@ class Log(AppendMixin):
         since: Time | None = None,
         until: Time | None = None,
         isolation: str | None = None,
+        **unknown: Never,
     ) -> Iterator[RecordBatch]:
         """The batches that hold offsets in [start, stop), whole, control batches too; bounds as for `records`."""
+        if unknown:
+            raise unknown_keyword("batches", unknown, _RANGE)
         bounds = self._range(start, stop, since, until, isolation)
         return _batches(self._engine, *bounds, owner=self)
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
 
-    def tail(self, timeout: float | None = None, start: int | None = None) -> Iterator[Record]:
+    def tail(self, timeout: float | None = None, start: int | None = None, **unknown: Never) -> Iterator[Record]:
         """The records from `start` (by default the present end) on, waiting for new ones.
 
         It ends after `timeout` seconds in which none came; None waits for ever. OffsetOutOfRange for a
         start outside the log, and when the log is cut below what was read.
         """
+        if unknown:
+            raise unknown_keyword("tail", unknown, ("timeout", "start"))
         if timeout is not None and not timeout >= 0:
             raise IllegalArgument(f"timeout is {timeout!r}", hint="give seconds, or None to wait for ever")
         engine = self._looked()
@@ -235,8 +262,10 @@ class Log(AppendMixin):
         if until is not None:
             stop = self._offset_at(until, end)
         first = engine.log_start_offset if start is None else self._bound(start)
-        last = end if stop is None else min(end, stop + end if stop < 0 else stop)
-        return first, last
+        if stop is None:
+            return first, end
+        stop = operator.index(stop)
+        return first, min(end, max(stop + end if stop < 0 else stop, 0))
 
     def _bound(self, start: int) -> int:
         """A start offset; negative counts back from the end, at most to the log start."""
@@ -301,7 +330,9 @@ class Log(AppendMixin):
 
     def __del__(self) -> None:
         engine = getattr(self, "_engine", None)
-        if engine is not None and not engine.closed:
+        if engine is None or engine.closed:
+            return
+        if self._opened is None or not self._opened.closed:  # closed: the log of a parent process, after a fork
             warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2, source=self)
             self.close()
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from kafkalog._core.encode import BadRecord, encode_batch
 from kafkalog._core.record import Record
 from kafkalog._core.scan import scan
 from kafkalog.durability import Sync
 from kafkalog.errors import InvalidTimestamp, KafkalogError, ReadOnlyLog, RecordTooLarge
+from kafkalog.keywords import unknown_keyword
 from kafkalog.records.dispatch import codec_to_write
 from kafkalog.types import LogAppendInfo
 from kafkalog.util.interrupts import deferred_interrupts
@@ -48,7 +49,7 @@ class AppendMixin:
         return opened
 
     def append(
-        self, records: OneRecord | Iterable[OneRecord], *, compression: str | None = None
+        self, records: OneRecord | Iterable[OneRecord], *, compression: str | None = None, **unknown: Never
     ) -> LogAppendInfo:
         """The offsets and times of one batch made of `records`, once it is in the log.
 
@@ -64,6 +65,8 @@ class AppendMixin:
         opened = self._opened
         if opened is None:
             opened = self.opened_for_append()
+        if unknown:
+            raise unknown_keyword("append", unknown, ("records", "compression"))
         if compression is not None:
             codec_to_write(compression)
         if type(records) is not list:
@@ -79,7 +82,7 @@ class AppendMixin:
             opened.after_append()
         return info
 
-    def append_bytes(self, batches: Buffer) -> LogAppendInfo:
+    def append_bytes(self, batches: Buffer, **unknown: Never) -> LogAppendInfo:
         """The offsets of ready-made batches, whatever base offset they carry: the log assigns its own.
 
         `batches` holds whole v2 record batches back to back; a torn batch at the end is left out, as the
@@ -93,6 +96,8 @@ class AppendMixin:
         opened = self._opened
         if opened is None:
             opened = self.opened_for_append()
+        if unknown:
+            raise unknown_keyword("append_bytes", unknown, ("batches",))
         if type(batches) is bytearray:
             buffer = batches
         else:
@@ -112,7 +117,7 @@ class AppendMixin:
             opened.after_append()
         return info
 
-    def replicate(self, batches: Buffer, *, leader_epoch: int | None = None) -> LogAppendInfo:
+    def replicate(self, batches: Buffer, *, leader_epoch: int | None = None, **unknown: Never) -> LogAppendInfo:
         """The offsets of batches copied from another log: they keep offset, epoch and time (a follower's append).
 
         Batches from the first one whose leader epoch is above `leader_epoch` on are left out (LOG-81);
@@ -120,6 +125,8 @@ class AppendMixin:
         OffsetsOutOfOrder, CorruptRecord.
         """
         opened = self.opened_for_append()
+        if unknown:
+            raise unknown_keyword("replicate", unknown, ("batches", "leader_epoch"))
         epoch = _MAX_EPOCH if leader_epoch is None else leader_epoch
         buffer = batches if isinstance(batches, bytes | bytearray) else bytes(memoryview(batches))
         try:
@@ -138,8 +145,11 @@ class AppendMixin:
         batch_bytes: int = BATCH_BYTES,
         buffer_memory: int = BUFFER_MEMORY,
         sync: Sync = False,
+        **unknown: Never,
     ) -> Writer:
         """A `Writer` that joins single records of many threads into batches."""
+        if unknown:
+            raise unknown_keyword("writer", unknown, ("linger_ms", "batch_bytes", "buffer_memory", "sync"))
         return Writer(
             self, linger_ms=linger_ms, batch_bytes=batch_bytes, buffer_memory=buffer_memory, sync=sync
         )

@@ -138,6 +138,7 @@ class OpenedLog:
         for writer in tuple(self.writers):
             writer.disown()
         self.closed = True
+        _opened.discard(self)
         self._refuse(
             lambda: IllegalState(
                 f"log {self.topic_partition} belongs to the process that opened it",

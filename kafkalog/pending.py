@@ -13,13 +13,20 @@ class Gates:
     """Where callers wait for a writer's thread: each at a gate of its own, all opened when something was settled.
 
     A thread waits in one call, holding nothing; a gate whose thread was interrupted is opened for nobody.
+    `lost` is why nobody will ever settle anything: this is a forked child.
     """
 
-    __slots__ = ("_shut", "lock")
+    __slots__ = ("_shut", "lock", "lost")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.lost: BaseException | None = None
         self._shut: list[threading.Lock] = []  # guarded by self.lock
+
+    def lose(self, why: BaseException) -> None:
+        """Makes every wait raise `why`, in a child whose parent may have held the lock when it forked."""
+        self.lost = why
+        self.lock = threading.Lock()
 
     def shut_locked(self) -> threading.Lock:
         """A gate to wait at, with the lock given back: `gate.acquire(timeout=...)`."""
@@ -53,12 +60,17 @@ class PendingBatch:
         self.done = False
 
     def wait(self, timeout: float | None = None) -> None:
-        """Returns when the batch is written or failed; TimeoutError after `timeout` seconds."""
+        """Returns when the batch is written or failed; TimeoutError after `timeout` seconds.
+
+        IllegalState in a forked child, which does not learn what becomes of it.
+        """
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             with self.gates.lock:
                 if self.done:
                     return
+                if self.gates.lost is not None:
+                    raise again(self.gates.lost)
                 gate = self.gates.shut_locked()
             left = -1.0 if until is None else max(0.0, until - time.monotonic())
             if not gate.acquire(timeout=left) and not self.done:

@@ -67,6 +67,8 @@ def codec_of_name(name: str | None) -> CompressionType:
     """The codec of a name as in `compression.type` (`none`, `uncompressed` and None are NONE)."""
     if name is None or name in ("none", "uncompressed", "producer"):
         return CompressionType.NONE
+    if not isinstance(name, str):
+        raise TypeError(f"a codec is named by text, got {type(name).__name__}")
     try:
         return CompressionType[name.upper()]
     except KeyError:

@@ -64,11 +64,10 @@ class AbstractIndex(Generic[E]):
             else:
                 self._file.open()
                 self._attach(self._file.length // self.entry_size)
+                self._file.release()
         except BaseException:
             self.close_handler()
             raise
-        if not writable:
-            self._file.release()
 
     def _make_entries(self) -> E:
         """The compiled entries, none yet."""

@@ -6,10 +6,11 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from errno import ENOENT
 
 from kafkalog._core.plan import AppendPlan
 from kafkalog.config import LogConfig
-from kafkalog.errors import KafkalogError, StorageError
+from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.storage.append import ClientLimits
 from kafkalog.storage.failure import LogHealth
 from kafkalog.storage.leader_epoch import LeaderEpochCache
@@ -397,13 +398,18 @@ class LogOwner:
         self._flush(offset)
 
     def _flush(self, offset: int | None = None) -> None:
+        while not self._flush_once(offset):
+            pass
+
+    def _flush_once(self, offset: int | None) -> bool:
+        """True when done; False where a segment was cut off or deleted under it, so that it has to begin again."""
         cuts = self._cuts
         state = self._state
         end = state.log_end_offset if offset is None else min(offset, state.log_end_offset)
         start = state.recovery_point
         upto = end + 1 if offset is None else end
         if upto <= start:
-            return
+            return True
         try:
             covered = state.segments.values(start, upto)
             for segment in covered:
@@ -412,21 +418,25 @@ class LogOwner:
                 self._fs.fsync_dir(self.path)
         except BaseException as error:
             self._flush_failed(error, state)
-            return
+            return False
         with self._lock:
             if cuts == self._cuts:
                 self._state = flushed_to(self._state, end)
             self.last_flush_time = self._milliseconds()
         if self._epochs.has_changed:
             self._epochs.write_if_changed()
+        return True
 
     def _flush_failed(self, error: BaseException, state: LogState) -> None:
         """Poison the log and raise, unless what could not be synced was deleted or cut meanwhile (LOG-52)."""
         with self._lock:
-            if isinstance(error, Exception) and self._state.segments is not state.segments and not self.closed:
-                gone = not all(segment.base_offset in self._state.segments for segment in state.segments)
-                if gone:
+            is_gone = isinstance(error, LogClosed) or isinstance(error, OSError) and error.errno == ENOENT
+            if is_gone and not self.closed:
+                there = self._state.segments
+                if any(there.get(segment.base_offset) is not segment for segment in state.segments):
                     return
+            if isinstance(error, LogClosed):
+                self._health.check()
             if isinstance(error, OSError):
                 self._health.poison(error)
         if isinstance(error, OSError) and not isinstance(error, KafkalogError):

@@ -26,7 +26,7 @@ class MappedFile:
     A file that this process may not write is always copied, since its owner may cut it at any time.
 
     No descriptor is held but by a file that is being written: mappings stay without one.
-    StorageError, with errno and path, whenever the system refuses. Threads: one at a time.
+    StorageError, with errno and path, whenever the system refuses. Threads: one at a time, but for `sync`.
     """
 
     __slots__ = ("_file", "_fs", "_name", "length", "mapped", "path", "reserved", "writable")
@@ -119,15 +119,15 @@ class MappedFile:
         self.reserved = min(self.reserved, length)
 
     def sync(self) -> None:
-        """Return when content and length are on disk."""
-        held = self._file is not None
+        """Return when content and length are on disk.
+
+        Threads: beside any other call. It uses a descriptor of its own, for the owner may release the other one.
+        """
         try:
-            self._opened().datasync()
+            with self._fs.open_file(self.path, "rw" if self.writable else "r") as file:
+                file.datasync()
         except OSError as error:
             raise self._failed("sync", error) from error
-        finally:
-            if not held:
-                self.release()
 
     def rename(self, path: str | os.PathLike[str]) -> None:
         """Give the file another name; what is mapped stays."""

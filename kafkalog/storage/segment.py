@@ -237,6 +237,7 @@ class LogSegment:
                 offset_index.append(last_offset, position)
                 if timestamp >= 0:
                     time_index.maybe_append(timestamp, its_offset)
+            self._indexes_changed = True  # again: a flush meanwhile has synced what was there before
             self.tail = plan.tail
         except BaseException:
             self.revert(before)
@@ -399,6 +400,7 @@ class LogSegment:
         self.records.trim()
         self.offset_index.make_read_only()
         self.time_index.make_read_only()
+        self._indexes_changed = True
 
     def flush(self) -> None:
         """Return when the data, then the offset index, then the time index are on disk (SEG-32).

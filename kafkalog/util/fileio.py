@@ -57,17 +57,18 @@ class FileSystem:
         OSError, also (EINVAL) for anything that is not a regular file: a pipe would block its reader.
         """
         name = os.fspath(path)
-        fd = self.open(name, _FLAGS[mode] | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+        # the File owns the descriptor at once: an interrupt must find exactly one to close it
+        file = File(name, self.open(name, _FLAGS[mode] | os.O_CLOEXEC | os.O_NONBLOCK, 0o666), self)
         try:
-            kind = self.fstat(fd).st_mode
+            kind = file.stat().st_mode
             if stat_module.S_ISDIR(kind):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
             if not stat_module.S_ISREG(kind):
                 raise OSError(errno.EINVAL, "not a regular file", name)
-            return File(name, fd, self)
         except BaseException:
-            self.close(fd)
+            file.close()
             raise
+        return file
 
     def fsync_dir(self, path: str | os.PathLike[str]) -> None:
         """Return when the directory's entries (new, renamed and removed names) are on disk."""

@@ -17,6 +17,7 @@ import pytest
 from kafkalog.errors import DirectoryLocked, IllegalState, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.util.fileio import FileSystem
+from tests.descriptors import open_descriptors
 from tests.faults import FaultFS, each_failure
 from tests.unprivileged import plain_directory, unprivileged
 
@@ -113,13 +114,13 @@ def test_excludes_another_process_until_released(tmp_path: Path) -> None:
 def test_a_directory_that_another_process_holds(tmp_path: Path, script: str) -> None:
     """Ours, and any other that takes a record lock, as a broker does; the error names the file and who holds it."""
     with holder(tmp_path, script) as process:
-        before = len(os.listdir("/proc/self/fd"))
+        before = open_descriptors()
         with pytest.raises(DirectoryLocked, match=f"process {process.pid}") as caught:
             LogDir.acquire(tmp_path)
         assert caught.value.path == str(tmp_path / ".lock")
         assert caught.value.hint
         assert isinstance(caught.value, OSError)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert open_descriptors() == before
     LogDir.acquire(tmp_path).release()
 
 

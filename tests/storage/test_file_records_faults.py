@@ -9,6 +9,7 @@ import pytest
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.file_records import FileRecords
 from tests.builder import batch
+from tests.descriptors import open_descriptors
 from tests.faults import FaultFS, each_failure
 from tests.tiny_disk import run_on_tiny_disk
 from tests.unprivileged import plain_directory, unprivileged
@@ -126,13 +127,13 @@ def test_an_interrupt_in_an_append_leaves_the_old_file(path: Path) -> None:
 def test_a_full_disk_while_preallocating_leaves_an_empty_file(path: Path) -> None:
     fs = FaultFS()
     fs.fail("posix_fallocate")
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with pytest.raises(StorageError) as caught:
         FileRecords.open(path, fs=fs, preallocate=True, init_file_size=1 << 20)
     assert (caught.value.errno, caught.value.path) == (errno.ENOSPC, str(path))
     assert path.read_bytes() == b""
     del caught
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
     fs.heal()
     assert FileRecords.open(path, fs=fs, preallocate=True, init_file_size=1 << 20).size == 0
 

@@ -20,6 +20,7 @@ from kafkalog.errors import (
     StorageError,
 )
 from kafkalog.storage.index import OffsetIndex
+from tests.descriptors import open_descriptors
 from tests.unprivileged import plain_directory, unprivileged
 
 BASE, SIZE = 45, 240
@@ -394,9 +395,9 @@ def test_read_only_after_a_roll(index: OffsetIndex, path: Path) -> None:
 
 def test_an_index_that_only_reads_holds_no_descriptor(path: Path) -> None:
     OffsetIndex(path, BASE, 80).close_handler()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     index = OffsetIndex(path, BASE, 80)
     index.make_read_only()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
     assert index.entries == 10
     index.close_handler()

@@ -10,6 +10,7 @@ from kafkalog.chunks import records
 from kafkalog.errors import CorruptRecord, LogClosed, NotAPartition, OffsetOutOfRange
 from kafkalog.storage.view import LogView
 from kafkalog.storage.view_files import Descriptors
+from tests.descriptors import open_descriptors
 from tests.faults import FaultFS
 from tests.raw_batches import batch, batches, framed, write_segment
 
@@ -295,9 +296,9 @@ class TestReading:
             view._watch._descriptors = limited = Descriptors(5)
             for segment in view.segments:
                 segment._descriptors = limited
-            before = len(os.listdir("/proc/self/fd"))
+            before = open_descriptors()
             assert offsets(view) == list(range(400))
-            assert len(os.listdir("/proc/self/fd")) - before <= 6
+            assert open_descriptors() - before <= 6
 
     def test_closed(self, folder: Path) -> None:
         view = LogView(folder)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from tests.descriptors import open_descriptors
 from tests.faults import FaultFS, each_failure
 from tests.unprivileged import plain_directory, unprivileged
 
@@ -39,10 +40,10 @@ def test_only_regular_files(tmp_path: Path) -> None:
         OS.open_file(tmp_path / "pipe", "r")
     with pytest.raises(IsADirectoryError):
         OS.open_file(tmp_path, "r")
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with pytest.raises(OSError):
         OS.open_file("/dev/null", "rw")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_pread_ends_at_the_end(tmp_path: Path) -> None:

@@ -1,0 +1,125 @@
+"""A flush takes no lock: what may happen to a log between two of its file calls (LOG-50 to LOG-52)."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkalog.errors import StorageError
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.util.fileio import FileSystem
+from tests.faults import FaultFS
+from tests.storage.logs import bases, lead, log
+
+
+class SyncHook(FileSystem):
+    """Does `action` once, in front of the first sync of a file whose name ends in `suffix`."""
+
+    def __init__(self) -> None:
+        self.action: Callable[[], object] | None = None
+        self.suffix = ""
+
+    def arm(self, suffix: str, action: Callable[[], object]) -> None:
+        self.suffix, self.action = suffix, action
+
+    def fdatasync(self, fd: int) -> None:  # type: ignore[override]
+        if self.action is not None and os.readlink(f"/proc/self/fd/{fd}").endswith(self.suffix):
+            action, self.action = self.action, None
+            before = os.fstat(fd)
+            action()
+            assert os.path.samestat(before, os.fstat(fd)), "the descriptor is another file's now"
+        os.fdatasync(fd)
+
+
+def cut_and_roll_at_the_same_offset(a_log: UnifiedLog) -> None:
+    base = a_log.active_segment.base_offset
+    a_log.truncate_to(base - 1)
+    lead(a_log)
+    a_log.roll()
+    assert a_log.active_segment.base_offset == base
+
+
+ACTIONS: dict[str, Callable[[UnifiedLog], object]] = {
+    "roll": lambda a_log: a_log.roll(),
+    "roll twice": lambda a_log: (a_log.roll(), lead(a_log), a_log.roll()),
+    "another flush": lambda a_log: a_log.flush(),
+    "delete": lambda a_log: a_log.delete_before(-1),
+    "roll and delete": lambda a_log: (a_log.roll(), lead(a_log), a_log.delete_before(-1)),
+    "cut": lambda a_log: a_log.truncate_to(a_log.log_end_offset - 1),
+    "cut all": lambda a_log: a_log.truncate_fully_and_start_at(50),
+    "cut and roll at the same offset": cut_and_roll_at_the_same_offset,
+}
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_segments_that_come_and_go_under_a_flush(tmp_path: Path, action: str, suffix: str) -> None:
+    """LOG-52: no failure of the disk, so the log takes writes on, and all of it is on disk in the end."""
+    fs = SyncHook()
+    a_log = log(tmp_path, fs=fs, internal_segment_bytes=1000, index_interval_bytes=100)
+    lead(a_log, times=25)
+    fs.arm(suffix, lambda: ACTIONS[action](a_log))
+    a_log.flush()
+    assert fs.action is None
+    lead(a_log, times=3)
+    a_log.flush()
+    assert a_log.recovery_point == a_log.log_end_offset
+    a_log.close()
+    again = log(tmp_path)
+    assert (again.log_end_offset, bases(again)) == (a_log.log_end_offset, bases(a_log))
+    again.close()
+
+
+def test_a_disk_error_while_segments_go_poisons_all_the_same(tmp_path: Path) -> None:
+    """A failed sync of what is still there is never passed over, whatever was deleted meanwhile."""
+    fs = FaultFS()
+    a_log = log(tmp_path, fs=fs, internal_segment_bytes=1000)
+    lead(a_log, times=25)
+    state = a_log.state
+    a_log.delete_before(12)
+    fs.fail("fdatasync", path=".log", code=errno.EIO)
+    with pytest.raises(StorageError) as failure:
+        a_log._flush_failed(StorageError("cannot flush", errno=errno.EIO, path="x.log"), state)
+    assert failure.value.errno == errno.EIO
+    with pytest.raises(StorageError, match="no writes"):
+        lead(a_log)
+    a_log.close_handlers()
+
+
+def test_what_is_appended_while_a_log_closes_is_synced_or_refused(tmp_path: Path) -> None:
+    """The clean-shutdown marker must not vouch for bytes that no sync was asked for."""
+    fs = SyncHook()
+    a_log = log(tmp_path, fs=fs)
+    lead(a_log, times=3)
+    refused = []
+
+    def append() -> None:
+        try:
+            lead(a_log)
+        except ValueError as error:
+            refused.append(error)
+
+    fs.arm(".log", append)
+    a_log.close()
+    assert a_log.recovery_point == a_log.log_end_offset
+    assert len(refused) == 1 and "log topic-0 is closed" in str(refused[0])
+
+
+def test_an_index_entry_written_during_a_flush_is_synced_by_the_next(tmp_path: Path) -> None:
+    fs = SyncHook()
+    a_log = log(tmp_path, fs=fs, index_interval_bytes=100)
+    lead(a_log, times=3)
+    fs.arm(".index", lambda: None)
+    a_log.flush()
+    assert fs.action is None
+    fs.arm(".timeindex", lambda: lead(a_log, times=3))
+    lead(a_log, times=3)
+    a_log.flush()
+    assert fs.action is None
+    synced = []
+    fs.arm(".index", lambda: synced.append(True))
+    a_log.flush()
+    assert synced
+    a_log.close()
