@@ -38,7 +38,7 @@ _ISOLATIONS: Final = (None, "read_uncommitted", "log_end")
 
 
 def open(
-    path: str | os.PathLike[str], mode: Literal["r", "a"] = "r", *, sync: Sync = False, **settings: Any
+    path: str | bytes | os.PathLike[str], mode: Literal["r", "a"] = "r", *, sync: Sync = False, **settings: Any
 ) -> Log:
     """The partition directory `path` (`<data directory>/<topic>-<number>`) as a `Log`.
 

@@ -28,7 +28,7 @@ def create_topic(
     home = make_data_directory(dirs[0], fs)
     log_dir = LogDir.acquire(home, fs=fs)
     try:
-        _check_name_is_free(dirs, topic, home, fs)
+        check_name_is_free(dirs, topic, home, fs)
         TopicStore(home, fs=fs).ensure(topic, partitions=count, settings=given)
         LogConfig.from_stored(given).warn_if_small(3)
         for number in range(count):
@@ -37,7 +37,8 @@ def create_topic(
         log_dir.release()
 
 
-def _check_name_is_free(dirs: Sequence[str], topic: str, home: str, fs: FileSystem) -> None:
+def check_name_is_free(dirs: Sequence[str], topic: str, home: str, fs: FileSystem = OS) -> None:
+    """Return when no topic in `dirs` has this name, or one that is the same in metric names; else TopicExists."""
     names = {one.topic_partition.topic for one in partitions(dirs, fs=fs)}
     names |= {name for directory in dirs for name in TopicStore(directory, fs=fs).names()}
     for name in sorted(names):

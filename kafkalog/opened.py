@@ -73,8 +73,11 @@ class OpenedLog:
         _opened.add(self)
 
     def append_built(self, batches: bytearray) -> None:
-        """Appends batches that this library has just built, each as an append of its own, and syncs as asked."""
-        self.append_batches(batches, check_records=False)
+        """Appends batches that this library has just built, each as an append of its own, and syncs as asked.
+
+        All that is left to check in them is whether records have the key that a compacted topic wants.
+        """
+        self.append_batches(batches, check_records=self.log.config.compact)
         if self.after_append is not None:
             self.after_append()
 

@@ -50,7 +50,7 @@ class _Target(NamedTuple):
 
 
 def open_for_append(
-    path: str | os.PathLike[str],
+    path: str | bytes | os.PathLike[str],
     settings: Mapping[str, Any] | None = None,
     *,
     sync: Sync = False,
@@ -70,7 +70,7 @@ def open_for_append(
     """
     check_sync(sync)
     given = {key_for(name).name: value for name, value in (settings or {}).items()}
-    real = os.path.realpath(os.fspath(path))
+    real = os.path.realpath(os.fsdecode(path))
     target = _Target(real, partition_of(real), given, sync, fs, clock)
     opened = None
     try:

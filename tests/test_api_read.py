@@ -403,7 +403,9 @@ class TestOpen:
 
     def test_path_as_text_path_or_relative(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(folder.parent)
-        for path in (str(folder), folder, "orders-0", "./orders-0/", Path("orders-0")):
+        (folder.parent / "link-7").symlink_to(folder)
+        paths = (str(folder), folder, "orders-0", "./orders-0/", Path("orders-0"), b"orders-0", "link-7", "link-7/")
+        for path in paths:
             with kafkalog.open(path) as log:
                 monkeypatch.chdir("/")
                 assert (log.end_offset, log[0].offset) == (1000, 0)

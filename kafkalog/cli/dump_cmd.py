@@ -13,7 +13,9 @@ _LATER = ("--offsets-decoder", "--transaction-log-decoder", "--cluster-metadata-
 def _paths(arguments: tuple[str, ...], listed: tuple[str, ...]) -> list[str]:
     """The files named, in order: --files takes names with commas between, a directory stands for its files."""
     from kafkalog.cli.common import note
+    from kafkalog.storage.view_listing import no_segments
     from kafkalog.tools.dump import files_of
+    from kafkalog.util.fileio import OS
 
     given = [name for names in listed for name in names.split(",") if name] + list(arguments)
     if not given:
@@ -24,6 +26,8 @@ def _paths(arguments: tuple[str, ...], listed: tuple[str, ...]) -> list[str]:
             paths.append(name)
             continue
         dumped, left_out = files_of(name)
+        if not dumped and not left_out:
+            raise no_segments(OS, name)
         paths += dumped
         for path in left_out:
             note(f"{path} is left out: {os.path.splitext(path)[1]} files cannot be dumped yet")

@@ -115,7 +115,10 @@ def _on_terminate(signum: int, frame: object) -> NoReturn:
 def run(args: Sequence[str]) -> int:
     """The exit status of the command line `args`; every error ends here, as one message without a traceback."""
     if list(args) == ["--version"]:
-        print(f"kafkalog {_version()}")
+        try:
+            print(f"kafkalog {_version()}", flush=True)
+        except OSError as error:
+            return _explain(error)
         return OK
     import click
 
@@ -133,7 +136,7 @@ def run(args: Sequence[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except (ClosedPipe, BrokenPipeError):
+    except ClosedPipe:
         _silence_stdout()
         return OK
     except Exception as error:
@@ -145,7 +148,14 @@ def _explain(error: Exception) -> int:
 
     if not isinstance(error, errors.KafkalogError | OSError) and not isinstance(error, MemoryError):
         raise error
-    _say(f"kafkalog: {str(error) or type(error).__name__}")
+    if isinstance(error, BrokenPipeError):
+        _silence_stdout()
+        return OK
+    text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and not isinstance(error, errors.KafkalogError) and error.filename is None:
+        text = f"cannot write the output: {error.strerror or error}"
+        _silence_stdout()
+    _say(f"kafkalog: {text}")
     usage = (errors.ConfigError, errors.InvalidTopic, errors.IllegalArgument, errors.InvalidReplicationFactor)
     return USAGE if isinstance(error, usage) else FAILED
 
@@ -155,12 +165,29 @@ def main() -> NoReturn:
     import signal
 
     signal.signal(signal.SIGTERM, _on_terminate)
+    _open_standard_files()
     status = run(sys.argv[1:])
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        _silence_stdout()
+    except OSError as error:
+        status = _explain(error) or status
     sys.exit(status)
+
+
+def _open_standard_files() -> None:
+    """Gives descriptors 0, 1 and 2 that were closed a file: else one of the log's would get the number, and the output.
+
+    Reading from 0 and writing to 1 fail as they would have; what is said on 2 is lost.
+    """
+    for fd, way in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, way)  # gets the lowest number that is free: fd
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)
 
 
 if __name__ == "__main__":

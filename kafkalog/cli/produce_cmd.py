@@ -151,6 +151,7 @@ def _home(request: _Request) -> str:
 
 def _open_logs(request: _Request, home: str, stack: ExitStack) -> list[OpenedLog]:
     """The logs of the partitions to write to: all of the topic, or the one that -p names."""
+    from kafkalog.creating import check_name_is_free
     from kafkalog.errors import UnknownTopicOrPartition
     from kafkalog.opening import open_for_append
     from kafkalog.tools.catalog import partition_count
@@ -158,6 +159,7 @@ def _open_logs(request: _Request, home: str, stack: ExitStack) -> list[OpenedLog
     try:
         count = partition_count([home], request.topic)
     except UnknownTopicOrPartition:
+        check_name_is_free([one for one in request.dirs if os.path.isdir(one)], request.topic, home)
         count = 1
     numbers: Sequence[int] = range(count)
     if request.partition is not None:

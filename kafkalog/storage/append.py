@@ -24,6 +24,8 @@ from kafkalog.errors import (
     RecordTooLarge,
     UnexpectedAppendOffset,
 )
+from kafkalog.records.dispatch import codec_of_name, codec_to_write
+from kafkalog.records.format import CompressionType
 from kafkalog.records.validate import check_batches
 from kafkalog.types import LogAppendInfo
 
@@ -61,9 +63,11 @@ def check_leader_append(
 ) -> None:
     """Return when a leader may append the one batch of `table`; else the error of the first rule broken.
 
-    The rules are stages B and C of format.md section 11: offset 0 and no transaction from a client, the epoch of a
+    UnsupportedCompression where the topic's `compression.type` is one that cannot be written yet. Then
+    the rules are stages B and C of format.md section 11: offset 0 and no transaction from a client, the epoch of a
     raft leader, size, checksum, then header and records. Nothing is written, nothing is changed.
     """
+    codec_to_write(config.compression_type)
     client = origin == "client"
     found = refusal(table, client, False, origin == "raft_leader", leader_epoch, config.max_message_bytes)
     if found is not None:
@@ -80,12 +84,13 @@ def check_leader_append(
 class ClientLimits:
     """What a configuration allows a client's batch, as plain attributes: looked at on every append."""
 
-    __slots__ = ("after_ms", "before_ms", "check_times", "max_message_bytes", "need_keys")
+    __slots__ = ("after_ms", "before_ms", "check_times", "max_message_bytes", "need_keys", "writes_as_is")
 
     def __init__(self, config: LogConfig) -> None:
         self.max_message_bytes = config.max_message_bytes
         self.check_times = config.message_timestamp_type != "LogAppendTime"
         self.need_keys = config.compact
+        self.writes_as_is = codec_of_name(config.compression_type) == CompressionType.NONE
         self.before_ms = min(config.message_timestamp_before_max_ms, _FAR_MS)
         self.after_ms = min(config.message_timestamp_after_max_ms, _FAR_MS)
 
@@ -97,6 +102,7 @@ def sound_client_batch(buffer: Any, table: BatchTable, limits: ClientLimits, now
     """
     return (
         table.count == 1
+        and limits.writes_as_is
         and refusal(table, True, False, False, -1, limits.max_message_bytes) is None
         and not table.header_fault(0, True)
         and check_records(
@@ -117,6 +123,7 @@ def check_group(buffer: Any, table: BatchTable, config: LogConfig, now_ms: int, 
 
     Without `records_too` only size, checksum and kind are checked, for batches that this library just built.
     """
+    codec_to_write(config.compression_type)
     found = refusal(table, True, True, False, -1, config.max_message_bytes)
     if found is not None:
         raise refused(table, found[0], found[1], config.max_message_bytes, -1)

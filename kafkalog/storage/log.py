@@ -148,7 +148,7 @@ class UnifiedLog(LogOwner):
                 self._begin_epoch_locked(epoch, first_offset)
             self._append_locked(data, table, now_ms, first_offset)
         if self._chores:
-            self._do_chores()
+            self._do_chores_after_append()
         return append_info(table, first_offset, given_epoch, append_time, state.log_start_offset)
 
     def append_as_follower(self, buffer: Any, leader_epoch: int) -> LogAppendInfo:
@@ -177,7 +177,7 @@ class UnifiedLog(LogOwner):
                 self._begin_epochs_locked(table)
             self._append_locked(data, table, now_ms, base_for_roll(first_offset, table.last_offset))
         if self._chores:
-            self._do_chores()
+            self._do_chores_after_append()
         return append_info(table, first_offset, table.last_leader_epoch, -1, state.log_start_offset)
 
     def append_batches(
@@ -208,7 +208,7 @@ class UnifiedLog(LogOwner):
                 self._begin_epoch_locked(epoch, first_offset)
             self._append_group_locked(memoryview(buffer), table, now_ms)
         if self._chores:
-            self._do_chores()
+            self._do_chores_after_append()
         return append_info(table, first_offset, -1, append_time, state.log_start_offset)
 
     def _append_locked(self, data: Any, table: BatchTable, now_ms: int, roll_base: int) -> None:

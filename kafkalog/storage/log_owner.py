@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from errno import ENOENT
+from typing import Final
 
 from kafkalog._core.plan import AppendPlan
 from kafkalog.config import LogConfig
@@ -27,6 +29,7 @@ from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.scheduler import Schedules
 
 Chore = Callable[[], object]
+_LOG: Final = logging.getLogger(__name__)
 
 
 class LogOwner:
@@ -380,8 +383,16 @@ class LogOwner:
                 break
             chore()
             del chore  # with it go deleted segments: their room may be what the epochs need on a full disk
-        if self._epochs.has_changed:
-            self._epochs.write_if_changed()
+        self._write_epochs()
+
+    def _do_chores_after_append(self) -> None:
+        """What an append left to do; it is done, so what fails here is told by the next flush, and tried again."""
+        try:
+            self._do_chores()
+        except StorageError as error:
+            _LOG.warning("put off until the next append or flush: %s", error)
+            if self._epochs.has_changed:
+                self._chores.append(self._epochs.write_if_changed)
 
     # Flushing and closing
 
@@ -409,7 +420,7 @@ class LogOwner:
         start = state.recovery_point
         upto = end + 1 if offset is None else end
         if upto <= start:
-            return True
+            return self._write_epochs()
         try:
             covered = state.segments.values(start, upto)
             for segment in covered:
@@ -423,6 +434,9 @@ class LogOwner:
             if cuts == self._cuts:
                 self._state = flushed_to(self._state, end)
             self.last_flush_time = self._milliseconds()
+        return self._write_epochs()
+
+    def _write_epochs(self) -> bool:
         if self._epochs.has_changed:
             self._epochs.write_if_changed()
         return True

@@ -41,9 +41,9 @@ class LogView:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, fs: FileSystem = OS, clock: Clock = SYSTEM_CLOCK
+        self, path: str | bytes | os.PathLike[str], *, fs: FileSystem = OS, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        self.path = os.path.realpath(os.fspath(path))
+        self.path = os.path.realpath(os.fsdecode(path))
         self.topic_partition = partition_of(fs, self.path)
         self.closed = False
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class LogView:
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], *, fs: FileSystem = OS, clock: Clock = SYSTEM_CLOCK
+        cls, path: str | bytes | os.PathLike[str], *, fs: FileSystem = OS, clock: Clock = SYSTEM_CLOCK
     ) -> LogView:
         """The view of the directory `path`, as the constructor makes it."""
         return cls(path, fs=fs, clock=clock)

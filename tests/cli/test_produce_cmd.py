@@ -257,6 +257,36 @@ def test_wrong_usage_is_status_2_and_makes_nothing(data: Path, arguments: list[s
     assert done.stdout == b"" and not any(path.is_dir() for path in data.iterdir())
 
 
+def test_a_compacted_topic_wants_keys(data: Path) -> None:
+    """Here as from `Log.append`: nothing without a key gets in, the records before stay."""
+    config = ("-X", "cleanup.policy=compact")
+    done = kafkalog("produce", "-d", data, "-t", "t", *config, stdin=b"no key\n")
+    assert done.returncode == 1 and b"key" in done.stderr and values(data / "t-0") == []
+    ok("produce", "-d", data, "-t", "t", "-K", ":", stdin=b"k:v\n")
+    for kind, text in (("-l", b"no key\n"), ("-J", b'{"payload": "no key"}\n')):
+        done = kafkalog("produce", "-d", data, "-t", "t", kind, stdin=text)
+        assert done.returncode == 1 and b"key" in done.stderr
+    assert pairs(data / "t-0") == [(b"k", b"v")]
+
+
+def test_a_topic_that_collides_with_another_is_not_made(data: Path) -> None:
+    """As `topics create`: a.b and a_b are one name in metrics."""
+    ok("produce", "-d", data, "-t", "a.b", stdin=b"1\n")
+    done = kafkalog("produce", "-d", data, "-t", "a_b", stdin=b"2\n")
+    assert done.returncode == 1 and b"collides with a.b" in done.stderr
+    assert not (data / "a_b-0").exists()
+    ok("produce", "-d", data, "-t", "a.b", stdin=b"2\n")
+
+
+def test_a_topic_whose_codec_cannot_be_written_is_refused_by_name(data: Path) -> None:
+    """Its setting is not passed over silently."""
+    ok("topics", "create", "-d", data, "-t", "t", "--config", "compression.type=zstd")
+    done = kafkalog("produce", "-d", data, "-t", "t", stdin=b"v\n")
+    assert done.returncode == 1 and b"zstd" in done.stderr and values(data / "t-0") == []
+    ok("topics", "create", "-d", data, "-t", "u", "--config", "compression.type=uncompressed")
+    ok("produce", "-d", data, "-t", "u", stdin=b"v\n")
+
+
 def test_no_directory_is_wrong_usage() -> None:
     done = kafkalog("produce", "-t", "t", stdin=b"x\n")
     assert done.returncode == 2 and b"KAFKALOG_DIR" in done.stderr
