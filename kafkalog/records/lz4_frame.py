@@ -56,20 +56,32 @@ def _header(magic: int) -> bytes:
 
 def compress(data: memoryview, level: int | None = None, magic: int = 2) -> bytes:
     """One frame with `data`; a block that would not shrink is stored raw (REC-46)."""
-    squeeze = _codec()[0]
-    options: dict[str, Any] = {"store_size": False}
-    if level is not None and level != DEFAULT_LEVEL:
-        options |= {"mode": "high_compression", "compression": min(level, _HIGHEST)}
     parts: list[Buffer] = [_header(magic)]
     for at in range(0, len(data), BLOCK_BYTES):
-        raw = data[at : at + BLOCK_BYTES]
-        block = memoryview(squeeze(raw, **options))
-        if len(block) < len(raw):
-            parts += (_WORD.pack(len(block)), block)
+        block = data[at : at + BLOCK_BYTES]
+        if level is None or level == DEFAULT_LEVEL:
+            parts += _fast_block(block)
         else:
-            parts += (_WORD.pack(len(raw) | _RAW_BLOCK), raw)
+            parts.append(_slow_block(block, min(level, _HIGHEST)))
     parts.append(_WORD.pack(0))
     return b"".join(parts)
+
+
+def _fast_block(raw: memoryview) -> tuple[Buffer, Buffer]:
+    """Size field and bytes of a block."""
+    block = memoryview(_codec()[0](raw, store_size=False))
+    if len(block) < len(raw):
+        return _WORD.pack(len(block)), block
+    return _WORD.pack(len(raw) | _RAW_BLOCK), raw
+
+
+def _slow_block(raw: memoryview, level: int) -> memoryview:
+    """Size field and bytes of a block; the package takes a level for frames only, so they are cut out of one."""
+    from cramjam import lz4
+
+    packer = lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    packer.compress(bytes(raw))
+    return memoryview(packer.finish())[_SHORTEST : -_WORD.size]
 
 
 @functools.lru_cache(maxsize=64)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["TABLE_BYTES", "batch_table", "record_tables"]
 
 TABLE_BYTES: Final = 512 << 10
-"""Decompressed bytes after which a table ends, so that they are still in the cache when decoded; no batch is divided."""
+"""Decompressed bytes after which a table ends, so that they are in the cache when decoded; no batch is divided."""
 _CODEC_MASK: Final = 7
 _GUESSED_RATIO: Final = 4
 _HINT: Final = "what lies before it was read; a replica or a backup may have the rest"
@@ -60,17 +60,25 @@ def record_tables(
 
 
 def batch_table(
-    data: Buffer, batches: BatchTable, row: int, *, lenient: bool = False, limit_bytes: int = DECODED_LIMIT_BYTES
+    data: Buffer,
+    batches: BatchTable,
+    row: int,
+    *,
+    base_position: int = 0,
+    path: str | None = None,
+    lenient: bool = False,
+    limit_bytes: int = DECODED_LIMIT_BYTES,
 ) -> RecordTable:
-    """The records of one batch, errors as for `record_tables`; `lenient` as for `_core.decode.decode`."""
+    """The records of one batch, arguments and errors as for `record_tables`; `lenient` as for `_core.decode.decode`."""
     if not batches.attributes(row) & _CODEC_MASK:
-        table = decode(data, batches, row, row + 1, lenient=lenient)
+        table = decode(data, batches, row, row + 1, base_position=base_position, lenient=lenient)
         failure = None
     else:
-        table, failure = _unpacked(data, batches, row, row + 1, 0, limit_bytes)
+        table, failure = _unpacked(data, batches, row, row + 1, base_position, limit_bytes)
     if table.status != STATUS_OK:
-        failure = _undecodable(table, batches, row, 0)
+        failure = _undecodable(table, batches, row, base_position)
     if failure is not None:
+        failure.path = path
         try:
             raise failure
         finally:

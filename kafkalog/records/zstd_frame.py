@@ -162,14 +162,15 @@ def _walk_blocks(data: memoryview, at: int, largest: int) -> tuple[int, int]:
     """(most that the blocks decompress to, byte behind the last one); raw and repeated blocks say their size."""
     bound = 0
     while True:
+        start = at
         header = _little(data, at, 3)
         kind, size = (header >> 1) & 3, header >> 3
         if kind == 3:
-            raise damaged(_NAME, "a block has the reserved kind", at)
+            raise damaged(_NAME, "a block has the reserved kind", start)
         bound += min(largest, size) if kind < 2 else largest
         at += 3 + (1 if kind == 1 else size)
         if at > len(data):
-            raise damaged(_NAME, "a block runs past the end", at)
+            raise damaged(_NAME, "a block runs past the end", start)
         if header & 1:
             return bound, at
 
