@@ -81,7 +81,9 @@ def _slow_block(raw: memoryview, level: int) -> memoryview:
 
     packer = lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     packer.compress(bytes(raw))
-    return memoryview(packer.finish())[_SHORTEST : -_WORD.size]
+    frame = memoryview(packer.finish())
+    size = _WORD.unpack_from(frame, _SHORTEST)[0] & ~_RAW_BLOCK
+    return frame[_SHORTEST : _SHORTEST + _WORD.size + size]
 
 
 @functools.lru_cache(maxsize=64)
