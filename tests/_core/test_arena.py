@@ -14,7 +14,7 @@ FIELDS = {"base_offset": 40, "leader_epoch": 5, "producer_id": 9, "producer_epoc
 
 def packed(plain: bytes, codec: int = 3) -> bytes:
     """The batch as if compressed: its payload is one byte, its codec bits are set."""
-    head = plain[:8] + (61 + 1 - 12).to_bytes(4, "big") + plain[12:21] + (plain[21] << 8 | plain[22] | codec).to_bytes(2, "big")
+    head = plain[:8] + (61 + 1 - 12).to_bytes(4, "big") + plain[12:22] + bytes((plain[22] | codec,))
     return seal(head + plain[23:61] + b"p")
 
 
@@ -30,8 +30,10 @@ def test_rows_keep_what_their_headers_say() -> None:
     assert arena.end() == 0
     assert arena.copy_plain(2, 3) == 3
     out, made = arena.finish(), arena.table
-    assert out == message_v1(1, b"m") + plain[0][:17] + out[len(message_v1(1, b"m")) + 17 :][:4] + plain[0][21:] + plain[1]
-    assert [made.position(i) for i in range(3)] == [0, len(message_v1(1, b"m")), len(out) - len(plain[1])]
+    at = len(message_v1(1, b"m"))
+    assert out[at + 17 : at + 21] == source[4 + at + 17 : 4 + at + 21]  # the checksum is that of the compressed bytes
+    assert out == message_v1(1, b"m") + plain[0][:17] + out[at + 17 : at + 21] + plain[0][21:] + plain[1]
+    assert [made.position(i) for i in range(3)] == [0, at, len(out) - len(plain[1])]
     assert [made[1].base_offset, made[1].leader_epoch, made[1].producer_id, made[1].base_sequence] == [40, 5, 9, 3]
     assert (made[1].compression, made[1].size, table[1].compression) == (0, len(plain[0]), 3)
     assert (len(made), made.valid_bytes, made.last_offset) == (3, len(out), 42)

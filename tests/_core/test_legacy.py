@@ -14,6 +14,7 @@ from kafkalog._core.scan import scan
 from tests.builder import R, batch, message_v1
 
 T = 1_700_000_000_000
+Row = tuple[int, int, bytes | None, bytes | None]
 payloads = st.none() | st.binary(max_size=40)
 rows = st.tuples(st.integers(0, 2**50), st.integers(-1, 2**50), payloads, payloads)
 
@@ -53,7 +54,7 @@ def ints(table: RecordTable | str) -> list[int]:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @given(records=st.lists(rows, max_size=20))
-def test_round_trip_with_the_plain_encoder(magic: int, records: list[tuple[int, int, bytes | None, bytes | None]]) -> None:
+def test_round_trip_with_the_plain_encoder(magic: int, records: list[Row]) -> None:
     """REC-42: null is not empty, checksums are right."""
     messages = MessageSet(magic)
     for offset, time, key, value in records:
@@ -86,7 +87,7 @@ def test_arguments() -> None:
     with pytest.raises(TypeError, match="encode"):
         MessageSet(1).append(0, 0, None, "text")  # type: ignore[arg-type]
     for codec, magic, append_time in ((0, 1, False), (4, 1, False), (1, 0, True)):
-        with pytest.raises(ValueError):  # noqa: PT011
+        with pytest.raises(ValueError):
             wrapper(b"", magic=magic, codec=codec, offset=0, append_time=append_time)
     messages = MessageSet(1)
     messages.append(3, T, bytearray(b"k"), memoryview(b"-v-")[1:2])

@@ -1,4 +1,4 @@
-"""Damaged batches: what iterating, checking and reading the records of each does (REC-4 to REC-9, REC-14, REC-15, REC-34).
+"""Damaged batches: what iterating, checking and reading the records of each does (REC-4 to REC-9, 14, 15, 34).
 
 What the reference leaves to its codecs, or to its heap, is InvalidRecord here (format.md section 15, C1). A v0 or v1
 message whose key or value runs past its end still counts as one record (C2).
