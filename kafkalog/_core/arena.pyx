@@ -17,7 +17,7 @@ from kafkalog._core.layout cimport (
 )
 from kafkalog._core.messages cimport Message, take_fields, take_frame
 from kafkalog._core.scan cimport BatchTable
-from kafkalog._core.store cimport Store
+from kafkalog._core.store cimport Block, Store
 
 cdef enum:
     ZSTD = 4                        # codec id
@@ -224,9 +224,9 @@ cdef class Arena:
             self.store.cut(self.row_start)
             self.row_start = -1
 
-    def finish(self) -> bytearray:
+    def finish(self) -> Block:
         """The buffer, for `decode` with `table`; the arena takes no more."""
-        cdef object out
+        cdef Block out
         self.cancel()
         self.table.valid_bytes = self.table.stop_position = self.store.size
         self.table.summarise()

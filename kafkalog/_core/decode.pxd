@@ -24,6 +24,7 @@ cdef class RecordTable:
     cdef Py_buffer view
     cdef bint held
     cdef const uint8_t* data
+    cdef size_t capacity
     cdef int64_t* offset_column
     cdef int64_t* timestamp_column
     cdef int64_t* batch_ends            # for each batch the number of records up to its end

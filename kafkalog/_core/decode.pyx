@@ -7,7 +7,6 @@ from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc
 
 from kafkalog._core.batch cimport BatchRow
 from kafkalog._core.buffers cimport column
@@ -23,6 +22,7 @@ from kafkalog._core.layout cimport (
 from kafkalog._core.messages cimport Message, take_fields, take_frame
 from kafkalog._core.record cimport Record, record_of
 from kafkalog._core.scan cimport BatchTable
+from kafkalog._core.spare cimport give_memory, take_memory
 
 STATUS_OK = OK
 STATUS_COMPRESSED = ERR_COMPRESSED
@@ -77,12 +77,12 @@ cdef class RecordTable:
     def __dealloc__(self):
         if self.held:
             PyBuffer_Release(&self.view)
-        free(self.offset_column)
+        give_memory(<char*>self.offset_column, self.capacity)
 
     cdef int allocate(self, Py_ssize_t rows, Py_ssize_t batches) except -1:
         # one block, four parts
         cdef size_t each = 2 * sizeof(int64_t) + sizeof(RecordPlace)
-        cdef char* block = <char*>malloc(each * <size_t>rows + sizeof(int64_t) * <size_t>(batches + 1))
+        cdef char* block = take_memory(each * <size_t>rows + sizeof(int64_t) * <size_t>(batches + 1), &self.capacity)
         if block == NULL:
             raise MemoryError
         self.offset_column = <int64_t*>block
