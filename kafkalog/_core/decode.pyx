@@ -244,6 +244,13 @@ cdef class RecordTable:
         return f"<RecordTable of {self.count} records>"
 
 
+cdef extern from *:
+    """
+    #define kl_prefetch(p) __builtin_prefetch(p)
+    """
+    void kl_prefetch(const void* p) noexcept nogil
+
+
 cdef object null(int32_t size, str what):
     """None for a null field; DamagedField for one that a lenient decoding passed over."""
     if size == DAMAGED:
@@ -274,6 +281,7 @@ cdef int decode_records(
         if start == c.end or n >= capacity:
             status = ERR_COUNT_HIGH
             break
+        kl_prefetch(start + 768)
         if not take_small_record(&c, &f):
             status = take_record(&c, &f)
             if status != OK:
