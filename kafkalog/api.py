@@ -19,7 +19,7 @@ from kafkalog.following import tail
 from kafkalog.point import record_at
 from kafkalog.records.batch import RecordBatch
 from kafkalog.segment_face import Segment
-from kafkalog.sizes import human_size
+from kafkalog.shown import human_size, shortened
 from kafkalog.slices import LogSlice, clamped
 from kafkalog.storage.view import LogView
 from kafkalog.times import Time, to_ms
@@ -318,11 +318,11 @@ class Log(AppendMixin):
         """One line of at most 100 columns, from memory: what the last look at the files found."""
         engine = self._engine
         if engine.closed:
-            return f"<Log {self.name} closed>"
+            return f"<Log {shortened(self.name, REPR_WIDTH - 13)} closed>"
         start, end = engine.log_start_offset, engine.log_end_offset
         count = len(engine.segments)
         parts = [
-            f"<Log {self.name} offsets [{start}, {end})",
+            f"offsets [{start}, {end})",
             f"{count} segment{'' if count == 1 else 's'}",
             human_size(engine.size),
             f"hw {engine.high_watermark}",
@@ -330,9 +330,9 @@ class Log(AppendMixin):
         if engine.leader_epoch >= 0:
             parts.append(f"epoch {engine.leader_epoch}")
         text = " ".join([*parts, self.mode])
-        room = REPR_WIDTH - len(text) - 2
-        path = self.path if len(self.path) <= room else "..." + self.path[len(self.path) - max(room - 3, 0) :]
-        return f"{text} {path}>"
+        room = REPR_WIDTH - len(text) - len("<Log   >")
+        name = shortened(self.name, max(room // 2, room - len(self.path)))
+        return f"<Log {name} {text} {shortened(self.path, room - len(name))}>"
 
 
 def _batches(engine: Engine, start: int, stop: int, owner: object) -> Iterator[RecordBatch]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, overload
 
-from kafkalog.sizes import human_size
+from kafkalog.shown import human_size
 from kafkalog.types import OffsetPosition, TimestampOffset
 
 E = TypeVar("E", OffsetPosition, TimestampOffset)

@@ -46,13 +46,3 @@ def _parse(text: str) -> datetime:
             hint="write ISO-8601, such as 2026-11-20T12:00Z or 2026-11-20 (UTC where no zone is given)",
         ) from None
 
-
-def iso_ms(timestamp: int) -> str:
-    """The time as `2026-11-20T23:14:11.417Z`; the number itself where no calendar reaches, `-` for none."""
-    if timestamp == -1:
-        return "-"
-    try:
-        time = EPOCH + timestamp * _MILLISECOND
-    except OverflowError:
-        return str(timestamp)
-    return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03d}Z"

@@ -18,7 +18,8 @@ from kafkalog._core.layout cimport (
     ERR_MAGIC, ERR_MEMORY, HEADER_TO_MAGIC, OK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT,
     V2_RECORDS_AT,
 )
-from kafkalog._core.text cimport Out, TextBuffer, added, kl_unlikely, put, put_java_text, put_number, put_unsigned, reserve
+from kafkalog._core.text cimport Out, TextBuffer, kl_unlikely, put, put_java_text, put_number, put_unsigned, reserve
+from kafkalog._core.wrap cimport added, increment_sequence
 
 cdef enum:
     RENDER_MORE = 100           # the buffer ends before the batch at `position` does; `needed` bytes would help
@@ -44,14 +45,6 @@ BAD_HEADER = RENDER_HEADER
 
 cdef inline uint8_t* put_bool(uint8_t* d, bint value) noexcept nogil:
     return put(d, b"true", 4) if value else put(d, b"false", 5)
-
-
-cdef inline int32_t increment_sequence(int32_t sequence, int32_t increment) noexcept nogil:
-    """Sequence arithmetic of the reference: 0 follows 2147483647 (format.md section 1), 32-bit wrap elsewhere."""
-    cdef uint32_t room = 0x7FFFFFFFU - <uint32_t>increment
-    if sequence > <int32_t>room:
-        return <int32_t>(<uint32_t>increment - (0x7FFFFFFFU - <uint32_t>sequence) - 1)
-    return <int32_t>(<uint32_t>sequence + <uint32_t>increment)
 
 
 cdef uint8_t* put_codec(uint8_t* d, int codec) noexcept nogil:
@@ -234,13 +227,14 @@ cdef class DumpText:
     @property
     def non_consecutive(self) -> list[tuple[int, int]]:
         """Pairs (offset, offset that followed it and is not the next one), from -1 on; filled by deep iteration."""
+        self.text.check_free()
         return [(self.jumps[2 * i], self.jumps[2 * i + 1]) for i in range(self.jump_count)]
 
     cdef int render_batches(self, const uint8_t* data, int64_t stop, int64_t base_position) noexcept nogil:
         cdef int status
         while True:
             if not self.inside:
-                status = self.begin_batch(data + self.position, stop - self.position, base_position + self.position)
+                status = self.begin_batch(data + self.position, stop - self.position, added(base_position, self.position))
                 if status != OK:
                     return status
             if self.deep:

@@ -70,12 +70,8 @@ class LogDir:
                 held._holders += 1
                 return held
             lock_path = os.path.join(real, LOCK_FILE)
+            fd = _open_locked(lock_path, fs)
             try:
-                fd = fs.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            except OSError as error:
-                raise StorageError.from_os(error, "open the lock file", path=lock_path) from error
-            try:
-                _lock_file(fd, lock_path)
                 made = cls(real, fd, key, fs)
                 made.marker_found = made._marker_present = fs.exists(made.marker_path)
             except BaseException as error:
@@ -238,6 +234,36 @@ def _make_dirs(path: str, fs: FileSystem) -> None:
     except FileExistsError:
         return
     fs.fsync_dir(parent)
+
+
+def _open_locked(path: str, fs: FileSystem) -> int:
+    """The descriptor of the lock file, locked; DirectoryLocked, StorageError.
+
+    A broker that stops removes its lock file, which may happen between our open and our lock: then what we locked
+    has no name any more and excludes nobody, so it is opened anew.
+    """
+    while True:
+        try:
+            fd = fs.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise StorageError.from_os(error, "open the lock file", path=path) from error
+        try:
+            _lock_file(fd, path)
+            if _is_named(fd, path, fs):
+                return fd
+        except BaseException as error:
+            fs.close(fd)
+            if isinstance(error, OSError) and not isinstance(error, (StorageError, DirectoryLocked)):
+                raise StorageError.from_os(error, "lock the directory", path=path) from error
+            raise
+        fs.close(fd)
+
+
+def _is_named(fd: int, path: str, fs: FileSystem) -> bool:
+    try:
+        return os.path.samestat(fs.fstat(fd), fs.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _lock_file(fd: int, path: str) -> None:

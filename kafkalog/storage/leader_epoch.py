@@ -1,4 +1,4 @@
-"""The leader epochs of a log with the offset at which each began, and the file that keeps them (format.md section 8)."""
+"""The leader epochs of a log, each with the offset at which it began, and their file (format.md section 8)."""
 
 from __future__ import annotations
 

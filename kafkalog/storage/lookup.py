@@ -17,7 +17,9 @@ LATEST_TIERED_TIMESTAMP = -5
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 
 
-def offset_for_time(state: LogState, timestamp: int, earliest_epoch: int, latest_epoch: int) -> OffsetAndTimestamp | None:
+def offset_for_time(
+    state: LogState, timestamp: int, earliest_epoch: int, latest_epoch: int
+) -> OffsetAndTimestamp | None:
     """The first record at or after `timestamp` (ms) from the log start on; None where there is none (LOG-57).
 
     -1 is the log end, -2 and -4 the log start, both with timestamp -1 and the epochs given; -3 the first record

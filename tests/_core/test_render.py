@@ -1,6 +1,7 @@
 """The dump tool's text of batches and records, against a slow oracle: DUMP-1, DUMP-2, DUMP-3, DUMP-11, DUMP-14."""
 
 import struct
+import threading
 from typing import Any
 
 import pytest
@@ -295,3 +296,26 @@ def test_text_in_use_cannot_move() -> None:
     with memoryview(text.text), pytest.raises(BufferError):
         text.text.clear()
     assert text.render(b"", 0, 0, 0) == NEEDS_BYTES
+
+
+def test_two_threads_cannot_render_into_one_text() -> None:
+    """The work is done without the GIL: the second thread is turned away, and neither sees torn text."""
+    data = batch([R(b"x" * 1000)] * 200)
+    text = DumpText(data=True, limit=1 << 30)
+    turned_away: list[BufferError] = []
+    rendered_batches: list[int] = []
+
+    def work() -> None:
+        for _ in range(200):
+            try:
+                rendered_batches.append(text.render(data, 0, len(data), 0))
+            except BufferError as error:
+                turned_away.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(rendered_batches) + len(turned_away) == 400
+    assert text.text.take().decode().count("\n") == 201 * len(rendered_batches)

@@ -72,6 +72,20 @@ def test_our_indexes_pass_the_checks_of_the_reference(
         assert b"mismatch" not in printed.lower() and b"Found" not in printed, printed[:500]
 
 
+def test_dump_of_a_log_that_is_open(reference: Reference, tmp_path: Path) -> None:
+    """Active indexes are preallocated: behind their entries stand zeros, which neither tool may take for entries."""
+    directory = ours.partition(tmp_path, "open-0")
+    with kafkalog.open(directory, "a", index_interval_bytes=100, segment_index_bytes=4096) as log:
+        for i in range(100):
+            log.append([(b"key", b"value %d" % i, T0 + i)] * 3)
+        for suffix, options in [(".log", ours.DEEP), (".index", ()), (".timeindex", ())]:
+            assert_same_dump(reference, directory, suffix, *options)
+        log.roll()
+        log.append(b"in a new segment, whose indexes have no entry")
+        for suffix, options in [(".log", ours.DEEP), (".index", ()), (".timeindex", ())]:
+            assert_same_dump(reference, directory, suffix, *options)
+
+
 @pytest.mark.slow
 def test_dump_of_the_whole_demo(reference: Reference, tmp_path: Path) -> None:
     """Every file of the demo's log (LINES= sets its size), deep and with its data."""

@@ -1,6 +1,9 @@
 """The reference opens our directory: clean it changes nothing, unclean it finds the same, and it appends."""
 
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,7 +43,7 @@ def wild(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy of each of our directories, with its data directory's files."""
     made = request.getfixturevalue(request.param)
-    source = made[0] if request.param == "produced" else made
+    source: Path = made[0] if request.param == "produced" else made
     copy = shutil.copytree(source.parent, tmp_path / "data")
     return Path(copy) / source.name
 
@@ -129,6 +132,48 @@ def test_reference_appends_and_we_read_on(reference: Reference, directory: Path,
         assert ours_again.append(b"ours again").first_offset == end + 50
     with reference.open(directory, SETTINGS, clean=True) as log:
         assert log.read(end + 49)[-1][3] == b"ours again"
+
+
+KILLED = """
+import os, signal, sys
+import kafkalog
+log = kafkalog.open(sys.argv[1], "a", index_interval_bytes=500, segment_bytes=1 << 20)
+for i in range(2000):
+    log.append([(b"k", b"value %d" % j, 1_700_000_000_000 + j) for j in range(i * 5, i * 5 + 5)])
+    if i == 900:
+        log.roll()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_log_of_a_killed_process(reference: Reference, tmp_path: Path) -> None:
+    """Its active indexes are still preallocated and no marker vouches for it: nothing that append returned is lost."""
+    directory = ours.partition(tmp_path, "killed-0")
+    done = subprocess.run([sys.executable, "-c", KILLED, str(directory)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not (directory.parent / ".kafka_cleanshutdown").exists()
+    before, values = ours.logs(directory), ours.records(directory)
+    assert [record[3] for record in values] == [b"value %d" % i for i in range(10_000)]
+    wanted, asked = ours.spread(0, 10_000, 200), [T0 + i for i in range(0, 10_010, 37)]
+    by_offset, by_time = ours.offsets(directory, wanted), ours.times(directory, asked)
+    with reference.open(directory, SETTINGS, clean=False) as log:
+        assert log.read() == values
+        assert log.offsets(wanted) == by_offset
+        assert log.times(asked) == by_time
+    assert ours.logs(directory) == before
+
+
+def test_log_append_time(reference: Reference, tmp_path: Path) -> None:
+    """Batches stamped by the log: the reference reads the times we say, and finds by them."""
+    directory = ours.partition(tmp_path, "stamped-0")
+    with kafkalog.open(directory, "a", message_timestamp_type="LogAppendTime") as mine:
+        for i in range(300):
+            mine.append([b"%d" % i, b"and", b"more"])
+    values = ours.records(directory)
+    with reference.open(directory, {"message.timestamp.type": "LogAppendTime"}, clean=True) as log:
+        assert log.read() == values
+        asked = sorted({record[1] for record in values})
+        assert log.times(asked) == ours.times(directory, asked)
 
 
 def test_log_start_moved_up(reference: Reference, directory: Path) -> None:

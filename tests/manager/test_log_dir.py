@@ -16,6 +16,7 @@ import pytest
 
 from kafkalog.errors import DirectoryLocked, IllegalState, StorageError
 from kafkalog.manager.log_dir import LogDir
+from kafkalog.util.fileio import FileSystem
 from tests.faults import FaultFS, each_failure
 from tests.unprivileged import plain_directory, unprivileged
 
@@ -419,3 +420,26 @@ def test_a_released_directory_refuses(tmp_path: Path) -> None:
     for call in (held.before_first_write, lambda: held.partition_opened("a-0", True)):
         with pytest.raises(IllegalState, match="released"):
             call()
+
+
+def test_a_lock_file_removed_before_it_is_locked_is_made_anew(tmp_path: Path) -> None:
+    """A broker removes its lock file when it stops; a lock on a file without a name would exclude nobody."""
+
+    class Removing(FileSystem):
+        opened = 0
+
+        def open(self, path: str | os.PathLike[str], flags: int, mode: int = 0o777) -> int:
+            fd = super().open(path, flags, mode)
+            if os.fspath(path).endswith(".lock"):
+                self.opened += 1
+                if self.opened == 1:
+                    os.unlink(path)
+            return fd
+
+    fs = Removing()
+    held = LogDir.acquire(tmp_path, fs=fs)
+    try:
+        assert (tmp_path / ".lock").exists()
+        assert fs.opened == 2
+    finally:
+        held.release()

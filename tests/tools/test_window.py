@@ -1,6 +1,7 @@
 """A window moves over a file once: every byte is seen, in order, with as little memory as the work allows."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -8,13 +9,12 @@ from hypothesis import strategies as st
 
 from kafkalog.errors import StorageError
 from kafkalog.tools.window import FileWindow
-from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.fileio import OS, File, FileSystem
 
 
 @given(st.binary(max_size=300), st.integers(1, 64), st.lists(st.tuples(st.integers(0, 40), st.integers(1, 90))))
 def test_it_holds_the_file_from_its_position_on(data: bytes, chunk: int, moves: list[tuple[int, int]]) -> None:
-    fs = Memory(data)
-    window = FileWindow(fs.open_file("any", "r"), len(data), chunk)
+    window = FileWindow(cast(File, MemoryFile(data)), len(data), chunk)
     window.advance(0, 1)
     for step, needed in moves:
         start = min(window.start + step, window.stop)
@@ -27,17 +27,9 @@ def test_it_holds_the_file_from_its_position_on(data: bytes, chunk: int, moves: 
         assert len(window.buffer) <= max(chunk, len(data))
 
 
-class Memory(FileSystem):
-    """A file system whose every file holds the same bytes; it needs no disk, so that a property test is quick."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def open_file(self, path: object, mode: str) -> "MemoryFile":  # type: ignore[override]
-        return MemoryFile(self.data)
-
-
 class MemoryFile:
+    """An open file that needs no disk, so that a property test is quick."""
+
     path = "memory"
 
     def __init__(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Sizes in bytes as people read them."""
+"""Sizes and names as a repr shows them."""
 
 from __future__ import annotations
 
@@ -13,3 +13,12 @@ def human_size(size: int) -> str:
         if abs(amount) < 1023.95 or unit == "TiB":
             return f"{amount:.1f} {unit}"
     raise AssertionError("unreachable")
+
+
+def shortened(text: str, width: int) -> str:
+    """`text`, or its start and its end with "..." between them, in at most `width` characters (at least 5)."""
+    width = max(width, 5)
+    if len(text) <= width:
+        return text
+    head = (width - 3) // 3
+    return f"{text[:head]}...{text[len(text) - (width - 3 - head) :]}"

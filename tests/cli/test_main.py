@@ -1,0 +1,64 @@
+"""The command itself: version, help, unknown words, errors without traceback, lazy imports."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkalog import __version__
+from kafkalog.cli import main
+from tests.commands import environment, kafkalog, ok
+
+COMMANDS = sorted(main.COMMANDS)
+
+
+def test_version() -> None:
+    assert ok("--version") == f"kafkalog {__version__}\n".encode()
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS), ["topics", "create"], ["offsets", "get"]])
+def test_help(command: list[str]) -> None:
+    for flag in ("--help", "-h"):
+        text = ok(*command, flag)
+        assert text.startswith(b"Usage: kafkalog") and b"Traceback" not in text
+
+
+def test_help_names_every_command() -> None:
+    text = ok("--help").decode()
+    for name, (_, line) in main.COMMANDS.items():
+        assert name in text and line.split()[0] in text
+
+
+@pytest.mark.parametrize(
+    "arguments", [["consum"], ["--nonsense"], ["topics", "lst"], ["consume", "--nonsense"], ["offsets"], []]
+)
+def test_wrong_usage_is_status_2(arguments: list[str]) -> None:
+    done = kafkalog(*arguments)
+    assert done.returncode == 2 and b"Usage" in done.stdout + done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_near_word_is_suggested() -> None:
+    assert b"consume" in kafkalog("consum").stderr
+
+
+def test_only_the_command_that_runs_is_imported() -> None:
+    code = "import sys; from kafkalog.cli.main import run; run(['--version']); print(*sorted(sys.modules))"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment()).stdout.split()
+    assert not {b"click", b"numpy", b"rich", b"kafkalog.api", b"kafkalog._core.scan"} & set(modules)
+
+
+def test_an_unexpected_error_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(main, "build", broken)
+    with pytest.raises(ZeroDivisionError):
+        main.run(["ls"])
+
+
+def test_an_error_is_one_message_with_a_hint(tmp_path: Path) -> None:
+    done = kafkalog("consume", "-d", tmp_path, "-t", "t")
+    assert done.returncode == 1 and done.stdout == b""
+    assert done.stderr.startswith(b"kafkalog: ") and done.stderr.count(b"\n") == 1 and b"Hint:" in done.stderr

@@ -1,0 +1,92 @@
+"""Logs and segments for the storage tests: batches of an exact size, logs in a fresh directory, what an index holds."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from kafkalog.config import LogConfig
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.segment import LogSegment
+from kafkalog.util.clock import MockClock
+from kafkalog.util.fileio import OS, FileSystem
+from tests.raw_batches import batch
+
+NOW = 1_700_000_000_000
+SMALL_INDEX = 1000
+
+
+def sized(size: int, count: int = 1, *, base: int = 0, timestamp: int = NOW, epoch: int = -1, **more: Any) -> bytes:
+    """A batch of exactly `size` bytes: `count` records, the last value takes the slack; record i has `timestamp`."""
+
+    def made(slack: int) -> bytes:
+        rows = [(timestamp, b"k", b"")] * (count - 1) + [(timestamp, b"k", b"." * slack)]
+        return batch(base, rows, epoch=epoch, **more)
+
+    slack = max(0, size - len(made(0)) - 4)
+    while len(made(slack)) < size:
+        slack += 1
+    data = made(slack)
+    assert len(data) == size, f"no batch of {count} records has {size} bytes"
+    return data
+
+
+def run(first: int, count: int, size: int = 100, *, timestamp: int = NOW, step: int = 1, epoch: int = 0) -> bytes:
+    """`count` batches of one record and `size` bytes each, offsets from `first` on, times `step` ms apart."""
+    parts = [sized(size, base=first + i, timestamp=timestamp + i * step, epoch=epoch) for i in range(count)]
+    return b"".join(parts)
+
+
+def config(**values: Any) -> LogConfig:
+    """A configuration with small indexes and segments of any size."""
+    values.setdefault("segment_index_bytes", SMALL_INDEX)
+    values.setdefault("message_timestamp_after_max_ms", 2**62)
+    return LogConfig(**values)
+
+
+def segment(
+    path: Path,
+    base: int = 0,
+    *,
+    fs: FileSystem = OS,
+    clock: MockClock | None = None,
+    exists: bool = False,
+    **values: Any,
+) -> LogSegment:
+    """A segment in `path`, made unless it `exists`; settings as for `config`."""
+    return LogSegment.open(
+        path, base, config(**values), fs=fs, clock=clock or MockClock(NOW), file_already_exists=exists
+    )
+
+
+def log(path: Path, *, clock: MockClock | None = None, fs: FileSystem = OS, **more: Any) -> UnifiedLog:
+    """The log of `path`/topic-0, which is made where it is missing. Settings may be mixed with arguments of `open`."""
+    directory = path / "topic-0"
+    directory.mkdir(exist_ok=True)
+    names = ("scheduler", "log_start_offset", "recovery_point", "leader_epoch", "high_watermark_follows_end")
+    arguments = {name: more.pop(name) for name in names if name in more}
+    return UnifiedLog.open(directory, config(**more), fs=fs, clock=clock or MockClock(NOW), **arguments)
+
+
+def lead(a_log: UnifiedLog, size: int = 100, count: int = 1, *, timestamp: int = NOW, times: int = 1) -> None:
+    """Append `times` client batches of `size` bytes with `count` records."""
+    for _ in range(times):
+        a_log.append_as_leader(bytearray(sized(size, count, timestamp=timestamp)))
+
+
+def offset_entries(a_segment: LogSegment) -> list[tuple[int, int]]:
+    index = a_segment.offset_index
+    return [(index.entry(n).offset, index.entry(n).position) for n in range(index.entries)]
+
+
+def time_entries(a_segment: LogSegment) -> list[tuple[int, int]]:
+    index = a_segment.time_index
+    return [(index.entry(n).timestamp, index.entry(n).offset) for n in range(index.entries)]
+
+
+def bases(a_log: UnifiedLog) -> list[int]:
+    return [one.base_offset for one in a_log.segments]
+
+
+def files(path: Path) -> dict[str, int]:
+    """Name -> length of the files in a directory."""
+    return {name: os.path.getsize(path / name) for name in sorted(os.listdir(path))}

@@ -1,0 +1,170 @@
+"""`kafkalog.aio`: a log's calls as coroutines, and `async for` over what comes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.errors import LogClosed, OffsetOutOfRange
+
+Scenario = Callable[[Any], Awaitable[None]]
+
+
+def run(path: Path, scenario: Scenario, mode: Any = "a") -> None:
+    async def session() -> None:
+        async with kafkalog.aio.wrap(kafkalog.open(path, mode)) as log:
+            await asyncio.wait_for(scenario(log), 60)
+
+    asyncio.run(session())
+
+
+def test_calls_give_what_the_log_gives(tmp_path: Path) -> None:
+    async def scenario(log: Any) -> None:
+        info = await log.append([b"a", (b"k", b"b"), b"c"])
+        assert (info.first_offset, info.last_offset) == (0, 2)
+        assert (await log.start_offset(), await log.end_offset()) == (0, 3)
+        assert (await log.get(1)).value == b"b" and (await log.get(-1)).value == b"c"
+        assert (await log.offset_for_time(-1)).offset == 3
+        assert await log.roll() == 3
+        await log.flush()
+        assert await log.truncate_to(2) is True
+        assert await log.delete_before(1) == 1
+        assert [record.offset async for record in log.records()] in ([1], [])
+        assert str(log.topic_partition) == "t-0" and repr(log).startswith("<AsyncLog <Log t-0")
+        with pytest.raises(OffsetOutOfRange):
+            await log.get(7)
+        with pytest.raises(TypeError):
+            await log.append("text")
+
+    run(tmp_path / "t-0", scenario)
+
+
+def test_records_and_batches_come_in_order_over_many_hops(tmp_path: Path) -> None:
+    async def scenario(log: Any) -> None:
+        for start in range(0, 5000, 50):
+            await log.append([b"%d" % number for number in range(start, start + 50)])
+        assert [record.offset async for record in log.records()] == list(range(5000))
+        assert [record.offset async for record in log.records(1020, 3000)] == list(range(1020, 3000))
+        assert [batch.base_offset async for batch in log.batches(75)] == list(range(50, 5000, 50))
+
+    run(tmp_path / "t-0", scenario)
+
+
+def test_an_error_comes_after_the_records_before_it(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        for number in range(10):
+            log.append(b"%d" % number)
+        log.roll()
+        log.append(b"later")
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    raw = bytearray(path.read_bytes())
+    raw[-3] ^= 1
+    path.write_bytes(raw)
+
+    async def scenario(log: Any) -> None:
+        seen = []
+        with pytest.raises(kafkalog.errors.CorruptRecord):
+            async for record in log.records():
+                seen.append(record.offset)
+        assert seen == list(range(9))
+
+    run(tmp_path / "t-0", scenario, "r")
+
+
+def test_tail_sees_what_is_appended_meanwhile(tmp_path: Path) -> None:
+    async def scenario(log: Any) -> None:
+        seen: list[int] = []
+
+        async def follow() -> None:
+            async for record in log.tail(start=0):
+                seen.append(record.offset)
+                if record.offset == 299:
+                    return
+
+        follower = asyncio.create_task(follow())
+        for _ in range(30):
+            await log.append([b"v"] * 10)
+            await asyncio.sleep(0)
+        await follower
+        assert seen == list(range(300))
+
+    run(tmp_path / "t-0", scenario)
+
+
+def test_tail_ends_after_its_timeout_and_when_cancelled(tmp_path: Path) -> None:
+    async def scenario(log: Any) -> None:
+        await log.append([b"a", b"b"])
+        assert [record.value async for record in log.tail(timeout=0, start=0)] == [b"a", b"b"]
+        assert [record.value async for record in log.tail(timeout=0, start=-1)] == [b"b"]
+        assert [record.value async for record in log.tail(timeout=0.01)] == []
+
+        async def forever() -> None:
+            async for _ in log.tail():
+                raise AssertionError("nothing was appended")
+
+        task = asyncio.create_task(forever())
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(tmp_path / "t-0", scenario)
+
+
+def test_tail_is_told_when_the_log_is_cut(tmp_path: Path) -> None:
+    async def scenario(log: Any) -> None:
+        await log.append([b"a"])
+        await log.append([b"b"])
+        tail = log.tail(start=0)
+        assert [(await anext(tail)).offset, (await anext(tail)).offset] == [0, 1]
+        await log.truncate_to(1)
+        with pytest.raises(OffsetOutOfRange):
+            await anext(tail)
+
+    run(tmp_path / "t-0", scenario)
+
+
+def test_many_tasks_append_at_once(tmp_path: Path) -> None:
+    async def scenario(log: Any) -> None:
+        infos = await asyncio.gather(*(log.append(b"%d" % number) for number in range(200)))
+        offsets = [info.first_offset for info in infos]
+        assert sorted(offsets) == list(range(200))
+        stored = [record.value async for record in log.records()]
+        assert [stored[offset] for offset in offsets] == [b"%d" % number for number in range(200)]
+
+    run(tmp_path / "t-0", scenario)
+
+
+def test_the_loop_goes_on_while_a_call_waits(tmp_path: Path) -> None:
+    async def scenario(log: Any) -> None:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counter = asyncio.create_task(count())
+        for _ in range(20):
+            await log.append([b"x" * 100] * 1000)
+        counter.cancel()
+        assert turns > 20
+
+    run(tmp_path / "t-0", scenario)
+
+
+def test_a_closed_log_says_so(tmp_path: Path) -> None:
+    async def session() -> None:
+        log = kafkalog.aio.wrap(kafkalog.open(tmp_path / "t-0", "a"))
+        await log.append(b"v")
+        await log.close()
+        await log.close()
+        with pytest.raises(LogClosed):
+            await log.append(b"v")
+        assert log.log.closed
+
+    asyncio.run(session())

@@ -1,0 +1,40 @@
+"""Times from datetimes, ISO text and milliseconds."""
+
+import datetime as dt
+
+import pytest
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.times import to_ms
+
+NOON = 1_795_176_000_000
+
+
+@pytest.mark.parametrize(
+    ("time", "ms"),
+    [
+        (NOON, NOON), (-1, -1), (0, 0), ("2026-11-20T12:00Z", NOON), ("2026-11-20T12:00", NOON),
+        (" 2026-11-20T12:00Z ", NOON),
+        ("2026-11-20", NOON - 43_200_000), ("20261120T120000Z", NOON), ("2026-11-20 13:00:00.003+01:00", NOON + 3),
+        (dt.datetime(2026, 11, 20, 12), NOON), (dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC), NOON),
+        (dt.datetime(2026, 11, 20, 7, tzinfo=dt.timezone(dt.timedelta(hours=-5))), NOON),
+        (dt.date(2026, 11, 20), NOON - 43_200_000),
+        (dt.datetime(2026, 11, 20, 12, 0, 0, 1), NOON + 1), (dt.datetime(2026, 11, 20, 12, 0, 0, 1000), NOON + 1),
+        (dt.datetime(1969, 12, 31, 23, 59, 59, 999_000), -1),
+    ],
+)  # fmt: skip
+def test_to_ms(time: dt.datetime | dt.date | str | int, ms: int) -> None:
+    assert to_ms(time) == ms
+
+
+@pytest.mark.parametrize("time", ["", "noon", "2026-13-01", "12:00"])
+def test_text_that_is_no_time(time: str) -> None:
+    with pytest.raises(IllegalArgument, match="ISO-8601"):
+        to_ms(time)
+
+
+@pytest.mark.parametrize("time", [1.5, True, None, b"2026-11-20", dt.time(12)])
+def test_other_types(time: object) -> None:
+    with pytest.raises(TypeError, match="milliseconds"):
+        to_ms(time)  # type: ignore[arg-type]
+
