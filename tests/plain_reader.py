@@ -97,7 +97,7 @@ def read_batch(batch: bytes) -> tuple[list[Read], bool]:
 
 
 def read_message(message: bytes) -> tuple[list[Read], bool]:
-    """The record of one whole uncompressed v0 or v1 message, and whether it was sound; bytes behind it are left alone."""
+    """The record of one whole uncompressed v0 or v1 message, and whether it was sound; more bytes are left alone."""
     offset, _, _, magic, attributes = struct.unpack_from(">qiIbb", message)
     assert magic in (0, 1) and attributes & 7 == 0
     reader = Reader(message[18:])

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.errors import UnsupportedCompression
+from kafkalog.records.builder import RecordsBuilder
+from kafkalog.records.format import CompressionType
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import OffsetAndTimestamp
 from tests.raw_batches import batch
@@ -87,12 +88,15 @@ def test_answers_are_the_same_after_closing_and_opening(three: UnifiedLog, tmp_p
     assert [again.offset_for_time(time) for time in times] == before
 
 
-def test_a_compressed_batch_that_has_to_be_looked_into_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_compressed_batch_is_looked_into(tmp_path: Path) -> None:
     a_log = log(tmp_path)
-    a_log.append_as_follower(sized(100, attributes=1, timestamp=NOW, epoch=0), 0)
-    with pytest.raises(UnsupportedCompression, match="gzip"):
-        a_log.offset_for_time(NOW)
-    assert a_log.offset_for_time(NOW + 1) is None
+    builder = RecordsBuilder(0, compression=CompressionType.GZIP, leader_epoch=0)
+    for time in (NOW, NOW + 5, NOW + 3):
+        builder.append(time, None, b"v")
+    a_log.append_as_follower(builder.build(), 0)
+    found = [a_log.offset_for_time(NOW + ms) for ms in (0, 1, 5)]
+    assert [f and (f.offset, f.timestamp) for f in found] == [(0, NOW), (1, NOW + 5), (1, NOW + 5)]
+    assert a_log.offset_for_time(NOW + 6) is None
 
 
 @given(
