@@ -23,6 +23,7 @@ from kafkalog.errors import (
 )
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType
+from kafkalog.records.legacy import LegacyBuilder
 from tests.builder import message_v1
 from tests.raw_batches import batch, batches, write_segment
 
@@ -197,6 +198,7 @@ class TestIteration:
 
     @pytest.mark.parametrize("codec", CompressionType)
     def test_compressed_batches(self, tmp_path: Path, codec: CompressionType) -> None:
+        """LOG-24: also from the middle of one."""
         builder = RecordsBuilder(1, compression=codec)
         for n in range(1, 50):
             builder.append(DAY_MS + n, b"k%d" % n, b"value %d " % n * 9, [("h", None)])
@@ -230,17 +232,18 @@ class TestIteration:
             assert [b.base_offset for b in log.batches()] == [0, 1]
         assert path.read_bytes() == before
 
-    def test_old_formats(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("codec", [c for c in CompressionType if c < CompressionType.ZSTD])
+    def test_old_formats(self, tmp_path: Path, codec: CompressionType) -> None:
         path = write_segment(tmp_path / "t-0", 0, [batch(0, [b"a"])])
-        path.write_bytes(path.read_bytes() + message_v1(1, b"old"))
+        builder = LegacyBuilder(2, compression=codec)
+        for n in range(2, 9):
+            builder.append(1000 + n, None, b"value %d" % n)
+        path.write_bytes(path.read_bytes() + message_v1(1, b"old") + builder.build())
         with kafkalog.open(tmp_path / "t-0") as log:
-            assert log.end_offset == 2
-            read = log.records()
-            assert next(read).value == b"a"
-            old = next(read)
+            assert offsets(log) == list(range(9))
+            old = log[1]
             assert (old.offset, old.key, old.value, old.headers, old.timestamp) == (1, None, b"old", (), 5)
-            assert list(read) == []
-            assert log[1] == old
+            assert (log[5].value, log[5].timestamp) == (b"value 5", 1005)
 
 
 class TestTimes:

@@ -27,7 +27,6 @@ cdef class RecordTable:
     cdef size_t capacity
     cdef int64_t* offset_column
     cdef int64_t* timestamp_column
-    cdef int64_t* batch_ends            # for each batch the number of records up to its end
     cdef RecordPlace* places
     cdef readonly BatchTable batches
     cdef readonly Py_ssize_t count
@@ -39,7 +38,7 @@ cdef class RecordTable:
     cdef readonly int64_t error_position
     cdef readonly int64_t error_record
 
-    cdef int allocate(self, Py_ssize_t rows, Py_ssize_t batches) except -1
+    cdef int allocate(self, Py_ssize_t rows) except -1
     cdef BatchRow* batch_row(self, Py_ssize_t i) noexcept
     cdef object key_at(self, Py_ssize_t i)
     cdef object value_at(self, Py_ssize_t i)

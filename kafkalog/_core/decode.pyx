@@ -24,7 +24,7 @@ from kafkalog._core.messages cimport Message, take_fields, take_frame
 from kafkalog._core.record cimport Record, record_of
 from kafkalog._core.scan cimport BatchTable
 from kafkalog._core.spare cimport give_memory, take_memory
-from kafkalog._core.wrap cimport added
+from kafkalog._core.wrap cimport added, subtracted
 
 STATUS_OK = OK
 STATUS_COMPRESSED = ERR_COMPRESSED
@@ -85,15 +85,14 @@ cdef class RecordTable:
             PyBuffer_Release(&self.view)
         give_memory(<char*>self.offset_column, self.capacity)
 
-    cdef int allocate(self, Py_ssize_t rows, Py_ssize_t batches) except -1:
-        # one block, four parts
+    cdef int allocate(self, Py_ssize_t rows) except -1:
+        # one block, three parts
         cdef size_t each = 2 * sizeof(int64_t) + sizeof(RecordPlace)
-        cdef char* block = take_memory(each * <size_t>rows + sizeof(int64_t) * <size_t>(batches + 1), &self.capacity)
+        cdef char* block = take_memory(each * <size_t>rows, &self.capacity)
         if block == NULL:
             raise MemoryError
         self.offset_column = <int64_t*>block
-        self.batch_ends = self.offset_column + rows
-        self.timestamp_column = self.batch_ends + batches
+        self.timestamp_column = self.offset_column + rows
         self.places = <RecordPlace*>(self.timestamp_column + rows)
         return 0
 
@@ -210,17 +209,22 @@ cdef class RecordTable:
         return -1
 
     cdef BatchRow* batch_row(self, Py_ssize_t i) noexcept:
-        """The batch of a record that is there."""
-        cdef Py_ssize_t low = 0
-        cdef Py_ssize_t high = self.last_batch - self.first_batch - 1
+        """The batch of a record that is there.
+
+        By place, not by offset: a damaged batch may hold offsets outside its own range; the value's place is always
+        inside the record, since a header count follows, or inside the message.
+        """
+        cdef int64_t place = self.places[i].value_at
+        cdef Py_ssize_t low = self.first_batch
+        cdef Py_ssize_t high = self.last_batch
         cdef Py_ssize_t middle
-        while low < high:
+        while high - low > 1:
             middle = (low + high) >> 1
-            if self.batch_ends[middle] <= i:
-                low = middle + 1
+            if subtracted(self.batches.rows[middle].position, self.base_position) <= place:
+                low = middle
             else:
                 high = middle
-        return &self.batches.rows[self.first_batch + low]
+        return &self.batches.rows[low]
 
     def batch_of(self, Py_ssize_t i) -> int:
         """The row in `batches` of the batch that holds record `i`."""
@@ -349,7 +353,8 @@ cdef int decode_messages(
         place = &table.places[n]
         place.key_at = <int32_t>(m.key - data)
         place.key_size = m.key_size
-        place.value_at = <int32_t>(m.value - data)
+        # an empty value may begin behind the message's end, where the next one begins
+        place.value_at = <int32_t>((m.value if m.value_size > 0 else start) - data)
         place.value_size = m.value_size
         place.headers_at = <int32_t>(start - data)
         place.header_count = 0
@@ -379,7 +384,6 @@ cdef int decode_batch(
         status = ERR_COUNT_NEGATIVE
     else:
         status = decode_records(table, row, &at, capacity, &done)
-    table.batch_ends[number - table.first_batch] = table.count
     if status != OK:
         table.status = status
         table.error_batch = number
@@ -437,13 +441,10 @@ def decode(
         if place_of(&batches.rows[i], base_position, table.view.len) < 0:
             raise ValueError(f"batch {i} of the table lies outside the {table.view.len} bytes given")
     capacity = room_for(batches, first, last)
-    i = first
-    table.allocate(capacity, last - first)
+    table.allocate(capacity)
     with nogil:
         for i in range(first, last):
             row = &batches.rows[i]
             if decode_batch(table, row, place_of(row, base_position, table.view.len), capacity, i, lenient) != OK:
                 break
-        for i in range(i + 1, last):
-            table.batch_ends[i - first] = table.count
     return table

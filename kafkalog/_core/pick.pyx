@@ -100,9 +100,8 @@ cdef Record copied_out(const uint8_t* start, const BatchRow* row, const Fields* 
     table.data = <const uint8_t*>table.view.buf
     table.batches = batches
     table.last_batch = 1
-    table.allocate(1, 1)
+    table.allocate(1)
     table.count = 1
-    table.batch_ends[0] = 1
     table.offset_column[0] = offset
     table.timestamp_column[0] = timestamp_of(row, f)
     place = table.places
