@@ -4,6 +4,7 @@
 The text is that of format.md section 12, rules A1 to A4 of section 13 and checklist DUMP-1, 2, 3, 9, 11 and 14.
 """
 cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
@@ -14,7 +15,7 @@ from kafkalog._core.endian cimport load16, load32
 from kafkalog._core.fields cimport Fields, take_record
 from kafkalog._core.headers cimport Header, headers_of, take_header
 from kafkalog._core.layout cimport (
-    CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE,
+    CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE,
     ERR_MAGIC, ERR_MEMORY, HEADER_TO_MAGIC, OK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT,
     V2_RECORDS_AT,
 )
@@ -25,11 +26,15 @@ cdef enum:
     RENDER_FULL = 101           # the text has reached its limit: write it out, clear it, call again
     RENDER_SIZE = 102           # a size field below the smallest legal one, in `stop_value`
     RENDER_CODEC = 103          # an unknown compression id, in `stop_value`
-    RENDER_CONTROL = 104        # a control record whose text is not known here; its type is in `stop_value`
+    RENDER_TEXT = 104           # a record line waits for the caller's words: `give` them and call again
     RENDER_CONTROL_BAD = 105    # a control record whose key or value is malformed
     RENDER_HEADER = 106         # the batch's size field is smaller than the batch header
+    RENDER_RECORDS = 107        # the batch's records are compressed: `give_records` and call again
 
     LAST_CODEC = 4              # zstd; the ids above it mean nothing
+    FIRST_KRAFT = 2             # control types: ABORT and COMMIT come before, the last KRaft kind is KRAFT_VOTERS
+    LAST_KRAFT = 6
+
     LINE_SPACE = 640            # more than the constant parts and numbers of any one line
     BODY_EXPANSION = 4          # bytes of text for a byte of record: U+FFFD takes three, a header's comma is a fourth
 
@@ -37,9 +42,15 @@ NEEDS_BYTES = RENDER_MORE
 IS_FULL = RENDER_FULL
 BAD_SIZE = RENDER_SIZE
 BAD_CODEC = RENDER_CODEC
-UNKNOWN_CONTROL = RENDER_CONTROL
+NEEDS_TEXT = RENDER_TEXT
 BAD_CONTROL = RENDER_CONTROL_BAD
 BAD_HEADER = RENDER_HEADER
+NEEDS_RECORDS = RENDER_RECORDS
+
+
+cdef bytes bytes_of(const uint8_t* data, int32_t size):
+    """A copy, None for null."""
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data, size)
 
 
 cdef inline uint8_t* put_bool(uint8_t* d, bint value) noexcept nogil:
@@ -157,6 +168,7 @@ cdef class DumpText:
     at damage; the text of everything before the stop is there. It goes on where it stopped, inside a batch too.
 
     deep: print record lines. data: with keys and values. skip_metadata: record lines hold nothing but those.
+    ask: the caller gives the text of keys and values, a record at a time; it always does for KRaft's control records.
     """
 
     cdef readonly TextBuffer text
@@ -164,9 +176,17 @@ cdef class DumpText:
     cdef readonly int64_t needed        # bytes from `position` on that the next step needs
     cdef readonly int64_t stop_value
     cdef readonly int64_t record_offset # of the last record line, -1 before the first
+    cdef readonly bytes key             # of the record whose line waits for text; None is null
+    cdef readonly bytes value
     cdef bint deep
     cdef bint data
     cdef bint skip_metadata
+    cdef bint ask
+    cdef bint asked                     # the last line waits for `give`
+    cdef Fields record                  # that line's, in the buffer of the call at hand
+    cdef Held inner                     # owner of `plain`
+    cdef const uint8_t* plain           # the batch at hand as it would be uncompressed; NULL where it is not
+    cdef int64_t plain_size
     cdef size_t limit
     cdef BatchRow row                   # the batch being rendered, where `inside`
     cdef bint inside
@@ -176,11 +196,14 @@ cdef class DumpText:
     cdef int64_t jump_count
     cdef int64_t jump_space
 
-    def __cinit__(self, *, bint deep=False, bint data=False, bint skip_metadata=False, size_t limit=1 << 18):
+    def __cinit__(
+        self, *, bint deep=False, bint data=False, bint skip_metadata=False, bint ask=False, size_t limit=1 << 18
+    ):
         self.text = TextBuffer()
         self.deep = deep or data
         self.data = data
         self.skip_metadata = skip_metadata
+        self.ask = ask
         self.limit = limit
         self.record_offset = -1
 
@@ -191,12 +214,15 @@ cdef class DumpText:
         """Why it stopped: one of this module's constants, or a status of layout.pxd for a malformed record.
 
         Renders the batches of `buffer[start:stop]`, where the file's byte `base_position` is the buffer's byte 0.
-        After IS_FULL and NEEDS_BYTES call again, from `position` on, with at least `needed` bytes after the latter.
+        After IS_FULL and NEEDS_BYTES call again, from `position` on, with at least `needed` bytes after the latter;
+        after NEEDS_TEXT and NEEDS_RECORDS with the same bytes, once `give` or `give_records` has been called.
         """
         cdef Held held = hold(buffer)
         cdef int status
         if start < 0 or stop < start or stop > held.size:
             raise ValueError(f"range {start}..{stop} is outside a buffer of {held.size} bytes")
+        if self.asked:
+            raise ValueError("the last line waits for its text")
         self.text.begin()
         self.position = start
         with nogil:
@@ -204,12 +230,57 @@ cdef class DumpText:
         self.text.end()
         if status == ERR_MEMORY:
             raise MemoryError
+        if status == RENDER_TEXT:
+            self.asked = True
+            self.key = bytes_of(self.record.key, self.record.key_size)
+            self.value = bytes_of(self.record.value, self.record.value_size)
         return status
+
+    def give(self, bytes words not None) -> None:
+        """Ends the line that waits after NEEDS_TEXT with these words, which begin with the blank before them."""
+        cdef Py_ssize_t size = len(words)
+        cdef const uint8_t* source = words
+        cdef uint8_t* d
+        if not self.asked:
+            raise ValueError("no line waits for its text")
+        self.text.check_free()
+        if reserve(&self.text.out, <uint64_t>size + 1) != OK:
+            raise MemoryError
+        d = put(self.text.out.data + self.text.out.size, <const char*>source, <size_t>size)
+        d[0] = 10
+        self.text.out.size = d + 1 - self.text.out.data
+        self.asked = False
+        self.key = self.value = None
+
+    def give_records(self, plain) -> None:
+        """After NEEDS_RECORDS: the batch at `position` as it would be without compression, header included.
+
+        Its size fields, attributes and checksum have no meaning, the batch line has been printed by then. The buffer
+        is held until the batch's last record is printed.
+        """
+        cdef Held held = hold(plain)
+        if not self.inside or self.plain != NULL:
+            raise ValueError("no batch waits for its records")
+        if held.size < V2_RECORDS_AT:
+            raise ValueError(f"{held.size} bytes are no batch")
+        self.inner = held
+        self.plain = held.data
+        self.plain_size = held.size
+
+    @property
+    def is_control(self) -> bool:
+        """True when the record whose line waits for text is a control record."""
+        return self.row.attributes & CONTROL_BIT != 0
 
     @property
     def batch_offset(self) -> int:
         """Base offset of the batch where it stopped."""
         return self.row.base_offset
+
+    @property
+    def batch_size(self) -> int:
+        """Bytes of the batch where it stopped."""
+        return self.row.size
 
     @property
     def batch_magic(self) -> int:
@@ -228,8 +299,8 @@ cdef class DumpText:
 
     @property
     def record_position(self) -> int:
-        """Where that record begins, in the buffer of the last call."""
-        return self.position + self.record_at
+        """Where that record begins, in the buffer of the last call; for a compressed one its batch."""
+        return self.position if self.plain != NULL else self.position + self.record_at
 
     @property
     def non_consecutive(self) -> list[tuple[int, int]]:
@@ -248,9 +319,10 @@ cdef class DumpText:
                 if stop - self.position < self.row.size:
                     self.needed = self.row.size
                     return RENDER_MORE
-                status = self.render_records(data + self.position)
+                status = self.render_batch(data + self.position)
                 if status != OK:
                     return status
+                self.plain = NULL
             self.inside = False
             self.position += self.row.size
             if self.text.out.size >= self.limit:
@@ -287,19 +359,27 @@ cdef class DumpText:
         self.inside = True
         return OK
 
-    cdef int render_records(self, const uint8_t* batch) noexcept nogil:
+    cdef int render_batch(self, const uint8_t* batch) noexcept nogil:
         """Prints the records that are left of the batch being rendered."""
+        if self.row.magic < 2:
+            return ERR_MAGIC
+        if self.row.count == 0:
+            return OK               # whatever follows the header, the reference looks for no record
+        if self.row.count < 0:
+            return ERR_COUNT_NEGATIVE
+        if self.plain != NULL:
+            return self.render_records(self.plain, self.plain_size)
+        if self.row.attributes & CODEC_MASK:
+            return RENDER_RECORDS
+        return self.render_records(batch, self.row.size)
+
+    cdef int render_records(self, const uint8_t* batch, int64_t size) noexcept nogil:
+        """The same for a v2 batch that is not compressed."""
         cdef Fields r
         cdef Cursor c
         cdef int status
-        if self.row.magic < 2:
-            return ERR_MAGIC
-        if self.row.attributes & CODEC_MASK:
-            return ERR_COMPRESSED
-        if self.row.count < 0:
-            return ERR_COUNT_NEGATIVE
         c.p = batch + self.record_at
-        c.end = batch + self.row.size
+        c.end = batch + size
         while self.next_record < self.row.count:
             if c.p == c.end:
                 return ERR_COUNT_HIGH
@@ -308,19 +388,22 @@ cdef class DumpText:
                 status = ERR_COUNT_LOW      # the reference looks before it hands out the last record
             if status == OK:
                 status = self.render_record(&r, c.p - (batch + self.record_at))
-            if status != OK:
+            if status != OK and status != RENDER_TEXT:
                 return status
             self.next_record += 1
             self.record_at = c.p - batch
+            if status != OK:
+                return status
             if self.text.out.size >= self.limit and self.next_record < self.row.count:
                 return RENDER_FULL
         return OK if c.p == c.end else ERR_COUNT_LOW
 
     cdef int render_record(self, Fields* r, int64_t size) noexcept nogil:
-        """Prints one record of `size` bytes, or nothing of it where that fails."""
+        """Prints one record of `size` bytes; where its text is the caller's, or a control record is malformed, up to
+        that text."""
         cdef Out* out = &self.text.out
         cdef uint8_t* d
-        cdef int status
+        cdef int status = OK
         cdef bint is_control = (self.row.attributes & CONTROL_BIT) != 0
         cdef int64_t offset = added(self.row.base_offset, r.offset_delta)
         if kl_unlikely(offset != added(self.record_offset, 1)) and self.add_jump(self.record_offset, offset) != OK:
@@ -333,13 +416,18 @@ cdef class DumpText:
             d = put_record_fields(d, r, &self.row)
             if is_control:
                 status = self.put_control(&d, r)
-                if status != OK:
-                    return status
         if self.data and not is_control:
-            d = self.put_data(d, r)
-        d[0] = 10
-        out.size = d + 1 - out.data
-        return OK
+            if self.ask:
+                status = RENDER_TEXT
+            else:
+                d = self.put_data(d, r)
+        if status == OK:
+            d[0] = 10
+            d += 1
+        elif status == RENDER_TEXT:
+            self.record = r[0]
+        out.size = d - out.data
+        return status
 
     cdef inline uint8_t* put_data(self, uint8_t* d, Fields* r) noexcept nogil:
         """Key and value; a line that holds nothing else begins with the bar of a record line."""
@@ -354,14 +442,17 @@ cdef class DumpText:
         return d
 
     cdef int put_control(self, uint8_t** d, Fields* r) noexcept nogil:
-        """The text of a transaction marker (format.md section 3); other kinds are left to the caller."""
+        """The text of a transaction marker (format.md section 3) or of an unknown kind; KRaft's are left to the caller."""
         cdef int16_t kind
         if r.key_size < 4 or load16(r.key) < 0:
             return RENDER_CONTROL_BAD
         kind = load16(r.key + 2)
-        if kind != 0 and kind != 1:
-            self.stop_value = kind
-            return RENDER_CONTROL
+        if FIRST_KRAFT <= kind <= LAST_KRAFT:
+            return RENDER_TEXT
+        if kind < 0 or kind > LAST_KRAFT:
+            d[0] = put_number(put(d[0], b" controlType: UNKNOWN(", 22), kind)
+            d[0] = put(d[0], b")", 1)
+            return OK
         if r.value_size < 6 or load16(r.value) < 0:
             return RENDER_CONTROL_BAD
         if kind == 0:

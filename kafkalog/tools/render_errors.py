@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from kafkalog._core.decode import STATUS_TEXT
-from kafkalog._core.render import BAD_CODEC, BAD_CONTROL, BAD_HEADER, BAD_SIZE, UNKNOWN_CONTROL
+from kafkalog._core.render import BAD_CODEC, BAD_CONTROL, BAD_HEADER, BAD_SIZE
 from kafkalog._core.template import BAD_CRC, BAD_MAGIC
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedCompression, UnsupportedForFormat
 from kafkalog.records.dispatch import check_readable
@@ -77,14 +77,6 @@ def _batch_error(status: int, at: Renderer, path: str, position: int) -> Kafkalo
 
 def _record_error(status: int, at: Renderer, path: str, base_position: int) -> KafkalogError:
     position = base_position + at.record_position
-    if status == UNKNOWN_CONTROL:
-        return UnsupportedForFormat(
-            f"control records of type {at.stop_value} cannot be printed yet",
-            path=path,
-            offset=at.batch_offset,
-            position=position,
-            hint="without --deep-iteration and --print-data-log the batches are listed",
-        )
     what = "a control record's key or value is too short" if status == BAD_CONTROL else STATUS_TEXT[status]
     return InvalidRecord(
         f"record {at.record_number} of the batch: {what}",
