@@ -148,9 +148,7 @@ def _short(source: Source, what: str) -> int:
     value = _framing(source, what)
     if value > MAX_SHORT:
         raise MessageError(f"Value for {what} was too large.")
-    if value < 0:
-        raise MessageError(f"Error while reading {what}")
-    return value
+    return (value + 0x8000) % 0x10000 - 0x8000  # below 0 it is cut to 16 bits, as the reference does
 
 
 def enum_name(name: str) -> str:
@@ -159,8 +157,8 @@ def enum_name(name: str) -> str:
 
 
 def control_message(kind: int, value: bytes | None) -> Message:
-    """What one of KRaft's control records says; its first field is the version it is read in."""
+    """What one of KRaft's control records says; its first field is its version, a newer one is read as the highest."""
     schema = control.VALUES[kind]
     if value is None or len(value) < 2:
         raise MessageError(UNDERFLOW)
-    return schema.read(Source(value), Source(value).i16())
+    return schema.read(Source(value), min(Source(value).i16(), schema.highest))

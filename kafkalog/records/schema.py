@@ -73,12 +73,14 @@ class Schema:
         """The message at the source's place, in the order of the schema; the source then stands behind it.
 
         Strings are str, uuids str of 22 characters, bytes bytes; tagged fields that have their default are left out.
-        A version the schema does not know is read as the nearest it knows. MessageError for what it does not take.
+        A version below those the schema knows is read as the lowest, one above as the highest, but without structs in
+        it, as the reference does. MessageError for what the schema does not take.
         """
-        version = min(max(version, self.lowest), self.highest)
+        version = min(max(version, self.lowest), self.highest + 1)
         reader = self._readers.get(version)
         if reader is None:
-            reader = self._readers[version] = struct_reader(self.fields, version, version >= self.flexible_from)
+            flexible = version >= self.flexible_from
+            reader = self._readers[version] = struct_reader(self.fields, version, flexible, self.highest)
         try:
             message: Message = reader(source)
         except struct.error:
@@ -86,13 +88,13 @@ class Schema:
         return message
 
 
-def struct_reader(fields: tuple[Field, ...], version: int, flexible: bool) -> Read:
-    """Reads a struct of these fields as it is in that version."""
+def struct_reader(fields: tuple[Field, ...], version: int, flexible: bool, highest: int) -> Read:
+    """Reads a struct of these fields as it is in that version; `highest` is the last one with structs inside."""
     present = [f for f in fields if f.first <= version <= f.last]
-    plain = [(f.name, field_reader(f, version, flexible)) for f in present if f.tag is None]
+    plain = [(f.name, field_reader(f, version, flexible, highest)) for f in present if f.tag is None]
     if not flexible:
         return lambda source: {name: read(source) for name, read in plain}
-    tagged = {f.tag: (f, field_reader(f, version, True)) for f in fields if f.tag is not None}
+    tagged = {f.tag: (f, field_reader(f, version, True, highest)) for f in fields if f.tag is not None}
     absent = {f.tag for f in fields if f.tag is not None and f not in present}
     in_order = [f.name for f in fields]
 
@@ -118,9 +120,9 @@ def struct_reader(fields: tuple[Field, ...], version: int, flexible: bool) -> Re
     return read_struct
 
 
-def field_reader(field: Field, version: int, flexible: bool) -> Read:
+def field_reader(field: Field, version: int, flexible: bool, highest: int) -> Read:
     """Reads one field as it is in that version."""
-    one = _item_reader(field, version, flexible)
+    one = _item_reader(field, version, flexible, highest)
     if not field.array:
         return one
     size_of = _size_reader(flexible)
@@ -144,17 +146,21 @@ def _null(allowed: bool, name: str) -> None:
         raise MessageError(f"non-nullable field {name} was serialized as null")
 
 
+def _no_struct(source: Source) -> Any:
+    raise MessageError("a struct of a newer version cannot be read")
+
+
 def _size_reader(flexible: bool) -> Callable[[Source], int]:
     return (lambda source: source.uvarint() - 1) if flexible else Source.i32
 
 
-def _item_reader(field: Field, version: int, flexible: bool) -> Read:
+def _item_reader(field: Field, version: int, flexible: bool, highest: int) -> Read:
     """Reads one value of the field's type: the field, or an element of its array (which is never null)."""
     if field.type in _PLAIN:
         return _PLAIN[field.type]
     nullable = field.nullable and not field.array
     if field.type not in ("string", "bytes"):
-        read = struct_reader(field.fields, version, flexible)
+        read = struct_reader(field.fields, version, flexible, highest) if version <= highest else _no_struct
         if not nullable:
             return read
         if field.tag is not None:

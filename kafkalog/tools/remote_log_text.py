@@ -38,11 +38,15 @@ def _segment(data: Message) -> str:
 
 
 def _snapshot(data: Message) -> str:
+    _segment_state(data)  # looked at before the epochs, other than in a segment's record
     return _braces(
         "RemoteLogSegmentMetadataSnapshot",
-        {"segmentId": data["segmentId"]}
-        | _range(data)
-        | {"maxTimestampMs": data["maxTimestampMs"]}
+        {
+            "segmentId": data["segmentId"],
+            "startOffset": data["startOffset"],
+            "endOffset": data["endOffset"],
+            "maxTimestampMs": data["maxTimestampMs"],
+        }
         | _rest(data),
     )
 
