@@ -192,6 +192,7 @@ cdef class DumpText:
     cdef bint inside
     cdef int64_t next_record
     cdef int64_t record_at              # from the start of the batch
+    cdef int64_t after_record           # the same of the record behind the one that waits for text
     cdef int64_t* jumps                 # pairs of offsets that do not follow each other
     cdef int64_t jump_count
     cdef int64_t jump_space
@@ -251,6 +252,8 @@ cdef class DumpText:
         self.text.out.size = d + 1 - self.text.out.data
         self.asked = False
         self.key = self.value = None
+        self.next_record += 1
+        self.record_at = self.after_record
 
     def give_records(self, plain) -> None:
         """After NEEDS_RECORDS: the batch at `position` as it would be without compression, header included.
@@ -388,12 +391,11 @@ cdef class DumpText:
                 status = ERR_COUNT_LOW      # the reference looks before it hands out the last record
             if status == OK:
                 status = self.render_record(&r, c.p - (batch + self.record_at))
-            if status != OK and status != RENDER_TEXT:
+            if status != OK:
+                self.after_record = c.p - batch
                 return status
             self.next_record += 1
             self.record_at = c.p - batch
-            if status != OK:
-                return status
             if self.text.out.size >= self.limit and self.next_record < self.row.count:
                 return RENDER_FULL
         return OK if c.p == c.end else ERR_COUNT_LOW

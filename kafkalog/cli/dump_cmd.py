@@ -14,7 +14,7 @@ from kafkalog._version import version
 
 if TYPE_CHECKING:
     from kafkalog.tools.dump_options import DumpOptions
-    from kafkalog.tools.record_texts import RecordText
+    from kafkalog.tools.record_readers import RecordReader
 
 _PLAIN = "string"
 
@@ -29,23 +29,23 @@ def _paths(arguments: tuple[str, ...], listed: tuple[str, ...]) -> list[str]:
     return [path for name in given for path in (files_of(name) if os.path.isdir(name) else [name])]
 
 
-def _texts(given: dict[str, Any]) -> Callable[[], RecordText | None] | None:
+def _reader(given: dict[str, Any]) -> Callable[[], RecordReader | None] | None:
     """Makes the decoder that the flags name; None where they name none."""
-    from kafkalog.tools import record_texts
+    from kafkalog.tools import record_readers
 
     for flag, make in (
-        ("offsets_decoder", record_texts.offsets_text),
-        ("transaction_log_decoder", record_texts.transaction_log_text),
-        ("cluster_metadata_decoder", record_texts.cluster_metadata_text),
-        ("remote_log_metadata_decoder", record_texts.remote_log_metadata_text),
-        ("share_group_state_decoder", record_texts.share_state_text),
+        ("offsets_decoder", record_readers.offsets_reader),
+        ("transaction_log_decoder", record_readers.transaction_log_reader),
+        ("cluster_metadata_decoder", record_readers.cluster_metadata_reader),
+        ("remote_log_metadata_decoder", record_readers.remote_log_metadata_reader),
+        ("share_group_state_decoder", record_readers.share_state_reader),
     ):
         if given[flag]:
             return make
     key, value = given["key_decoder_class"], given["value_decoder_class"]
     if key is None and value is None:
         return None
-    return partial(record_texts.decoder_text, key, value, given["schemas"])
+    return partial(record_readers.decoder_reader, key, value, given["schemas"])
 
 
 def _decoder_flag(name: str, topic: str) -> Callable[[Any], Any]:
@@ -92,16 +92,11 @@ def command(files: tuple[str, ...], listed: tuple[str, ...], **given: Any) -> No
     A partition directory stands for all of its files. Files are opened for reading only. What is wrong with an
     index, and offsets that do not follow one another, is told on stderr.
     """
+    from kafkalog.tools.dump import dump_files
+
     paths = _paths(files, listed)
     try:
-        if given["as_json"]:
-            from kafkalog.tools.dump_json import dump_files_json
-
-            dump_files_json(paths, sys.stdout.buffer, _options(given), err=sys.stderr.buffer)
-        else:
-            from kafkalog.tools.dump import dump_files
-
-            dump_files(paths, sys.stdout.buffer, _options(given), err=sys.stderr.buffer)
+        dump_files(paths, sys.stdout.buffer, _options(given), err=sys.stderr.buffer, as_json=given["as_json"])
     finally:
         sys.stdout.buffer.flush()
 
@@ -118,7 +113,7 @@ def _options(given: dict[str, Any]) -> DumpOptions:
         index_sanity_check=given["index_sanity_check"],
         max_bytes=None if max_bytes == 2**31 - 1 else max_bytes,
         max_message_size=given["max_message_size"],
-        texts=_texts(given),
+        reader=_reader(given),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkalog.records.message import UNDERFLOW, MessageError, Source
 from kafkalog.records.schema import Message, Schema

@@ -14,7 +14,10 @@ _PLAIN_FROM, _PLAIN_TO = -3, 7
 
 
 def json_text(value: Any) -> str:
-    """The JSON of None, booleans, numbers, strings, bytes, and of lists and dicts of such values."""
+    """The JSON of None, booleans, numbers, strings, bytes, and of lists and dicts of such values.
+
+    Anything else (times, decimals, uuids) is the string that str() makes of it.
+    """
     if isinstance(value, str):
         return f'"{_ESCAPED.sub(_escape, value)}"'
     if value is None:
@@ -24,12 +27,14 @@ def json_text(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, dict):
-        return "{" + ",".join([f'"{_ESCAPED.sub(_escape, name)}":{json_text(x)}' for name, x in value.items()]) + "}"
-    if isinstance(value, list):
+        return "{" + ",".join([f"{json_text(str(name))}:{json_text(x)}" for name, x in value.items()]) + "}"
+    if isinstance(value, list | tuple):
         return "[" + ",".join([json_text(item) for item in value]) + "]"
-    if isinstance(value, bytes):
+    if isinstance(value, bytes | bytearray | memoryview):
         return f'"{base64.b64encode(value).decode()}"'
-    return java_double(value) if math.isfinite(value) else f'"{java_double(value)}"'
+    if isinstance(value, float):
+        return java_double(value) if math.isfinite(value) else f'"{java_double(value)}"'
+    return json_text(str(value))
 
 
 def _escape(match: re.Match[str]) -> str:

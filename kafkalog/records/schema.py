@@ -21,7 +21,7 @@ Read = Callable[[Source], Any]
 
 _HEADER = re.compile(r"(\w+) (-|\d+) (\d+)(?:-(\d+))?(?: flexible (\d+)\+)?")
 _FIELD = re.compile(
-    r"(?P<name>\w+) (?P<array>\[)?(?P<type>\w+|\{\})\]?(?P<null>\?)?(?: (?P<first>\d+)(?P<open>\+)?)?"
+    r"(?P<name>\w+) (?P<array>\[)?(?P<type>\w+|\{\})(?(array)\])(?P<null>\?)?(?: (?P<first>\d+)(?P<open>\+)?)?"
     r"(?: tag (?P<tag>\d+))?(?: = (?P<default>\S+))?"
 )
 _NEVER: Final = 1 << 16
@@ -128,7 +128,7 @@ def field_reader(field: Field, version: int, flexible: bool, highest: int) -> Re
     size_of = _size_reader(flexible)
     name, nullable = field.name, field.nullable
 
-    def read_array(source: Source) -> list[Any] | None:
+    def read_array(source: Source) -> Any:
         count = size_of(source)
         if count < 0:
             return _null(nullable, name)
@@ -141,9 +141,11 @@ def field_reader(field: Field, version: int, flexible: bool, highest: int) -> Re
     return read_array
 
 
-def _null(allowed: bool, name: str) -> None:
+def _null(allowed: bool, name: str) -> Any:
+    """None, where the field may be null."""
     if not allowed:
         raise MessageError(f"non-nullable field {name} was serialized as null")
+    return None
 
 
 def _no_struct(source: Source) -> Any:
@@ -170,7 +172,7 @@ def _item_reader(field: Field, version: int, flexible: bool, highest: int) -> Re
     is_text = field.type == "string"
     size_of = Source.i16 if is_text and not flexible else _size_reader(flexible)
 
-    def read_sized(source: Source) -> str | bytes | None:
+    def read_sized(source: Source) -> Any:
         size = size_of(source)
         if size < 0:
             return _null(nullable, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog._core.decode import STATUS_TEXT, decode
+from kafkalog._core.decode import STATUS_TEXT, RecordTable, decode
 from kafkalog._core.scan import scan
 from kafkalog.errors import InvalidRecord
 from kafkalog.records.dispatch import check_readable
@@ -27,18 +27,21 @@ def plain_batch(batch: bytes, *, path: str, offset: int, position: int) -> bytes
     return batch
 
 
-def largest_timestamp(batch: bytes, *, path: str, offset: int, position: int) -> int:
-    """The largest timestamp among the records of a whole batch, -1 where it has none; the checksum is not looked at.
-
-    InvalidRecord for records that cannot be read.
-    """
+def records_of(batch: bytes, *, path: str, offset: int, position: int) -> RecordTable:
+    """The records of a whole batch; the checksum is not looked at. InvalidRecord for records that cannot be read."""
     plain = bytearray(plain_batch(batch, path=path, offset=offset, position=position))
     plain[MAGIC_AT] = min(plain[MAGIC_AT], MAGIC_V2)
     table = scan(plain, check_crc=False)
     if len(table) and not table.records_in(0):
-        return NO_TIMESTAMP
+        return decode(plain, table, 0, 0)
     records = decode(plain, table)
     if records.status or not len(table):
         what = STATUS_TEXT[records.status] if records.status else "it is no whole batch"
         raise InvalidRecord(f"the batch cannot be read: {what}", path=path, offset=offset, position=position)
+    return records
+
+
+def largest_timestamp(batch: bytes, *, path: str, offset: int, position: int) -> int:
+    """The largest timestamp among the records of a whole batch, -1 where it has none."""
+    records = records_of(batch, path=path, offset=offset, position=position)
     return max(records.timestamps, default=NO_TIMESTAMP)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from kafkalog._core.text import java_text
 from kafkalog.errors import IllegalArgument, InvalidRecord, KafkalogError
+from kafkalog.records.json_text import json_text
 
 Decoder = Callable[[bytes], Any]
 
@@ -169,16 +170,9 @@ def decoded(decode: Decoder, data: bytes, what: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A decoded value as text: a str as it is, bytes in hexadecimal, what JSON can say as JSON, the rest by str()."""
+    """A decoded value as text: a str as it is, bytes in hexadecimal, all else as JSON or by str()."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex()
-    if value is None or isinstance(value, bool | dict | list | tuple):
-        return _json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
-    return str(value)
-
-
-def _plain(value: Any) -> str:
-    """What JSON has no word for: bytes in hexadecimal, the rest (times, decimals, uuids) by str()."""
-    return bytes(value).hex() if isinstance(value, bytes | bytearray | memoryview) else str(value)
+    return json_text(value) if value is None or isinstance(value, bool | dict | list | tuple) else str(value)

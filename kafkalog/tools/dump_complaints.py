@@ -27,12 +27,12 @@ class Complaints:
         """Writes them all; nothing where there are none."""
         for path, pairs in self.index_mismatches.items():
             # the reference tells the newest first
-            _tell(err, f"Mismatches in :{path}", "  Index offset: {}, log offset: {}", pairs[::-1])
+            _tell(err, f"Mismatches in :{_full(path)}", "  Index offset: {}, log offset: {}", pairs[::-1])
         for kind, title, line in _TIME_KINDS:
             for path, pairs in getattr(self, kind).items():
-                _tell(err, f"{title} in :{path}", line, pairs)
+                _tell(err, f"{title} in :{_full(path)}", line, pairs)
         for path, pairs in self.non_consecutive.items():
-            _tell(err, f"Non-consecutive offsets in {path}", "  {} is followed by {}", pairs)
+            _tell(err, f"Non-consecutive offsets in {_full(path)}", "  {} is followed by {}", pairs)
 
 
 _TIME_KINDS: Final = (
@@ -44,6 +44,11 @@ _TIME_KINDS: Final = (
         "Indexed offset: {}, found log offset: {}",
     ),
 )
+
+
+def _full(path: str) -> str:
+    """As the reference names files in complaints: with the working directory in front."""
+    return os.path.join(os.getcwd(), path)
 
 
 def _tell(err: BinaryIO, title: str, line: str, pairs: list[Pair]) -> None:

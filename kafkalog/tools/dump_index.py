@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable
-from typing import BinaryIO, Final
+from typing import Final
 
-from kafkalog._core.listing import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, list_entries
-from kafkalog._core.text import TextBuffer
+from kafkalog._core.listing import OFFSET_ENTRY_BYTES
 from kafkalog.errors import CorruptIndex, CorruptRecord, StorageError
 from kafkalog.records.format import NO_TIMESTAMP
 from kafkalog.storage import names
 from kafkalog.tools.dump_complaints import Complaints
 from kafkalog.tools.dump_options import DumpOptions
+from kafkalog.tools.dump_printer import Printer
 from kafkalog.tools.index_sanity import check_offset_index, check_time_index
 from kafkalog.tools.log_peek import BatchPlace, Chain, LogPeek, beside
 from kafkalog.util.fileio import File, FileSystem
@@ -28,21 +27,20 @@ Check = Callable[[int, int], None]
 
 
 def dump_index(
-    path: str, base_offset: int, out: BinaryIO, options: DumpOptions, complaints: Complaints, *, fs: FileSystem
+    path: str, base_offset: int, printer: Printer, options: DumpOptions, complaints: Complaints, *, fs: FileSystem
 ) -> None:
-    """Writes the entries of an offset index (`offset: 2 position: 87`), each compared with the batch it points to.
+    """Prints the entries of an offset index (`offset: 2 position: 87`), each compared with the batch it points to.
 
-    CorruptIndex or CorruptRecord where it points to no whole batch; the entries before have been written then.
+    CorruptIndex or CorruptRecord where it points to no whole batch; the entries before have been printed then.
     """
-    name = os.path.join(os.getcwd(), path)
     with LogPeek(beside(path, names.LOG_SUFFIX), fs) as log, _opened(path, fs) as file:
         size = file.size()
         if size < OFFSET_ENTRY_BYTES:
-            out.write(os.fsencode(f"{path} is empty.\n"))
+            printer.empty(path)
             return
         if options.index_sanity_check:
             check_offset_index(file, size, base_offset)
-            out.write(os.fsencode(f"{path} passed sanity check.\n"))
+            printer.passed(path)
             return
 
         def check(relative: int, position: int) -> None:
@@ -57,18 +55,18 @@ def dump_index(
                 )
             if place.last_offset != base_offset + relative:
                 pair = (base_offset + relative, place.last_offset)
-                complaints.index_mismatches.setdefault(name, []).append(pair)
+                complaints.index_mismatches.setdefault(path, []).append(pair)
 
-        _walk(file, _OFFSET_ENTRY, base_offset, None if options.verify_index_only else out, check)
+        _walk(path, file, _OFFSET_ENTRY, base_offset, None if options.verify_index_only else printer, check)
 
 
 def dump_time_index(
-    path: str, base_offset: int, out: BinaryIO, options: DumpOptions, complaints: Complaints, *, fs: FileSystem
+    path: str, base_offset: int, printer: Printer, options: DumpOptions, complaints: Complaints, *, fs: FileSystem
 ) -> None:
-    """Writes the entries of a time index (`timestamp: 1002 offset: 2`), each compared with the log and the entry before.
+    """Prints the entries of a time index (`timestamp: 1002 offset: 2`), each compared with the log and the entry before.
 
-    Without entries it writes nothing. The log's batches are found through the offset index beside it. CorruptIndex,
-    CorruptRecord or InvalidRecord where they cannot be read; the entries before have been written then.
+    Without entries it prints nothing. The log's batches are found through the offset index beside it. CorruptIndex,
+    CorruptRecord or InvalidRecord where they cannot be read; the entries before have been printed then.
     """
     with (
         LogPeek(beside(path, names.LOG_SUFFIX), fs) as log,
@@ -77,11 +75,11 @@ def dump_time_index(
     ):
         if options.index_sanity_check:
             check_time_index(file, file.size(), base_offset)
-            out.write(os.fsencode(f"{path} passed sanity check.\n"))
+            printer.passed(path)
             return
         search = _Search(log, index, base_offset)
-        check = _TimeCheck(os.path.join(os.getcwd(), path), base_offset, search, complaints)
-        _walk(file, _TIME_ENTRY, base_offset, None if options.verify_index_only else out, check)
+        check = _TimeCheck(path, base_offset, search, complaints)
+        _walk(path, file, _TIME_ENTRY, base_offset, None if options.verify_index_only else printer, check)
 
 
 class _Search:
@@ -165,8 +163,8 @@ class _Search:
 class _TimeCheck:
     """Compares the entries of a time index, one after the other, with the log."""
 
-    def __init__(self, name: str, base_offset: int, search: _Search, complaints: Complaints) -> None:
-        self._name = name
+    def __init__(self, path: str, base_offset: int, search: _Search, complaints: Complaints) -> None:
+        self._path = path
         self._base = base_offset
         self._search = search
         self._complaints = complaints
@@ -174,28 +172,29 @@ class _TimeCheck:
 
     def __call__(self, timestamp: int, relative: int) -> None:
         offset = self._base + relative
-        complaints, name = self._complaints, self._name
+        complaints, path = self._complaints, self._path
         place = self._search.batch_with(offset)
         if place is None or place.last_offset != offset:
             found = -1 if place is None else place.last_offset
-            complaints.offsets_not_found.setdefault(name, []).append((offset, found))
+            complaints.offsets_not_found.setdefault(path, []).append((offset, found))
         else:
             largest = self._search.log.largest_timestamp(place)
             if largest != timestamp:
-                complaints.time_mismatches.setdefault(name, []).append((timestamp, largest))
+                complaints.time_mismatches.setdefault(path, []).append((timestamp, largest))
             if self._previous >= timestamp:
-                complaints.times_out_of_order.setdefault(name, []).append((timestamp, self._previous))
+                complaints.times_out_of_order.setdefault(path, []).append((timestamp, self._previous))
         self._previous = timestamp
 
 
-def _walk(file: File, entry: struct.Struct, base_offset: int, out: BinaryIO | None, check: Check) -> None:
+def _walk(
+    path: str, file: File, entry: struct.Struct, base_offset: int, printer: Printer | None, check: Check
+) -> None:
     """Checks and lists entries, up to the unused tail or the first one whose check raises.
 
     The tail begins at the first entry other than entry 0 whose relative offset is 0 (A6).
     """
     times = entry is _TIME_ENTRY
     total = file.size() // entry.size
-    text = TextBuffer()
     for first in range(0, total, CHUNK_ENTRIES):
         data = _read(file, min(CHUNK_ENTRIES, total - first) * entry.size, first * entry.size)
         data = data[: len(data) - len(data) % entry.size]
@@ -207,10 +206,8 @@ def _walk(file: File, entry: struct.Struct, base_offset: int, out: BinaryIO | No
                 check(one, other)
                 done += 1
         finally:
-            if out is not None:
-                list_entries(text, data[: done * entry.size], base_offset, times=times, first=first == 0)
-                out.write(text)
-                text.clear()
+            if printer is not None:
+                printer.entries(path, base_offset, data[: done * entry.size], times=times, first=first == 0)
         if not data:
             return
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kafkalog.tools.record_texts import RecordText
+from kafkalog.tools.record_readers import RecordReader
 
 MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
 
@@ -16,7 +16,7 @@ class DumpOptions:
     """The reference tool's options.
 
     max_bytes: how much of a `.log` file is read, None for all. max_message_size: how many bytes behind the position of
-    an index entry its batch may take. texts: makes the decoder of keys and values when a `.log` file is dumped (None:
+    an index entry its batch may take. reader: makes the decoder of keys and values when a `.log` file is dumped (None:
     they are printed as text). A decoder implies print_data_log, and that deep_iteration.
     """
 
@@ -27,12 +27,12 @@ class DumpOptions:
     index_sanity_check: bool = False
     max_bytes: int | None = None
     max_message_size: int = MAX_MESSAGE_BYTES
-    texts: Callable[[], RecordText | None] | None = None
+    reader: Callable[[], RecordReader | None] | None = None
 
     @property
     def data(self) -> bool:
         """True when keys and values are printed."""
-        return self.print_data_log or self.texts is not None
+        return self.print_data_log or self.reader is not None
 
     @property
     def deep(self) -> bool:

@@ -77,8 +77,10 @@ def protobuf(directory: str, *, fs: FileSystem = OS) -> Decoder:
     Between header and message stand the indexes of the message's type: in its file, then in each message around it.
     """
     _check_directory(directory)
-    _package("google.protobuf", "protobuf")
-    from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message, message_factory
+    descriptor_pb2, descriptor_pool, json_format, message, message_factory = (
+        _package(f"google.protobuf.{name}", "protobuf")
+        for name in ("descriptor_pb2", "descriptor_pool", "json_format", "message", "message_factory")
+    )
 
     def load(content: bytes) -> Any:
         files = descriptor_pb2.FileDescriptorSet.FromString(content).file

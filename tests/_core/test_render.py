@@ -145,17 +145,123 @@ def test_transaction_markers_name_their_kind_and_epoch() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "status"),
     [
-        (struct.pack(">hh", 0, 3), b"x" * 6, render.UNKNOWN_CONTROL),
         (struct.pack(">hh", -1, 0), b"x" * 6, render.BAD_CONTROL),
         (b"\0\0\0", b"x" * 6, render.BAD_CONTROL),
         (None, b"x" * 6, render.BAD_CONTROL),
         (struct.pack(">hh", 0, 0), b"\0\0\0\0\0", render.BAD_CONTROL),
         (struct.pack(">hh", 0, 1), struct.pack(">hi", -1, 0), render.BAD_CONTROL),
+        (struct.pack(">hh", 0, 1), None, render.BAD_CONTROL),
     ],
 )
-def test_other_control_records_are_refused(key: bytes | None, value: bytes, status: int) -> None:
+def test_malformed_control_records_stop_behind_their_header_keys(
+    key: bytes | None, value: bytes | None, status: int
+) -> None:
+    """The reference dies there as well, with the same text before it."""
     made = batch([R(value, key)], attributes=48)
-    assert DumpText(deep=True).render(made, 0, len(made), 0) == status
+    text = DumpText(deep=True)
+    assert text.render(made, 0, len(made), 0) == status
+    assert text.text.take().decode().endswith(" headerKeys: []")
+
+
+@pytest.mark.parametrize("kind", [-1, 7, 32767])
+def test_control_types_that_mean_nothing_have_their_number(kind: int) -> None:
+    made = batch([R(None, struct.pack(">hh", 0, kind))], attributes=48)
+    assert rendered(made, deep=True).endswith(f" headerKeys: [] controlType: UNKNOWN({kind})\n")
+
+
+def answered(batches: bytes, answer: Any, **options: Any) -> tuple[str, list[tuple[bytes | None, bytes | None, int]]]:
+    """The text where `answer(renderer)` gives what is asked for, and (key, value, offset) of what was asked."""
+    text, asked = DumpText(deep=True, **options), []
+    at, out = 0, b""
+    while (status := text.render(batches, at, len(batches), 0)) in (render.NEEDS_TEXT, IS_FULL):
+        at = text.position
+        if status == render.NEEDS_TEXT:
+            asked.append((text.key, text.value, text.record_offset))
+            text.give(answer(text))
+        out += text.text.take()
+    assert status == NEEDS_BYTES
+    return (out + text.text.take()).decode(), asked
+
+
+@pytest.mark.parametrize("limit", [1, 1 << 30])
+def test_the_caller_gives_the_text_of_keys_and_values(limit: int) -> None:
+    records = [R(b"one", b"k"), R(None, None), R(b"", b"")]
+    data = batch(records, base_offset=7) + batch([R(b"two")], base_offset=10)
+    text, asked = answered(data, lambda at: b" <%d>" % at.record_offset, data=True, ask=True, limit=limit)
+    plain = rendered(data, deep=True)
+    lines = iter(range(7, 11))
+    expected = [line + f" <{next(lines)}>" if line.startswith("|") else line for line in plain.splitlines()]
+    assert text.splitlines() == expected
+    assert asked == [(b"k", b"one", 7), (None, None, 8), (b"", b"", 9), (None, b"two", 10)]
+
+
+def test_only_the_words_of_the_caller_stand_on_a_line_without_metadata() -> None:
+    data = batch([R(b"one"), R(b"two")]) + batch([R(struct.pack(">hi", 0, 1), bytes(4))], attributes=48, base_offset=2)
+    text, asked = answered(data, lambda at: at.value, data=True, ask=True, skip_metadata=True)
+    assert [line for line in text.splitlines() if not line.startswith("base")] == ["one", "two", ""]
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("kind", range(2, 7))
+def test_the_words_of_kraft_records_are_the_callers(kind: int) -> None:
+    record = R(b"body", struct.pack(">hh", 0, kind))
+    text, asked = answered(batch([record], attributes=32), lambda at: b" yes" if at.is_control else b" no")
+    assert text.endswith(" headerKeys: [] yes\n")
+    assert asked == [(record.key, record.value, 0)]
+
+
+def test_a_line_that_waits_for_text_is_given_it_first() -> None:
+    data = batch([R(b"one")])
+    text = DumpText(data=True, ask=True)
+    with pytest.raises(ValueError, match="no line waits"):
+        text.give(b"early")
+    assert text.render(data, 0, len(data), 0) == render.NEEDS_TEXT
+    with pytest.raises(ValueError, match="waits for its text"):
+        text.render(data, 0, len(data), 0)
+    text.give(b"")
+    assert text.render(data, 0, len(data), 0) == NEEDS_BYTES
+    assert (text.key, text.value) == (None, None)
+
+
+@pytest.mark.parametrize("limit", [1, 1 << 30])
+def test_records_of_a_compressed_batch_are_the_callers(limit: int) -> None:
+    plain = batch([R(b"one", b"k"), R(b"two")], base_offset=3)
+    squeezed = frame(b"squeezed", count=2, last_delta=1, base_offset=3, attributes=3, base_timestamp=R().timestamp)
+    data = squeezed + batch([R(b"three")], base_offset=5)
+    text, at, out, asked = DumpText(data=True, limit=limit), 0, b"", 0
+    while (status := text.render(data, at, len(data), 0)) in (render.NEEDS_RECORDS, IS_FULL):
+        at = text.position
+        if status == render.NEEDS_RECORDS:
+            asked += 1
+            assert (text.batch_size, text.batch_codec) == (len(squeezed), 3)
+            text.give_records(plain)
+        out += text.text.take()
+    assert (status, asked, text.position) == (NEEDS_BYTES, 1, len(data))
+    records = [R(b"one", b"k"), R(b"two")]
+    lines = [reference_text.record_line(r, i, plain, data=True) for i, r in enumerate(records)]
+    rest = reference_text.deep_text([R(b"three")], data[len(squeezed) :], len(squeezed))
+    expected = reference_text.batch_line(squeezed, 0) + "".join(lines) + rest
+    assert (out + text.text.take()).decode() == expected
+
+
+def test_records_that_nobody_waits_for_are_refused() -> None:
+    text = DumpText(data=True)
+    with pytest.raises(ValueError, match="no batch waits"):
+        text.give_records(bytes(61))
+    made = frame(b"x", count=1, last_delta=0, attributes=1)
+    assert text.render(made, 0, len(made), 0) == render.NEEDS_RECORDS
+    with pytest.raises(ValueError, match="60 bytes are no batch"):
+        text.give_records(bytes(60))
+    text.give_records(bytes(61) + b"\xff")
+    assert text.render(made, 0, len(made), 0) not in (NEEDS_BYTES, IS_FULL, render.NEEDS_RECORDS)
+    assert text.record_position == 0
+
+
+def test_a_batch_of_no_records_is_not_looked_into() -> None:
+    """The reference takes count 0 for an empty batch, whatever follows its header or is compressed."""
+    for attributes in (0, 1):
+        made = frame(b"left", count=0, last_delta=0, attributes=attributes)
+        assert rendered(made, deep=True) == reference_text.batch_line(made, 0)
 
 
 def test_offsets_that_do_not_follow_are_collected_from_minus_one_on() -> None:
@@ -230,7 +336,6 @@ def test_every_changed_byte_ends_in_a_status(sealed: bool) -> None:
         (varint(7) + b"\0\0\0\0\0\0\0", 1),
         (b"", 1),
         (b"", -1),
-        (varint(6) + b"\0" * 6, 0),
         (varint(6) + b"\0" * 6 + b"\0", 1),
         (varint(12) + b"\0\0\0" + sized(None) + sized(None) + varint(4) + b"\0\0\0\0\0\0", 1),
     ],
