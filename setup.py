@@ -7,9 +7,9 @@ from setuptools import Extension, setup
 
 MODULES = (
     "values", "state", "plan", "buffers", "crc", "murmur", "varint", "scan", "decode", "record", "encode", "ingest", "assign",
-    "index", "seek", "mapping", "render", "text", "template", "listing",
+    "index", "seek", "mapping", "render", "text", "template", "listing", "xxhash", "store", "arena", "legacy", "repack",
 )  # fmt: skip
-USES_CRC = ("crc", "scan", "seek", "plan", "encode", "ingest", "assign", "render", "template")
+USES_CRC = ("crc", "scan", "seek", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack")
 DEBUG = os.environ.get("KAFKALOG_DEBUG") == "1"
 DIRECTIVES = {
     "language_level": 3,

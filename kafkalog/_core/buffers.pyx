@@ -7,6 +7,7 @@ from libc.stdint cimport uint8_t
 
 
 @cython.final
+@cython.no_gc_clear     # clearing would drop the buffer without releasing it
 cdef class Held:
     """One Py_buffer, held for as long as this object lives."""
 
