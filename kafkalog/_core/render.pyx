@@ -5,7 +5,7 @@ The text is that of format.md section 12, rules A1 to A4 of section 13 and check
 """
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 
 from kafkalog._core.batch cimport STOP_END, STOP_PARTIAL, BatchRow, peek_batch, read_row
@@ -13,13 +13,15 @@ from kafkalog._core.buffers cimport Held, hold
 from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.endian cimport load16, load32
 from kafkalog._core.fields cimport Fields, take_record
-from kafkalog._core.headers cimport Header, headers_of, take_header
 from kafkalog._core.layout cimport (
-    CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE,
-    ERR_MAGIC, ERR_MEMORY, HEADER_TO_MAGIC, OK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT,
-    V2_RECORDS_AT,
+    CODEC_MASK, CONTROL_BIT, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MEMORY, ERR_SHORT,
+    ERR_VALUE_SIZE, ERR_WRAPPER_NESTED, HEADER_TO_MAGIC, OK, V2_RECORDS_AT,
 )
-from kafkalog._core.text cimport Out, TextBuffer, added, kl_unlikely, put, put_java_text, put_number, put_unsigned, reserve
+from kafkalog._core.lines cimport (
+    BODY_EXPANSION, LINE_SPACE, put_batch_line, put_data, put_message_fields, put_record_fields,
+)
+from kafkalog._core.messages cimport Message, take_fields, take_frame
+from kafkalog._core.text cimport Out, TextBuffer, added, kl_unlikely, put, put_number, reserve
 
 cdef enum:
     RENDER_MORE = 100           # the buffer ends before the batch at `position` does; `needed` bytes would help
@@ -31,12 +33,11 @@ cdef enum:
     RENDER_HEADER = 106         # the batch's size field is smaller than the batch header
     RENDER_RECORDS = 107        # the batch's records are compressed: `give_records` and call again
 
+    UNREAD = -2                 # a size that take_fields did not get to
+
     LAST_CODEC = 4              # zstd; the ids above it mean nothing
     FIRST_KRAFT = 2             # control types: ABORT and COMMIT come before, the last KRaft kind is KRAFT_VOTERS
     LAST_KRAFT = 6
-
-    LINE_SPACE = 640            # more than the constant parts and numbers of any one line
-    BODY_EXPANSION = 4          # bytes of text for a byte of record: U+FFFD takes three, a header's comma is a fourth
 
 NEEDS_BYTES = RENDER_MORE
 IS_FULL = RENDER_FULL
@@ -51,113 +52,6 @@ NEEDS_RECORDS = RENDER_RECORDS
 cdef bytes bytes_of(const uint8_t* data, int32_t size):
     """A copy, None for null."""
     return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data, size)
-
-
-cdef inline uint8_t* put_bool(uint8_t* d, bint value) noexcept nogil:
-    return put(d, b"true", 4) if value else put(d, b"false", 5)
-
-
-cdef inline int32_t increment_sequence(int32_t sequence, int32_t increment) noexcept nogil:
-    """Sequence arithmetic of the reference: 0 follows 2147483647 (format.md section 1), 32-bit wrap elsewhere."""
-    cdef uint32_t room = 0x7FFFFFFFU - <uint32_t>increment
-    if sequence > <int32_t>room:
-        return <int32_t>(<uint32_t>increment - (0x7FFFFFFFU - <uint32_t>sequence) - 1)
-    return <int32_t>(<uint32_t>sequence + <uint32_t>increment)
-
-
-cdef uint8_t* put_codec(uint8_t* d, int codec) noexcept nogil:
-    if codec == 0:
-        return put(d, b"none", 4)
-    if codec == 1:
-        return put(d, b"gzip", 4)
-    if codec == 2:
-        return put(d, b"snappy", 6)
-    return put(d, b"lz4", 3) if codec == 3 else put(d, b"zstd", 4)
-
-
-cdef uint8_t* put_timestamp_type(uint8_t* d, BatchRow* row) noexcept nogil:
-    if row.magic == 0:
-        return put(d, b"NoTimestampType", 15)
-    if row.attributes & TIMESTAMP_TYPE_BIT:
-        return put(d, b"LogAppendTime", 13)
-    return put(d, b"CreateTime", 10)
-
-
-cdef uint8_t* put_batch_fields(uint8_t* d, BatchRow* row) noexcept nogil:
-    """The part of a v2 batch line before its position."""
-    cdef int32_t last_sequence = -1
-    if row.base_sequence != -1:
-        last_sequence = increment_sequence(row.base_sequence, row.last_delta)
-    d = put_number(put(d, b"baseOffset: ", 12), row.base_offset)
-    d = put_number(put(d, b" lastOffset: ", 13), row.last_offset)
-    d = put_number(put(d, b" count: ", 8), row.count)
-    d = put_number(put(d, b" baseSequence: ", 15), row.base_sequence)
-    d = put_number(put(d, b" lastSequence: ", 15), last_sequence)
-    d = put_number(put(d, b" producerId: ", 13), row.producer_id)
-    d = put_number(put(d, b" producerEpoch: ", 16), row.producer_epoch)
-    d = put_number(put(d, b" partitionLeaderEpoch: ", 23), row.leader_epoch)
-    d = put_bool(put(d, b" isTransactional: ", 18), row.attributes & TRANSACTIONAL_BIT)
-    d = put_bool(put(d, b" isControl: ", 12), row.attributes & CONTROL_BIT)
-    if not row.attributes & DELETE_HORIZON_BIT:
-        return put(d, b" deleteHorizonMs: OptionalLong.empty", 36)
-    d = put_number(put(d, b" deleteHorizonMs: OptionalLong[", 31), row.base_timestamp)
-    return put(d, b"]", 1)
-
-
-cdef uint8_t* put_batch_line(uint8_t* d, BatchRow* row, int64_t position) noexcept nogil:
-    if row.magic >= 2:
-        d = put_batch_fields(d, row)
-    else:
-        d = put_number(put(d, b"offset: ", 8), row.last_offset)
-    d = put_number(put(d, b" position: ", 11), position)
-    d = put_timestamp_type(put(d, b" ", 1), row)
-    d = put_number(put(d, b": ", 2), row.max_timestamp)
-    d = put_number(put(d, b" size: ", 7), row.size)
-    d = put_number(put(d, b" magic: ", 8), row.magic)
-    d = put_codec(put(d, b" compresscodec: ", 16), row.attributes & CODEC_MASK)
-    d = put_unsigned(put(d, b" crc: ", 6), row.crc)
-    d = put_bool(put(d, b" isvalid: ", 10), row.valid)
-    return put(d, b"\n", 1)
-
-
-cdef uint8_t* put_header_keys(uint8_t* d, Fields* r) noexcept nogil:
-    """The names of headers that take_record has checked, between brackets, with commas."""
-    cdef Cursor c = headers_of(r)
-    cdef Header h
-    cdef int32_t i
-    for i in range(r.header_count):
-        if take_header(&c, &h) != OK:
-            break
-        if i > 0:
-            d = put(d, b",", 1)
-        d = put_java_text(d, h.key, h.key_size)
-    return d
-
-
-cdef uint8_t* put_record_fields(uint8_t* d, Fields* r, BatchRow* row) noexcept nogil:
-    """`| offset: ...` up to the header keys and their bracket."""
-    cdef int64_t timestamp = added(row.base_timestamp, r.timestamp_delta)
-    d = put_number(put(d, b"| offset: ", 10), added(row.base_offset, r.offset_delta))
-    if row.attributes & TIMESTAMP_TYPE_BIT:
-        timestamp = row.max_timestamp
-        d = put(d, b" LogAppendTime: ", 16)
-    else:
-        d = put(d, b" CreateTime: ", 13)
-    d = put_number(d, timestamp)
-    if r.key_size < 0:
-        d = put(d, b" keySize: -1 valueSize: ", 24)
-    else:
-        d = put_number(put(d, b" keySize: ", 10), r.key_size)
-        d = put(d, b" valueSize: ", 12)
-    d = put_number(d, r.value_size)
-    if row.base_sequence < 0:
-        d = put(d, b" sequence: -1 headerKeys: [", 27)
-    else:
-        d = put_number(put(d, b" sequence: ", 11), increment_sequence(row.base_sequence, r.offset_delta))
-        d = put(d, b" headerKeys: [", 14)
-    if r.header_count > 0:
-        d = put_header_keys(d, r)
-    return put(d, b"]", 1)
 
 
 @cython.final
@@ -183,7 +77,10 @@ cdef class DumpText:
     cdef bint skip_metadata
     cdef bint ask
     cdef bint asked                     # the last line waits for `give`
-    cdef Fields record                  # that line's, in the buffer of the call at hand
+    cdef const uint8_t* key_at          # that line's, in the buffer of the call at hand
+    cdef const uint8_t* value_at
+    cdef int32_t key_size
+    cdef int32_t value_size
     cdef Held inner                     # owner of `plain`
     cdef const uint8_t* plain           # the batch at hand as it would be uncompressed; NULL where it is not
     cdef int64_t plain_size
@@ -233,8 +130,8 @@ cdef class DumpText:
             raise MemoryError
         if status == RENDER_TEXT:
             self.asked = True
-            self.key = bytes_of(self.record.key, self.record.key_size)
-            self.value = bytes_of(self.record.value, self.record.value_size)
+            self.key = bytes_of(self.key_at, self.key_size)
+            self.value = bytes_of(self.value_at, self.value_size)
         return status
 
     def give(self, bytes words not None) -> None:
@@ -256,15 +153,15 @@ cdef class DumpText:
         self.record_at = self.after_record
 
     def give_records(self, plain) -> None:
-        """After NEEDS_RECORDS: the batch at `position` as it would be without compression, header included.
+        """After NEEDS_RECORDS: the batch at `position` as it would be without compression.
 
-        Its size fields, attributes and checksum have no meaning, the batch line has been printed by then. The buffer
-        is held until the batch's last record is printed.
+        That is a v2 header and its records, of which the header has no meaning here, or a run of v0 and v1 messages
+        with their own offsets. The buffer is held until the batch's last record is printed.
         """
         cdef Held held = hold(plain)
         if not self.inside or self.plain != NULL:
             raise ValueError("no batch waits for its records")
-        if held.size < V2_RECORDS_AT:
+        if self.row.magic >= 2 and held.size < V2_RECORDS_AT:
             raise ValueError(f"{held.size} bytes are no batch")
         self.inner = held
         self.plain = held.data
@@ -350,7 +247,7 @@ cdef class DumpText:
             return RENDER_HEADER
         read_row(p, size, magic, True, &self.row)
         self.next_record = 0
-        self.record_at = V2_RECORDS_AT
+        self.record_at = V2_RECORDS_AT if magic >= 2 else 0
         if (self.row.attributes & CODEC_MASK) > LAST_CODEC:
             self.stop_value = self.row.attributes & CODEC_MASK
             return RENDER_CODEC
@@ -365,7 +262,9 @@ cdef class DumpText:
     cdef int render_batch(self, const uint8_t* batch) noexcept nogil:
         """Prints the records that are left of the batch being rendered."""
         if self.row.magic < 2:
-            return ERR_MAGIC
+            if self.plain != NULL:
+                return self.render_messages(self.plain, self.plain_size)
+            return RENDER_RECORDS if self.row.attributes & CODEC_MASK else self.render_messages(batch, self.row.size)
         if self.row.count == 0:
             return OK               # whatever follows the header, the reference looks for no record
         if self.row.count < 0:
@@ -407,11 +306,7 @@ cdef class DumpText:
         cdef uint8_t* d
         cdef int status = OK
         cdef bint is_control = (self.row.attributes & CONTROL_BIT) != 0
-        cdef int64_t offset = added(self.row.base_offset, r.offset_delta)
-        if kl_unlikely(offset != added(self.record_offset, 1)) and self.add_jump(self.record_offset, offset) != OK:
-            return ERR_MEMORY
-        self.record_offset = offset
-        if reserve(out, LINE_SPACE + <uint64_t>BODY_EXPANSION * <uint64_t>size) != OK:
+        if self.begin_line(added(self.row.base_offset, r.offset_delta), size) != OK:
             return ERR_MEMORY
         d = out.data + out.size
         if not self.skip_metadata:
@@ -422,26 +317,72 @@ cdef class DumpText:
             if self.ask:
                 status = RENDER_TEXT
             else:
-                d = self.put_data(d, r)
+                d = put_data(d, r.key, r.key_size, r.value, r.value_size, self.skip_metadata)
+        return self.end_line(d, status, r.key, r.key_size, r.value, r.value_size)
+
+    cdef int render_messages(self, const uint8_t* data, int64_t size) noexcept nogil:
+        """Prints the messages that are left of a v0 or v1 batch which is not compressed."""
+        cdef Message m
+        cdef Cursor c
+        cdef int status
+        c.p = data + self.record_at
+        c.end = data + size
+        while True:
+            status = take_frame(&c, &m)
+            if status == OK and m.attributes & CODEC_MASK:
+                status = ERR_WRAPPER_NESTED
+            if status == OK:
+                status = self.render_message(&m)
+            if status != OK:
+                self.after_record = c.p - data
+                return OK if status == ERR_SHORT else status
+            self.next_record += 1
+            self.record_at = c.p - data
+            if self.text.out.size >= self.limit and c.p != c.end:
+                return RENDER_FULL
+
+    cdef int render_message(self, Message* m) noexcept nogil:
+        """Prints one message; one whose value runs past its end is printed up to the value, as the reference does."""
+        cdef Out* out = &self.text.out
+        cdef uint8_t* d
+        cdef int status
+        m.value_size = UNREAD
+        status = take_fields(m)
+        if status != OK and (status != ERR_VALUE_SIZE or m.value_size == UNREAD):
+            return status
+        if self.begin_line(m.offset, m.size) != OK:
+            return ERR_MEMORY
+        d = out.data + out.size
+        if not self.skip_metadata:
+            d = put_message_fields(d, m, &self.row)
+        if not self.data:
+            status = OK
+        elif status == OK:
+            if self.ask:
+                status = RENDER_TEXT
+            else:
+                d = put_data(d, m.key, m.key_size, m.value, m.value_size, self.skip_metadata)
+        return self.end_line(d, status, m.key, m.key_size, m.value, m.value_size)
+
+    cdef inline int begin_line(self, int64_t offset, int64_t size) noexcept nogil:
+        """Notes the offset of the next record line, and makes room for that of a record of `size` bytes."""
+        if kl_unlikely(offset != added(self.record_offset, 1)) and self.add_jump(self.record_offset, offset) != OK:
+            return ERR_MEMORY
+        self.record_offset = offset
+        return reserve(&self.text.out, LINE_SPACE + <uint64_t>BODY_EXPANSION * <uint64_t>size)
+
+    cdef inline int end_line(
+        self, uint8_t* d, int status, const uint8_t* key, int32_t key_size, const uint8_t* value, int32_t value_size
+    ) noexcept nogil:
+        """Ends the line at d; one that is not whole (`status`) stays open."""
         if status == OK:
             d[0] = 10
             d += 1
         elif status == RENDER_TEXT:
-            self.record = r[0]
-        out.size = d - out.data
+            self.key_at, self.key_size = key, key_size
+            self.value_at, self.value_size = value, value_size
+        self.text.out.size = d - self.text.out.data
         return status
-
-    cdef inline uint8_t* put_data(self, uint8_t* d, Fields* r) noexcept nogil:
-        """Key and value; a line that holds nothing else begins with the bar of a record line."""
-        cdef bint first = self.skip_metadata
-        if r.key_size >= 0:
-            d = put(d, b"| key: ", 7) if first else put(d, b" key: ", 6)
-            d = put_java_text(d, r.key, r.key_size)
-            first = False
-        if r.value_size >= 0:
-            d = put(d, b"| payload: ", 11) if first else put(d, b" payload: ", 10)
-            d = put_java_text(d, r.value, r.value_size)
-        return d
 
     cdef int put_control(self, uint8_t** d, Fields* r) noexcept nogil:
         """The text of a transaction marker (format.md section 3) or of an unknown kind; KRaft's are left to the caller."""
