@@ -70,11 +70,15 @@ cdef inline uint8_t* put_batch_fields(uint8_t* d, BatchRow* row) noexcept nogil:
     return put(d, b"]", 1)
 
 
-cdef inline uint8_t* put_batch_line(uint8_t* d, BatchRow* row, int64_t position) noexcept nogil:
+cdef inline uint8_t* put_batch_start(uint8_t* d, BatchRow* row) noexcept nogil:
+    """A batch line up to its position: all that the reference has printed when it meets an unknown codec or format."""
     if row.magic >= 2:
-        d = put_batch_fields(d, row)
-    else:
-        d = put_number(put(d, b"offset: ", 8), row.last_offset)
+        return put_batch_fields(d, row)
+    return put_number(put(d, b"offset: ", 8), row.last_offset)
+
+
+cdef inline uint8_t* put_batch_rest(uint8_t* d, BatchRow* row, int64_t position) noexcept nogil:
+    """The rest of the line that put_batch_start began."""
     d = put_number(put(d, b" position: ", 11), position)
     d = put_timestamp_type(put(d, b" ", 1), row)
     d = put_number(put(d, b": ", 2), row.max_timestamp)

@@ -12,6 +12,7 @@ BAD_CONTROL: int
 BAD_HEADER: int
 NEEDS_TEXT: int
 NEEDS_RECORDS: int
+BAD_FORMAT: int
 
 @final
 class DumpText:

@@ -18,7 +18,7 @@ from kafkalog._core.layout cimport (
     ERR_VALUE_SIZE, ERR_WRAPPER_NESTED, HEADER_TO_MAGIC, OK, V2_RECORDS_AT,
 )
 from kafkalog._core.lines cimport (
-    BODY_EXPANSION, LINE_SPACE, put_batch_line, put_data, put_message_fields, put_record_fields,
+    BODY_EXPANSION, LINE_SPACE, put_batch_rest, put_batch_start, put_data, put_message_fields, put_record_fields,
 )
 from kafkalog._core.messages cimport Message, take_fields, take_frame
 from kafkalog._core.text cimport Out, TextBuffer, added, kl_unlikely, put, put_number, reserve
@@ -32,6 +32,7 @@ cdef enum:
     RENDER_CONTROL_BAD = 105    # a control record whose key or value is malformed
     RENDER_HEADER = 106         # the batch's size field is smaller than the batch header
     RENDER_RECORDS = 107        # the batch's records are compressed: `give_records` and call again
+    RENDER_MAGIC = 108          # a format below 0, in `stop_value`
 
     UNREAD = -2                 # a size that take_fields did not get to
 
@@ -47,6 +48,7 @@ NEEDS_TEXT = RENDER_TEXT
 BAD_CONTROL = RENDER_CONTROL_BAD
 BAD_HEADER = RENDER_HEADER
 NEEDS_RECORDS = RENDER_RECORDS
+BAD_FORMAT = RENDER_MAGIC
 
 
 cdef bytes bytes_of(const uint8_t* data, int32_t size):
@@ -229,7 +231,8 @@ cdef class DumpText:
                 return RENDER_FULL
 
     cdef int begin_batch(self, const uint8_t* p, int64_t available, int64_t file_position) noexcept nogil:
-        """Reads the batch at p and prints its line."""
+        """Reads the batch at p and prints its line, or the start of it where its codec or format is unknown."""
+        cdef uint8_t* d
         cdef int64_t size = 0
         cdef int magic = 0
         cdef int stop = peek_batch(p, available, True, &size, &magic)
@@ -248,16 +251,21 @@ cdef class DumpText:
         read_row(p, size, magic, True, &self.row)
         self.next_record = 0
         self.record_at = V2_RECORDS_AT if magic >= 2 else 0
-        if (self.row.attributes & CODEC_MASK) > LAST_CODEC:
-            self.stop_value = self.row.attributes & CODEC_MASK
-            return RENDER_CODEC
         if reserve(&self.text.out, LINE_SPACE) != OK:
             return ERR_MEMORY
-        self.text.out.size = (
-            put_batch_line(self.text.out.data + self.text.out.size, &self.row, file_position) - self.text.out.data
-        )
-        self.inside = True
-        return OK
+        d = put_batch_start(self.text.out.data + self.text.out.size, &self.row)
+        if magic < 0:
+            self.stop_value = magic
+            stop = RENDER_MAGIC
+        elif (self.row.attributes & CODEC_MASK) > LAST_CODEC:
+            self.stop_value = self.row.attributes & CODEC_MASK
+            stop = RENDER_CODEC
+        else:
+            d = put_batch_rest(d, &self.row, file_position)
+            self.inside = True
+            stop = OK
+        self.text.out.size = d - self.text.out.data
+        return stop
 
     cdef int render_batch(self, const uint8_t* batch) noexcept nogil:
         """Prints the records that are left of the batch being rendered."""

@@ -24,15 +24,20 @@ class Complaints:
         """(offset, offset of the record after it)"""
 
     def write(self, err: BinaryIO) -> None:
-        """Writes them all; nothing where there are none."""
+        """Writes them all; nothing where there are none.
+
+        As in the reference, mismatches of an offset index come by falling offset, offsets that are not followed by
+        the next one by rising offset, and of several with the same first number the last one counts.
+        """
         for path, pairs in self.index_mismatches.items():
-            # the reference tells the newest first
-            _tell(err, f"Mismatches in :{_full(path)}", "  Index offset: {}, log offset: {}", pairs[::-1])
+            by_offset = sorted(dict(pairs).items(), reverse=True)
+            _tell(err, f"Mismatches in :{_full(path)}", "  Index offset: {}, log offset: {}", by_offset)
         for kind, title, line in _TIME_KINDS:
             for path, pairs in getattr(self, kind).items():
                 _tell(err, f"{title} in :{_full(path)}", line, pairs)
         for path, pairs in self.non_consecutive.items():
-            _tell(err, f"Non-consecutive offsets in {_full(path)}", "  {} is followed by {}", pairs)
+            by_offset = sorted(dict(pairs).items())
+            _tell(err, f"Non-consecutive offsets in {_full(path)}", "  {} is followed by {}", by_offset)
 
 
 _TIME_KINDS: Final = (

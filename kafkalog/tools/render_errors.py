@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from kafkalog._core.decode import STATUS_TEXT
-from kafkalog._core.render import BAD_CODEC, BAD_CONTROL, BAD_HEADER, BAD_SIZE
+from kafkalog._core.render import BAD_CODEC, BAD_CONTROL, BAD_FORMAT, BAD_HEADER, BAD_SIZE
 from kafkalog._core.template import BAD_CRC, BAD_MAGIC
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedCompression, UnsupportedForFormat
 from kafkalog.records.dispatch import check_readable
@@ -47,7 +47,7 @@ def stop_error(status: int, at: Renderer, path: str, base_position: int) -> Kafk
             position=position,
             hint="zeros up to the end are a file preallocated and not closed well" if field == 0 else _HINT,
         )
-    if status == BAD_MAGIC:
+    if status in (BAD_MAGIC, BAD_FORMAT):
         return CorruptRecord(f"no batch has the format {at.stop_value}", path=path, position=position, hint=_HINT)
     if status == BAD_HEADER:
         return CorruptRecord(

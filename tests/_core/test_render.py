@@ -2,6 +2,7 @@
 
 import struct
 import threading
+import zlib
 from typing import Any
 
 import pytest
@@ -112,25 +113,70 @@ def test_a_wrong_checksum_is_told_and_the_records_are_printed_all_the_same() -> 
 
 
 @pytest.mark.parametrize("codec", range(1, 5))
-def test_a_compressed_batch_has_its_line_and_no_records(codec: int) -> None:
+def test_a_compressed_batch_has_its_line_and_asks_for_its_records(codec: int) -> None:
     made = frame(b"unreadable", count=3, last_delta=2, attributes=codec)
     assert rendered(made) == reference_text.batch_line(made, 0)
     deep = DumpText(deep=True)
-    assert deep.render(made, 0, len(made), 0) not in (NEEDS_BYTES, IS_FULL)
+    assert deep.render(made, 0, len(made), 0) == render.NEEDS_RECORDS
     assert (deep.batch_codec, deep.batch_offset) == (codec, 0)
     assert deep.text.take().decode() == reference_text.batch_line(made, 0)
 
 
+ONE = message_v1(12, b"value", b"key", timestamp=99)
+ZERO = ONE[:16] + b"\0\0" + ONE[26:]
+ZERO = ZERO[:8] + struct.pack(">iI", len(ZERO) - 12, zlib.crc32(ZERO[16:])) + ZERO[16:]
+
+
 def test_messages_of_format_v1_and_v0_have_lines_of_their_own() -> None:
-    one = message_v1(12, b"value", b"key", timestamp=99)
-    zero = one[:16] + b"\0\x02" + one[26:]
-    zero = zero[:8] + struct.pack(">i", len(zero) - 12) + zero[12:]
-    expected = reference_text.message_line(one, 0) + reference_text.message_line(zero, len(one))
-    assert "NoTimestampType: -1 " in expected and "CreateTime: 99 " in expected
-    assert rendered(one + zero) == expected
-    deep = DumpText(deep=True)
-    assert deep.render(one, 0, len(one), 0) not in (NEEDS_BYTES, IS_FULL)
-    assert deep.batch_magic == 1
+    """DUMP-14, A1."""
+    expected = [reference_text.message_line(ONE, 0), reference_text.message_line(ZERO, len(ONE))]
+    assert "CreateTime: 99 " in expected[0] and "NoTimestampType: -1 " in expected[1]
+    assert rendered(ONE + ZERO) == "".join(expected)
+    bad = ONE[:-1] + b"!"
+    for made, kind in ((ONE, "CreateTime: 99"), (ZERO, "NoTimestampType: -1"), (bad, "CreateTime: 99")):
+        line, record = rendered(made, data=True).splitlines()
+        crc, valid = struct.unpack_from(">I", made, 12)[0], "false" if made is bad else "true"
+        value = made[-5:].decode()
+        fields = f"| offset: 12 {kind} keySize: 3 valueSize: 5 isValid: {valid} crc: {crc}"
+        assert record == f"{fields} key: key payload: {value}"
+        assert line + "\n" == reference_text.message_line(made, 0)
+        assert rendered(made, deep=True).splitlines()[1] == fields
+        assert rendered(made, data=True, skip_metadata=True).splitlines()[1] == f"| key: key payload: {value}"
+
+
+def test_messages_of_a_wrapper_are_the_callers() -> None:
+    """With LogAppendTime they have the wrapper's time, but one of format v0 in it has none; crc is each one's own."""
+    wrapper = message_v1(13, b"squeezed", timestamp=500)
+    wrapper = wrapper[:17] + b"\x09" + wrapper[18:]
+    deep = DumpText(data=True, limit=1)
+    assert deep.render(wrapper, 0, len(wrapper), 0) == render.NEEDS_RECORDS
+    deep.give_records(ONE + ZERO[:7] + b"\x0d" + ZERO[8:])
+    while deep.render(wrapper, deep.position, len(wrapper), 0) == IS_FULL:
+        continue
+    lines = deep.text.take().decode().splitlines()
+    assert [line.split(" keySize")[0] for line in lines[1:]] == [
+        "| offset: 12 LogAppendTime: 500",
+        "| offset: 13 LogAppendTime: -1",
+    ]
+    assert deep.non_consecutive == [(-1, 12)]
+    assert lines[1].endswith(f"isValid: true crc: {struct.unpack_from('>I', ONE, 12)[0]} key: key payload: value")
+
+
+@pytest.mark.parametrize("ask", [False, True])
+def test_a_message_whose_value_runs_past_its_end_is_printed_up_to_it(ask: bool) -> None:
+    """As in the reference, which finds out when it reads the value (format.md section 15, C2)."""
+    long = ONE[:-9] + struct.pack(">i", 6) + ONE[-5:]
+    text = DumpText(data=True, ask=ask)
+    assert text.render(long, 0, len(long), 0) in range(1, 30)
+    record = text.text.take().decode().splitlines()[1]
+    assert record.startswith("| offset: 12 CreateTime: 99 keySize: 3 valueSize: 6 isValid: false crc: ")
+    assert "key: key" not in record
+    assert rendered(long, deep=True).splitlines()[1] == record
+    for damaged in (ONE[:26] + struct.pack(">i", 99) + ONE[30:], ONE[:-9]):
+        damaged = damaged[:8] + struct.pack(">i", len(damaged) - 12) + damaged[12:]
+        text = DumpText(deep=True)
+        assert text.render(damaged, 0, len(damaged), 0) in range(1, 30)
+        assert text.text.take().decode().count("\n") == 1
 
 
 def test_transaction_markers_name_their_kind_and_epoch() -> None:

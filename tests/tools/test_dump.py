@@ -16,7 +16,6 @@ from kafkalog.errors import (
     KafkalogError,
     StorageError,
     UnsupportedCompression,
-    UnsupportedForFormat,
 )
 from kafkalog.storage.producer_snapshot import ProducerEntry
 from kafkalog.tools.dump import DumpOptions, dump_files, files_of
@@ -84,6 +83,14 @@ def test_several_files_and_their_complaints_after_all_text(tmp_path: Path) -> No
     text, complaints = dumped(first, second, options=DEEP)
     assert text.count("Dumping ") == 2
     assert complaints == f"Non-consecutive offsets in {second}\n  -1 is followed by 7\n"
+
+
+def test_offsets_that_go_back_are_told_by_rising_offset(tmp_path: Path) -> None:
+    """DUMP-11; of several with the same first offset the last one counts."""
+    path = log_file(tmp_path, [batch([R()], base_offset=offset) for offset in (9, 3, 9, 20, 4, 9, -5)])
+    pairs = ((-1, 9), (3, 9), (4, 9), (9, -5), (20, 4))
+    told = "".join(f"  {one} is followed by {other}\n" for one, other in pairs)
+    assert dumped(path, options=DEEP)[1] == f"Non-consecutive offsets in {path}\n{told}"
 
 
 def test_paths_are_printed_as_given_and_complained_about_in_full(
@@ -163,21 +170,33 @@ def test_damage_is_told_after_what_lies_before_it(tmp_path: Path) -> None:
     text, error = stopped(log_file(tmp_path, [made, short]), CorruptRecord)
     assert (text, error.position) == (before, len(made))
 
-    text, error = stopped(log_file(tmp_path, [frame(b"", count=0, last_delta=0, attributes=6)]), UnsupportedCompression)
+
+
+def test_unknown_codecs_and_formats_end_a_line_early(tmp_path: Path) -> None:
+    """Where the reference has printed the first half of the batch line when it dies."""
+    path = log_file(tmp_path, [frame(b"", count=0, last_delta=0, attributes=6)])
+    text, error = stopped(path, UnsupportedCompression)
+    assert text.startswith(header(path)) and text.endswith(" deleteHorizonMs: OptionalLong.empty")
     assert "unknown compression id 6" in str(error)
+    made = message_v1(7, b"v")
+    path = log_file(tmp_path, [made[:17] + b"\5" + made[18:]])
+    assert stopped(path, UnsupportedCompression, DumpOptions())[0] == header(path) + "offset: 7"
+    path = log_file(tmp_path, [made[:16] + b"\xff" + made[17:]])
+    text, error = stopped(path, CorruptRecord, DumpOptions())
+    assert (text, "no batch has the format -1" in str(error)) == (header(path) + "offset: 7", True)
 
 
 @pytest.mark.parametrize(
     ("made", "kind", "word"),
     [
-        (frame(b"xx", count=1, last_delta=0, base_offset=5, attributes=2), UnsupportedCompression, "snappy"),
-        (message_v1(5, b"v"), UnsupportedForFormat, "v1"),
+        (frame(b"xx", count=1, last_delta=0, base_offset=5, attributes=2), InvalidRecord, "snappy"),
+        (frame(b"xx", count=1, last_delta=0, base_offset=5, attributes=4), InvalidRecord, "zstd"),
     ],
 )
-def test_records_that_cannot_be_read_are_refused_by_name(
+def test_records_that_cannot_be_decompressed_are_refused_by_name(
     tmp_path: Path, made: bytes, kind: type[KafkalogError], word: str
 ) -> None:
-    """Their batches are listed all the same (DUMP-14)."""
+    """Their batches are listed all the same."""
     path = log_file(tmp_path, [made])
     text, error = stopped(path, kind)
     assert word in str(error)

@@ -68,19 +68,19 @@ def test_an_index_that_agrees_with_its_log(tmp_path: Path) -> None:
     assert dumped(segment.index, options=VERIFY) == ([], [])
 
 
-def test_entries_that_point_to_other_offsets_are_told_last_first(tmp_path: Path) -> None:
-    """DUMP-6, A8."""
-    entries = ((2, SIZE), (6, 3 * SIZE), (9, 4 * SIZE), (-3, SIZE))
+def test_entries_that_point_to_other_offsets_are_told_by_falling_offset(tmp_path: Path) -> None:
+    """DUMP-6, A8; the last of those with one offset counts."""
+    entries = ((2, 0), (6, 3 * SIZE), (2, SIZE), (9, 4 * SIZE), (-3, SIZE))
     segment = Segment(tmp_path, index=offsets(*entries))
     complaint = [
         f"Mismatches in :{segment.index}",
-        "  Index offset: -3, log offset: 3",
         "  Index offset: 6, log offset: 7",
         "  Index offset: 2, log offset: 3",
+        "  Index offset: -3, log offset: 3",
     ]
     assert dumped(segment.index) == (listed(entries), complaint)
     assert dumped(segment.index, options=VERIFY) == ([], complaint)
-    segment.index.write_bytes(offsets(*entries[:3]))
+    segment.index.write_bytes(offsets(*entries[:4]))
     assert dumped(segment.index, options=CHECK)[1] == [], "the check looks at the index alone"
 
 
@@ -101,6 +101,7 @@ def test_many_entries_take_many_chunks(tmp_path: Path) -> None:
     lines, complaints = dumped(segment.index)
     assert lines == listed(tuple(entries))
     assert (len(complaints), complaints[-1]) == (20_000, "  Index offset: 3, log offset: 1")
+    assert complaints[1] == "  Index offset: 39999, log offset: 1"
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_records_that_cannot_be_read(tmp_path: Path) -> None:
     segment = Segment(tmp_path, log=BATCHES[0] + bad, time_index=times((1001, 1), (1021, 3)))
     lines, error = stopped(segment.times, InvalidRecord)
     assert lines == ["timestamp: 1001 offset: 1"]
-    assert (error.path, error.position) == (str(segment.log), SIZE)
+    assert (error.path, error.position) == (str(segment.log), SIZE + 61)
 
 
 @pytest.mark.parametrize("options", [None, VERIFY, CHECK])
