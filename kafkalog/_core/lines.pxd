@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from kafkalog._core.batch cimport BatchRow
 from kafkalog._core.crc cimport kl_crc32
 from kafkalog._core.cursor cimport Cursor
-from kafkalog._core.endian cimport loadu32
+from kafkalog._core.endian cimport load32, loadu32
 from kafkalog._core.fields cimport Fields
 from kafkalog._core.headers cimport Header, headers_of, take_header
 from kafkalog._core.layout cimport (
@@ -131,7 +131,10 @@ cdef inline uint8_t* put_record_fields(uint8_t* d, Fields* r, BatchRow* row) noe
 
 
 cdef inline uint8_t* put_message_fields(uint8_t* d, Message* m, BatchRow* row) noexcept nogil:
-    """A record line of format v0 or v1 up to its checksum: that of the message itself, not of the wrapper around it."""
+    """A record line of format v0 or v1 up to its checksum: that of the message itself, not of the wrapper around it.
+
+    Sizes are as they are stored: any number below 0 is null.
+    """
     cdef int64_t timestamp = m.timestamp
     cdef uint32_t crc = loadu32(m.start + LEGACY_CRC_AT)
     if m.magic == 1 and row.magic == 1 and row.attributes & TIMESTAMP_TYPE_BIT:
@@ -139,8 +142,8 @@ cdef inline uint8_t* put_message_fields(uint8_t* d, Message* m, BatchRow* row) n
     d = put_number(put(d, b"| offset: ", 10), m.offset)
     d = put_timestamp_type(put(d, b" ", 1), row)
     d = put_number(put(d, b": ", 2), timestamp)
-    d = put_number(put(d, b" keySize: ", 10), m.key_size)
-    d = put_number(put(d, b" valueSize: ", 12), m.value_size)
+    d = put_number(put(d, b" keySize: ", 10), load32(m.key - 4))
+    d = put_number(put(d, b" valueSize: ", 12), load32(m.value - 4))
     d = put_bool(put(d, b" isValid: ", 10), crc == kl_crc32(0, m.start + MAGIC_AT, <size_t>(m.size - MAGIC_AT)))
     return put_unsigned(put(d, b" crc: ", 6), crc)
 

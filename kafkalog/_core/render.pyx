@@ -8,11 +8,11 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 
-from kafkalog._core.batch cimport STOP_END, STOP_PARTIAL, BatchRow, peek_batch, read_row
+from kafkalog._core.batch cimport BatchRow, peek_batch, read_row
 from kafkalog._core.buffers cimport Held, hold
 from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.endian cimport load16, load32
-from kafkalog._core.fields cimport Fields, take_record
+from kafkalog._core.fields cimport Fields, take_record, take_small_record
 from kafkalog._core.layout cimport (
     CODEC_MASK, CONTROL_BIT, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MEMORY, ERR_SHORT,
     ERR_VALUE_SIZE, ERR_WRAPPER_NESTED, HEADER_TO_MAGIC, OK, V2_RECORDS_AT,
@@ -236,8 +236,8 @@ cdef class DumpText:
         cdef int64_t size = 0
         cdef int magic = 0
         cdef int stop = peek_batch(p, available, True, &size, &magic)
-        if stop == STOP_END or stop == STOP_PARTIAL:
-            self.needed = HEADER_TO_MAGIC
+        if available <= HEADER_TO_MAGIC:    # the reference wants a byte behind the format, or the file ends here
+            self.needed = HEADER_TO_MAGIC + 1
             return RENDER_MORE
         if stop >= 0:
             self.stop_value = size
@@ -269,6 +269,7 @@ cdef class DumpText:
 
     cdef int render_batch(self, const uint8_t* batch) noexcept nogil:
         """Prints the records that are left of the batch being rendered."""
+        cdef int status
         if self.row.magic < 2:
             if self.plain != NULL:
                 return self.render_messages(self.plain, self.plain_size)
@@ -278,10 +279,33 @@ cdef class DumpText:
         if self.row.count < 0:
             return ERR_COUNT_NEGATIVE
         if self.plain != NULL:
+            if self.next_record == 0:
+                status = self.check_records(self.plain, self.plain_size)
+                if status != OK:
+                    return status
             return self.render_records(self.plain, self.plain_size)
         if self.row.attributes & CODEC_MASK:
             return RENDER_RECORDS
         return self.render_records(batch, self.row.size)
+
+    cdef int check_records(self, const uint8_t* batch, int64_t size) noexcept nogil:
+        """OK if all records are sound: the reference reads those of a compressed batch before it prints the first."""
+        cdef Fields r
+        cdef Cursor c
+        cdef int status = OK
+        cdef int64_t n = 0
+        c.p = batch + V2_RECORDS_AT
+        c.end = batch + size
+        while n < self.row.count:
+            if c.p == c.end:
+                status = ERR_COUNT_HIGH
+            elif not take_small_record(&c, &r):
+                status = take_record(&c, &r)
+            if status != OK:
+                self.next_record = n
+                return status
+            n += 1
+        return OK if c.p == c.end else ERR_COUNT_LOW
 
     cdef int render_records(self, const uint8_t* batch, int64_t size) noexcept nogil:
         """The same for a v2 batch that is not compressed."""
@@ -293,7 +317,9 @@ cdef class DumpText:
         while self.next_record < self.row.count:
             if c.p == c.end:
                 return ERR_COUNT_HIGH
-            status = take_record(&c, &r)
+            status = OK
+            if not take_small_record(&c, &r):
+                status = take_record(&c, &r)
             if status == OK and self.next_record + 1 == self.row.count and c.p != c.end:
                 status = ERR_COUNT_LOW      # the reference looks before it hands out the last record
             if status == OK:

@@ -16,6 +16,7 @@ from kafkalog.records.schemas import consumer_protocol, control
 
 METADATA_FRAME_VERSION = 1
 MAX_SHORT = 0x7FFF
+NO_UUID = "A" * 22
 _CONSUMER = "consumer"
 
 
@@ -157,8 +158,16 @@ def enum_name(name: str) -> str:
 
 
 def control_message(kind: int, value: bytes | None) -> Message:
-    """What one of KRaft's control records says; its first field is its version, a newer one is read as the highest."""
+    """What one of KRaft's control records says; its first field is its version, yet all are laid out as version 0.
+
+    So the reference writes and reads them. In what it prints of a later leader change each voter has a directory id
+    all the same, of which nothing is known.
+    """
     schema = control.VALUES[kind]
-    if value is None or len(value) < 2:
+    if value is None:
         raise MessageError(UNDERFLOW)
-    return schema.read(Source(value), min(Source(value).i16(), schema.highest))
+    found = schema.read(Source(value), 0)
+    if kind == control.LEADER_CHANGE and found["version"] > 0:
+        for voter in (*found["voters"], *found["grantingVoters"]):
+            voter["voterDirectoryId"] = NO_UUID
+    return found

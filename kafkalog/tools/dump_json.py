@@ -28,6 +28,7 @@ from kafkalog.tools.dump_printer import first_sequence
 from kafkalog.tools.record_readers import RecordReader
 from kafkalog.tools.window import FileWindow
 
+HEADER_TO_MAGIC: Final = 17
 _TIMESTAMP_TYPES: Final = {
     TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
     TimestampType.CREATE_TIME: "CreateTime",
@@ -150,16 +151,15 @@ def batches(path: str, window: FileWindow) -> Iterator[tuple[BatchHeader, bytes]
             with memoryview(window.buffer) as view:
                 batch = bytes(view[at : at + header.size])
             yield header, batch
-        if table.stop_reason == REASON_SIZE:
+        if table.stop_reason == REASON_SIZE and window.end - table.stop_position > HEADER_TO_MAGIC:
             raise CorruptRecord(
                 f"Found record size {table.stop_value} smaller than minimum record overhead (14)",
                 path=path,
                 position=table.stop_position,
             )
         end = table.stop_position - base
-        left = window.stop - end
-        needed = 17
-        if left >= needed:
+        needed = HEADER_TO_MAGIC + 1
+        if window.stop - end >= needed:
             needed = int.from_bytes(window.buffer[end + 8 : end + 12], "big", signed=True) + 12
         more = window.advance(end, needed)
 

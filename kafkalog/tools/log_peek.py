@@ -91,7 +91,7 @@ class LogPeek:
             raise IllegalArgument(f"--max-message-size is a number of bytes from 0 on, not {limit}", path=self.path)
         self.check_position(position)
         end = min(self.size, position + limit)
-        if end - position < _TO_MAGIC:
+        if end - position <= _TO_MAGIC:
             return None
         head = self._read(_HEAD.size, position)
         field = int.from_bytes(head[8:12], "big", signed=True)
@@ -116,8 +116,13 @@ class LogPeek:
         CorruptRecord for a size that no batch has, wherever in the chain: the reference looks at all of them.
         """
         chain = Chain()
-        for table in FileSlice(self._file, position, self.size - position).tables():
-            chain.add(table)
+        try:
+            for table in FileSlice(self._file, position, self.size - position).tables():
+                chain.add(table)
+        except CorruptRecord as error:
+            # the reference looks at no size with so few bytes behind it
+            if error.position is None or self.size - error.position > _TO_MAGIC:
+                raise
         return chain
 
     def largest_timestamp(self, place: BatchPlace) -> int:

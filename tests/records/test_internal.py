@@ -94,13 +94,13 @@ def test_what_is_no_metadata_record(value: bytes, words: str) -> None:
 
 
 def test_control_messages() -> None:
-    leader = struct.pack(">hi", 9, 1) + b"\x02" + struct.pack(">i", 4) + bytes(16) + b"\0" + b"\x01" + b"\0"
-    assert control_message(2, leader) == {
-        "version": 9,
-        "leaderId": 1,
-        "voters": [{"voterId": 4, "voterDirectoryId": "A" * 22}],
-        "grantingVoters": [],
-    }
+    """Whatever their version, the layout is that of version 0 (A3); later leader changes have ids of nothing."""
+    fields = struct.pack(">i", 1) + b"\x02" + struct.pack(">i", 4) + b"\0" + b"\x01" + b"\0"
+    leader = struct.pack(">h", 0) + fields
+    plain = {"version": 0, "leaderId": 1, "voters": [{"voterId": 4}], "grantingVoters": []}
+    assert control_message(2, leader) == plain
+    later = {"version": 9, "voters": [{"voterId": 4, "voterDirectoryId": "A" * 22}]}
+    assert control_message(2, struct.pack(">h", 9) + fields) == plain | later
     for value in (None, b"", b"\0", leader[:8]):
         with pytest.raises(MessageError):
             control_message(2, value)

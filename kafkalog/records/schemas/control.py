@@ -1,4 +1,7 @@
-"""Values of KRaft's control records (format.md sections 3 and 13, A3); each begins with its own version."""
+"""Values of KRaft's control records (format.md sections 3 and 13, A3); each begins with its own version.
+
+Leader changes of version 1 are said to have a directory id for each voter, but none is ever written.
+"""
 
 from typing import Final
 
@@ -7,8 +10,7 @@ from kafkalog.records.schema import Schema, schemas
 TABLE: Final = """\
 struct Voter
     voterId i32
-    voterDirectoryId uuid 1+
-LeaderChangeMessage - 0-1 flexible 0+
+LeaderChangeMessage - 0 flexible 0+
     version i16
     leaderId i32
     voters [Voter]
@@ -35,9 +37,11 @@ VotersRecord - 0 flexible 0+
             maxSupportedVersion i16
 """
 
+LEADER_CHANGE: Final = 2
+
 _ALL: Final = schemas(TABLE)
 VALUES: Final[dict[int, Schema]] = {
-    2: _ALL["LeaderChangeMessage"],
+    LEADER_CHANGE: _ALL["LeaderChangeMessage"],
     3: _ALL["SnapshotHeaderRecord"],
     4: _ALL["SnapshotFooterRecord"],
     5: _ALL["KRaftVersionRecord"],
