@@ -30,8 +30,8 @@ class Writer:
         out = b"".join(self.field(f) for f in present if f.tag is None)
         if not self.flexible:
             return out
-        tagged = sorted((f for f in present if f.tag is not None and self.random.random() < 0.6), key=lambda f: f.tag or 0)
-        parts = [(f.tag or 0, self.field(f)) for f in tagged]
+        tagged = {f.tag: f for f in present if f.tag is not None and self.random.random() < 0.6}
+        parts = [(tag, self.field(tagged[tag])) for tag in sorted(tagged)]
         if self.random.random() < 0.2:
             parts.append((99, b"from a newer release"))
         return out + uvarint(len(parts)) + b"".join(uvarint(tag) + uvarint(len(p)) + p for tag, p in parts)

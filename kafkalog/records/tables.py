@@ -95,7 +95,7 @@ def plain_batch(
     path: str | None = None,
     limit_bytes: int = DECODED_LIMIT_BYTES,
 ) -> bytearray:
-    """The bytes of one compressed batch as they would be without compression; arguments and errors as for `record_tables`.
+    """The bytes of one compressed batch as they would be uncompressed; arguments and errors as for `record_tables`.
 
     They are a v2 header and its records, or the inner messages of a v0 or v1 wrapper with their absolute offsets.
     """

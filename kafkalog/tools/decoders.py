@@ -72,7 +72,9 @@ def pack(format: str) -> Decoder:
     Bytes behind the last letter are left alone where there is no `$`. IllegalArgument for any other letter.
     """
     if not _PACK.fullmatch(format):
-        raise IllegalArgument(f"{format!r} is no pack string", hint="its letters are < > b B h H i I q Q c, then s, then $")
+        raise IllegalArgument(
+            f"{format!r} is no pack string", hint="its letters are < > b B h H i I q Q c, then s, then $"
+        )
     return lambda data: _unpack(format, data)
 
 

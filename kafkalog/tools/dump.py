@@ -1,4 +1,4 @@
-"""The reference's dump tool: the text of a partition's files, byte for byte (format.md sections 12 and 13, checklist DUMP).
+"""The reference's dump tool: the text of a partition's files, byte for byte (format.md 12 and 13, checklist DUMP).
 
 Files are opened for reading only, read with pread a piece at a time, and never mapped.
 """

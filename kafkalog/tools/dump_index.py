@@ -1,4 +1,4 @@
-"""The dump tool's text of `.index` and `.timeindex` files, and what it has against them (format.md section 13, A5-A8)."""
+"""The dump tool on `.index` and `.timeindex` files, and what it has against them (format.md section 13, A5 to A8)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def dump_index(
 def dump_time_index(
     path: str, base_offset: int, printer: Printer, options: DumpOptions, complaints: Complaints, *, fs: FileSystem
 ) -> None:
-    """Prints the entries of a time index (`timestamp: 1002 offset: 2`), each compared with the log and the entry before.
+    """Prints the entries of a time index (`timestamp: 1002 offset: 2`), each compared with the log and the one before.
 
     Without entries it prints nothing. The log's batches are found through the offset index beside it. CorruptIndex,
     CorruptRecord or InvalidRecord where they cannot be read; the entries before have been printed then.
@@ -83,7 +83,7 @@ def dump_time_index(
 
 
 class _Search:
-    """Finds batches of a log by offset, through its offset index, which need not be in order (its tail may be zeros)."""
+    """Finds batches of a log by offset through its offset index, which may be out of order (its tail may be zeros)."""
 
     def __init__(self, log: LogPeek, index: File, base_offset: int) -> None:
         self.log = log

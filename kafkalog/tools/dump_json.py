@@ -7,7 +7,6 @@ where they are UTF-8, else base64, which `key_encoding`, `payload_encoding` and 
 from __future__ import annotations
 
 import base64
-import os
 import struct
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
@@ -67,7 +66,7 @@ class JsonPrinter:
             self._line("batch", path, **batch_fields(header))
             if not options.deep:
                 continue
-            where = {"path": path, "offset": header.base_offset, "position": header.position}
+            where: dict[str, Any] = {"path": path, "offset": header.base_offset, "position": header.position}
             for record in records_of(batch, **where):
                 if record.offset != before + 1:
                     jumps.append((before, record.offset))
@@ -228,7 +227,8 @@ def _headers(record: Record) -> dict[str, Any]:
     encoded = any(text is None and value is not None for text, (_, value) in zip(texts, pairs, strict=True))
     if encoded:
         texts = [None if value is None else base64.b64encode(value).decode() for _, value in pairs]
-    fields: dict[str, Any] = {"headers": [part for (name, _), text in zip(pairs, texts, strict=True) for part in (name, text)]}
+    parts = [part for (name, _), text in zip(pairs, texts, strict=True) for part in (name, text)]
+    fields: dict[str, Any] = {"headers": parts}
     return fields | ({"headers_encoding": "base64"} if encoded else {})
 
 

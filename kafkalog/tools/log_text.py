@@ -61,10 +61,8 @@ class LogText:
         if status == NEEDS_TEXT:
             text.give(self._words().encode(errors="replace"))
         elif status == NEEDS_RECORDS:
-            with memoryview(window.buffer) as view:
-                batch = bytes(view[window.start : window.start + text.batch_size])
-            at: dict[str, Any] = {"path": self.path, "offset": text.batch_offset, "position": window.position}
-            text.give_records(plain_batch(batch, **at))
+            where: dict[str, Any] = {"path": self.path, "offset": text.batch_offset, "position": window.position}
+            text.give_records(plain_batch(window.buffer, window.start, text.batch_size, **where))
         elif status != IS_FULL:
             raise stop_error(status, text, self.path, window.base_position)
         if len(text.text) >= FLUSH_BYTES:

@@ -7,7 +7,7 @@ from typing import Protocol
 from kafkalog._core.decode import STATUS_COMPRESSED, STATUS_MAGIC, STATUS_TEXT
 from kafkalog._core.render import BAD_CODEC, BAD_CONTROL, BAD_FORMAT, BAD_HEADER, BAD_SIZE
 from kafkalog._core.template import BAD_CRC, BAD_MAGIC
-from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedCompression, UnsupportedForFormat
+from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedCompression
 from kafkalog.records.dispatch import check_readable
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES
 

@@ -220,7 +220,9 @@ def test_transaction_indexes(tmp_path: Path) -> None:
     assert stopped(path, FormatError)[0] == f"Dumping {path}\n"
 
 
-SEQUENCES = [(2, 0, 2), (2, 5, 2147483645), (0, 1, 2147483647), (-1, 0, 2147483647), (5, -3, 8), (2147483647, -2, -2147483647)]
+LAST = 2147483647
+# last sequence, offset delta, first sequence
+SEQUENCES = [(2, 0, 2), (2, 5, LAST - 2), (0, 1, LAST), (-1, 0, LAST), (5, -3, 8), (LAST, -2, -LAST)]
 
 
 def test_producer_snapshots(tmp_path: Path) -> None:
@@ -262,7 +264,8 @@ def test_decoders(tmp_path: Path) -> None:
     assert lines[3].endswith("headerKeys: [] key: 7 payload: 5") and lines[4].endswith("headerKeys: []")
     bare = DumpOptions(reader=options.reader, skip_record_metadata=True)
     assert dumped(path, options=bare)[0].splitlines()[3:] == ["| key: 7 payload: 5", ""]
-    assert dumped(path, options=DumpOptions(reader=lambda: decoder_reader(None, "string"))) == dumped(path, options=DEEP)
+    as_text = DumpOptions(reader=lambda: decoder_reader(None, "string"))
+    assert dumped(path, options=as_text) == dumped(path, options=DEEP)
     path = log_file(tmp_path, [batch([R(b"short", b"\0\0\0\7")])])
     text, error = stopped(path, InvalidRecord, options)
     assert text.endswith("headerKeys: []") and error.offset == 0

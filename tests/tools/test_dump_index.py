@@ -31,7 +31,9 @@ def times(*entries: tuple[int, int]) -> bytes:
 class Segment:
     """A segment's files in a directory."""
 
-    def __init__(self, directory: Path, log: bytes = LOG, index: bytes = b"", time_index: bytes = b"", base: int = 0) -> None:
+    def __init__(
+        self, directory: Path, log: bytes = LOG, index: bytes = b"", time_index: bytes = b"", base: int = 0
+    ) -> None:
         self.log, self.index, self.times = (
             directory / f"{base:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")
         )
@@ -43,10 +45,13 @@ def dumped(*paths: Path, options: DumpOptions | None = None) -> tuple[list[str],
     """Lines of stdout, without the first of each file, and of stderr."""
     out, err = io.BytesIO(), io.BytesIO()
     dump_files(map(str, paths), out, options, err=err)
-    return [line for line in out.getvalue().decode().splitlines() if not line.startswith("Dumping ")], err.getvalue().decode().splitlines()
+    lines = [line for line in out.getvalue().decode().splitlines() if not line.startswith("Dumping ")]
+    return lines, err.getvalue().decode().splitlines()
 
 
-def stopped(path: Path, kind: type[KafkalogError], options: DumpOptions | None = None) -> tuple[list[str], KafkalogError]:
+def stopped(
+    path: Path, kind: type[KafkalogError], options: DumpOptions | None = None
+) -> tuple[list[str], KafkalogError]:
     """The lines before the error, and the error; there are no complaints then."""
     out, err = io.BytesIO(), io.BytesIO()
     with pytest.raises(kind) as caught:

@@ -45,7 +45,8 @@ def test_batches_and_records(tmp_path: Path) -> None:
     }  # fmt: skip
     assert records[0] == {
         "type": "record", "file": str(path), "offset": 4, "timestampType": "CreateTime", "timestamp": 1000,
-        "keySize": 1, "valueSize": 3, "sequence": 2**31 - 1, "headers": ["h", "x", "n", None], "key": "k", "payload": "one",
+        "keySize": 1, "valueSize": 3, "sequence": 2**31 - 1, "headers": ["h", "x", "n", None],
+        "key": "k", "payload": "one",
     }  # fmt: skip
     assert (records[1]["sequence"], records[1]["headers"]) == (0, ["h", base64.b64encode(b"\xfe").decode()])
     assert (records[1]["headers_encoding"], records[1]["payload"]) == ("base64", "/w==")
