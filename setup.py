@@ -6,10 +6,12 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 MODULES = (
-    "values", "state", "plan", "buffers", "crc", "murmur", "varint", "scan", "decode", "record", "encode", "ingest", "assign",
-    "index", "seek", "mapping", "render", "text", "template", "listing", "xxhash", "store", "arena", "legacy", "repack",
+    "values", "state", "plan", "buffers", "crc", "murmur", "varint", "scan", "decode", "record", "encode", "ingest",
+    "assign", "index", "seek", "pick", "mapping", "render", "text", "template", "listing", "xxhash", "spare",
+    "store", "arena", "legacy", "repack",
 )  # fmt: skip
-USES_CRC = ("crc", "scan", "seek", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack")
+USES_CRC = ("crc", "scan", "seek", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy",
+            "repack")  # fmt: skip
 DEBUG = os.environ.get("KAFKALOG_DEBUG") == "1"
 DIRECTIVES = {
     "language_level": 3,
@@ -19,6 +21,7 @@ DIRECTIVES = {
     "cdivision": True,
     "nonecheck": DEBUG,
     "embedsignature": True,
+    "auto_pickle": False,           # what may travel says so itself; the rest holds pointers
     "linetrace": DEBUG,
 }
 

@@ -9,13 +9,17 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kafkalog._core.encode import EMPTY_BATCH_BYTES, BatchBuilder
-from kafkalog.durability import BackgroundFlush, Sync, again
+from kafkalog.durability import BackgroundFlush, Sync, again, open_gate, shut_gate
 from kafkalog.errors import IllegalState, InvalidRecord, InvalidTimestamp, LogClosed, RecordTooLarge
-from kafkalog.pending import PendingBatch
+from kafkalog.pending import Gates, PendingBatch
+from kafkalog.util.interrupts import deferred_interrupts
 
 if TYPE_CHECKING:
-    from kafkalog.opening import OpenedLog
+    from typing_extensions import Buffer
 
+    from kafkalog.opened import OpenedLog
+
+MAX_WAIT_S = 3600.0
 Headers = Iterable[tuple[str | bytes, bytes | None]]
 
 
@@ -23,8 +27,7 @@ class Accumulator:
     """Batches in the order they were begun; one daemon thread appends them to the log.
 
     The last batch of the queue may still be `filling`; every change to the queue is one step, so that
-    a Ctrl-C between two of them leaves it whole. Locks are taken as plain locks (`with self.lock`),
-    never through a condition, whose enter is Python code that a Ctrl-C can stop half-way.
+    a Ctrl-C between two of them leaves it whole. Callers wait at `gates`, the thread waits at `filled`.
     """
 
     def __init__(
@@ -39,9 +42,9 @@ class Accumulator:
         self.buffer_memory = buffer_memory
         self.sync = sync
         self.milliseconds: Callable[[], int] = opened.clock.milliseconds
-        self.lock = threading.Lock()
-        self.filled = threading.Condition(self.lock)  # the thread waits on it
-        self.settled = threading.Condition(self.lock)  # callers wait on it
+        self.gates = Gates()
+        self.lock = self.gates.lock
+        self.filled = shut_gate()
         self.batches: deque[PendingBatch] = deque()  # guarded by self.lock
         self.filling: PendingBatch | None = None  # guarded by self.lock
         self.in_flight: list[PendingBatch] = []  # guarded by self.lock
@@ -63,24 +66,19 @@ class Accumulator:
 
     # what callers do
 
-    def begin_batch_locked(
-        self, value: object, key: object, timestamp: int, headers: Headers
-    ) -> PendingBatch:
-        """The batch that took the record: a new one, unless another thread began one while this one waited.
-
-        Waits while `buffer_memory` is used up.
-        """
-        if self.filling is not None:
-            self.filling.size = self.filling.builder.size
-            self.buffered += self.filling.size
+    def put_locked(
+        self, value: Buffer | None, key: Buffer | None, timestamp: int, headers: Headers
+    ) -> PendingBatch | None:
+        """The new batch that took the record, the one before it full; None while `buffer_memory` is used up."""
+        self._check_takes_more_locked()
+        open_gate(self.filled)  # first: the thread looks when the lock is free, and a Ctrl-C may end this at any step
+        filling = self.filling
+        if filling is not None:
+            filling.size = filling.builder.size
+            self.buffered += filling.size
             self.filling = None
-            self.filled.notify()
-        while self.buffered + self.batch_bytes > self.buffer_memory and (self.batches or self.in_flight):
-            self.settled.wait()
-            if self.refusal is not None:
-                raise again(self.refusal)
-            if self.filling is not None and self.filling.builder.append(value, key, timestamp, headers):
-                return self.filling
+        if self.buffered + self.batch_bytes > self.buffer_memory and (self.batches or self.in_flight):
+            return None
         builder = BatchBuilder(self.batch_bytes)
         builder.append(value, key, timestamp, headers)
         if builder.size > self.max_message_bytes:
@@ -89,11 +87,17 @@ class Accumulator:
                 path=self.opened.path,
                 hint="send a smaller value, or raise max.message.bytes (and segment.bytes) of the topic",
             )
-        batch = PendingBatch(builder, time.monotonic() + self.linger, self.lock, self.settled)
+        batch = PendingBatch(builder, time.monotonic() + self.linger, self.gates)
         self.batches.append(batch)
         self.filling = batch
-        self.filled.notify()
         return batch
+
+    def _check_takes_more_locked(self) -> None:
+        """Raises once the thread may have ended: a batch begun then would wait for ever."""
+        if self.refusal is not None:
+            raise again(self.refusal)
+        if self.closing:
+            raise LogClosed(f"writer of log {self.name} is closed")
 
     def check_timestamp(self, timestamp: int) -> None:
         """Raises InvalidTimestamp for a time the topic would refuse; refused later it would spoil the batch."""
@@ -124,8 +128,8 @@ class Accumulator:
         with self.lock:
             last = self.batches[-1] if self.batches else self.in_flight[-1] if self.in_flight else None
             if last is not None:
+                open_gate(self.filled)
                 last.deadline = 0.0
-                self.filled.notify()
         if last is not None:
             last.wait()
             if last.error is not None:
@@ -134,26 +138,21 @@ class Accumulator:
     def finish_soon(self) -> None:
         """Tells the thread to write what there is and end; waits for nothing (called from a finaliser)."""
         self.closing = True
-        if self.lock.acquire(blocking=False):
-            try:
-                self.filled.notify()
-            finally:
-                self.lock.release()
-        else:
-            threading.Thread(target=self.close, name=f"kafkalog-close-{self.name}", daemon=True).start()
+        open_gate(self.filled)
 
     def close(self) -> None:
-        """Writes what there is and ends the thread. Does nothing the second time."""
-        with self.lock:
-            self.closing = True
-            self.filled.notify()
-        self.thread.join()
-        if self._flusher is not None:
-            self._flusher.close()
-        self.opened.writers.discard(self)
-        self.closed = True
-        if self.refusal is None:
-            self.refusal = LogClosed(f"writer of log {self.name} is closed")
+        """Writes what there is and ends the thread, a Ctrl-C notwithstanding. Does nothing the second time."""
+        with deferred_interrupts():
+            with self.lock:
+                self.closing = True
+                open_gate(self.filled)
+            self.thread.join()
+            if self._flusher is not None:
+                self._flusher.close()
+            self.opened.writers.discard(self)
+            self.closed = True
+            if self.refusal is None:
+                self.refusal = LogClosed(f"writer of log {self.name} is closed")
 
     def disown(self) -> None:
         """Makes every later call fail: this is a forked child, the thread lives in the parent only."""
@@ -170,25 +169,31 @@ class Accumulator:
             with self.lock:
                 taken = self._take_locked()
                 self.in_flight = taken
-            if not taken:
+                ended = self.closing and not taken and not self.batches
+                wait = self._wait_locked()
+            if ended:
                 return
+            if not taken:
+                self.filled.acquire(timeout=wait)
+                continue
             error = self._write(taken)
             with self.lock:
                 self._settle_locked(taken, error)
 
     def _take_locked(self) -> list[PendingBatch]:
-        """Waits for batches that are full, due or asked for; an empty list when the writer ends."""
-        while True:
-            filling = self.filling
-            due = filling is not None and (self.closing or filling.deadline <= time.monotonic())
-            ready = len(self.batches) - (0 if filling is None or due else 1)
-            if ready > 0:
-                if due:
-                    self.filling = None
-                return [self.batches.popleft() for _ in range(ready)]
-            if self.closing:
-                return []
-            self.filled.wait(None if filling is None else filling.deadline - time.monotonic())
+        """The batches that are full, due or asked for."""
+        filling = self.filling
+        due = filling is not None and (self.closing or filling.deadline <= time.monotonic())
+        if due:
+            self.filling = None
+        ready = len(self.batches) - (0 if filling is None or due else 1)
+        return [self.batches.popleft() for _ in range(ready)]
+
+    def _wait_locked(self) -> float:
+        """Seconds until the batch being filled is due; -1 for ever, where there is none."""
+        if self.filling is None:
+            return -1.0
+        return min(max(0.0, self.filling.deadline - time.monotonic()), MAX_WAIT_S)
 
     def _write(self, taken: list[PendingBatch]) -> BaseException | None:
         """Appends each batch in order; what stopped it, if anything did (the batches after it are unwritten)."""
@@ -222,4 +227,4 @@ class Accumulator:
         if not self.batches:
             self.buffered = 0
         self.in_flight = []
-        self.settled.notify_all()
+        self.gates.open_locked()

@@ -18,7 +18,7 @@ from kafkalog.writer import BATCH_BYTES, BUFFER_MEMORY, LINGER_MS, Writer
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from kafkalog.opening import OpenedLog
+    from kafkalog.opened import OpenedLog
 
 BytesLike = bytes | bytearray | memoryview
 OneRecord = BytesLike | tuple[Any, ...] | Record | dict[str, Any]
@@ -73,7 +73,8 @@ class AppendMixin:
         except BadRecord as error:
             raise _typed(error, opened.path) from None
         except KafkalogError as error:
-            raise _located(error, opened.path)
+            _locate(error, opened.path)
+            raise
         if opened.after_append is not None:
             opened.after_append()
         return info
@@ -105,7 +106,8 @@ class AppendMixin:
             else:
                 info = opened.append_batches(buffer, table)
         except KafkalogError as error:
-            raise _located(error, opened.path)
+            _locate(error, opened.path)
+            raise
         if opened.after_append is not None:
             opened.after_append()
         return info
@@ -123,7 +125,8 @@ class AppendMixin:
         try:
             info = opened.append_as_follower(buffer, epoch)
         except KafkalogError as error:
-            raise _located(error, opened.path)
+            _locate(error, opened.path)
+            raise
         if opened.after_append is not None:
             opened.after_append()
         return info
@@ -157,16 +160,24 @@ class AppendMixin:
         Inside a batch the whole batch goes while the log end is the offset asked for, as in the reference.
         """
         with deferred_interrupts():
-            return self.opened_for_append().log.truncate_to(offset)
+            opened = self.opened_for_append()
+            start = opened.log.log_start_offset
+            cut = opened.log.truncate_to(offset)
+            if opened.log.log_start_offset != start:
+                opened.record_log_start()
+            return cut
 
     def delete_before(self, offset: int) -> int:
         """The new log start, after records below `offset` are given up (-1: all up to the log end).
 
-        Whole segments below it are deleted; reads below it raise OffsetOutOfRange. OffsetOutOfRange for
-        an offset beyond the log end.
+        Whole segments below it are deleted; reads below it raise OffsetOutOfRange, also after a reopen: the
+        start is on disk when this returns. OffsetOutOfRange for an offset beyond the log end.
         """
         with deferred_interrupts():
-            return self.opened_for_append().log.delete_before(offset)
+            opened = self.opened_for_append()
+            start = opened.log.delete_before(offset)
+            opened.record_log_start()
+            return start
 
     @property
     def settings(self) -> dict[str, str]:
@@ -181,11 +192,10 @@ def _typed(error: BadRecord, path: str) -> KafkalogError:
     return RecordTooLarge(str(error), path=path, hint="a batch holds at most max.message.bytes, 1 MiB by default")
 
 
-def _located(error: KafkalogError, path: str) -> KafkalogError:
-    """The error itself, with the partition's directory where it names no file."""
+def _locate(error: KafkalogError, path: str) -> None:
+    """Gives an error that names no file the partition's directory."""
     if error.path is None:
         error.path = path
-    return error
 
 
 def _as_list(records: object) -> list[Any]:

@@ -1,7 +1,7 @@
 """Reading a range of offsets chunk by chunk: the batches of a log, checked, and the tables of their records.
 
 One chunk is read with `pread`, scanned and checksummed in one pass and handed on whole. A chunk that is short
-or damaged is read once more after a fresh look at the log, since its owner may have cut the file meanwhile;
+or damaged is read again after a fresh look at the log, since its owner may have cut the file meanwhile;
 if it is still wrong then, what lies before it has been handed on and the error says where reading stopped.
 """
 
@@ -17,8 +17,7 @@ from kafkalog.engine import closed, refresh
 from kafkalog.errors import CorruptRecord, OffsetOutOfRange
 from kafkalog.records import tables
 from kafkalog.storage.file_slice import FileSlice
-from kafkalog.storage.glance import batch_at_offset
-from kafkalog.storage.view_end import rising_rows
+from kafkalog.storage.view_end import claimed_size, is_worth_reading, rising_rows
 
 if TYPE_CHECKING:
     from kafkalog.engine import Engine
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 FIRST_CHUNK_BYTES: Final = 16 << 10
 CHUNK_BYTES: Final = 256 << 10
 WHOLE_SEGMENT: Final = 2**31 - 1
+LOOKS: Final = 3
+"""How often the same place must look damaged: its owner may cut the file and write it anew, even twice in a row."""
 CONTROL_BIT: Final = 0x20
 _LOG_OVERHEAD: Final = 12
 _HINT: Final = "what lies before it was read; a replica or a backup may have the rest"
@@ -59,12 +60,11 @@ def batch_chunks(log: Engine, start: int, stop: int, owner: object = None) -> It
     OffsetOutOfRange where the log was cut, or its start moved past what comes next.
     """
     last_trouble: tuple[str | None, int | None] | None = None
+    looks = 0
     while start < stop:
         before = start
-        piece: FileSlice | None = None
         try:
-            piece = log.read(start, WHOLE_SEGMENT).records
-            for chunk in _chunks_of_slice(piece, start, stop):
+            for chunk in _chunks_of_slice(log.read(start, WHOLE_SEGMENT).records, start, stop):
                 yield chunk
                 start = chunk.next_offset
                 if log.closed:
@@ -72,7 +72,8 @@ def batch_chunks(log: Engine, start: int, stop: int, owner: object = None) -> It
         except CorruptRecord as trouble:
             where = (trouble.path, trouble.position)
             refresh(log)
-            if where == last_trouble or not _has_changed(log, piece, trouble, start):
+            looks = looks + 1 if where == last_trouble else 1
+            if looks == LOOKS:
                 raise
             last_trouble = where
             continue
@@ -84,16 +85,6 @@ def batch_chunks(log: Engine, start: int, stop: int, owner: object = None) -> It
                     offset=start,
                 )
             return
-
-
-def _has_changed(log: Engine, piece: FileSlice | None, trouble: CorruptRecord, start: int) -> bool:
-    """True when the file in which reading met trouble has been cut, replaced or rewritten since it was opened."""
-    segment = log.segments.floor(start)
-    if piece is None or segment is None or batch_at_offset(segment, start) is not None:
-        return True
-    now, then = segment.records.slice(0, 0).file.stat(), piece.file.stat()
-    is_same = (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino)
-    return not is_same or segment.size <= (trouble.position or 0)
 
 
 def _chunks_of_slice(piece: FileSlice, start: int, stop: int) -> Iterator[Chunk]:
@@ -117,13 +108,15 @@ def _chunks_of_slice(piece: FileSlice, start: int, stop: int) -> Iterator[Chunk]
         if len(data) < asked:
             raise _cut(piece, position + len(data), start)
         if table.stop_reason not in (REASON_END, REASON_PARTIAL):
-            raise _bad_size(table, start, piece.path)
+            raise _bad_size(table.stop_value, table.stop_position, start, piece.path)
         at += table.valid_bytes
         want = CHUNK_BYTES
         if not good:
-            want = max(CHUNK_BYTES, _size_at(data))
+            want = max(CHUNK_BYTES, claimed_size(data))
             if at + want > piece.size and asked == piece.size - at:
                 raise _cut(piece, position, start)
+            if not is_worth_reading(piece.file, position, want):
+                raise _bad_size(claimed_size(data) - _LOG_OVERHEAD, position, start, piece.path)
 
 
 def _rows_before(table: BatchTable, rows: int, start: int) -> int:
@@ -142,26 +135,15 @@ def _bad_batch(table: BatchTable, row: int, offset: int, path: str) -> CorruptRe
     return CorruptRecord(what, path=path, offset=offset, position=batch.position, hint=_HINT)
 
 
-def _bad_size(table: BatchTable, offset: int, path: str) -> CorruptRecord:
-    return CorruptRecord(
-        f"no batch can have the size field {table.stop_value}",
-        path=path,
-        offset=offset,
-        position=table.stop_position,
-        hint=_HINT,
-    )
+def _bad_size(field: int, position: int, offset: int, path: str) -> CorruptRecord:
+    what = f"the size field {field} is not that of the batch here"
+    return CorruptRecord(what, path=path, offset=offset, position=position, hint=_HINT)
 
 
 def _cut(piece: FileSlice, position: int, offset: int) -> CorruptRecord:
     return CorruptRecord(
         "the segment ends in the middle of a batch", path=piece.path, offset=offset, position=position, hint=_HINT
     )
-
-
-def _size_at(data: bytes) -> int:
-    if len(data) < _LOG_OVERHEAD:
-        return 0
-    return int.from_bytes(data[8:12], "big", signed=True) + _LOG_OVERHEAD
 
 
 def record_tables(log: Engine, start: int, stop: int, owner: object = None) -> Iterator[RecordTable]:

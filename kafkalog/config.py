@@ -173,12 +173,20 @@ class LogConfig:
 
     def __init__(self, **values: Any) -> None:
         self._fill({key_for(name).name: value for name, value in values.items()})
+        self.warn_if_small(3)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any] | None = None, **more: Any) -> LogConfig:
         """The configuration with these settings, by dotted or attribute name, as text or as values."""
+        config = cls.from_stored({**(values or {}), **more})
+        config.warn_if_small(3)
+        return config
+
+    @classmethod
+    def from_stored(cls, values: Mapping[str, Any]) -> LogConfig:
+        """The same without a warning: for settings that somebody was warned about when they were given."""
         config = cls.__new__(cls)
-        config._fill({key_for(name).name: value for name, value in {**(values or {}), **more}.items()})
+        config._fill({key_for(name).name: value for name, value in values.items()})
         return config
 
     def replace(self, **values: Any) -> LogConfig:
@@ -210,11 +218,14 @@ class LogConfig:
                 f"max.compaction.lag.ms ({self.max_compaction_lag_ms})",
                 hint="lower the first or raise the second",
             )
+
+    def warn_if_small(self, stacklevel: int) -> None:
+        """Warns of a segment.bytes that a broker would refuse; `stacklevel` as for `warnings.warn`, from here."""
         if self.segment_bytes < SEGMENT_REFERENCE_FLOOR:
             warnings.warn(
                 f"segment.bytes={self.segment_bytes} is below 1 MiB: a broker refuses it "
                 "(internal.segment.bytes is its name for small segments)",
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
 
     def overrides(self) -> dict[str, str]:

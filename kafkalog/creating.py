@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafkalog.config import key_for
+from kafkalog.config import LogConfig, key_for
 from kafkalog.errors import StorageError, TopicExists
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TopicStore
@@ -30,6 +30,7 @@ def create_topic(
     try:
         _check_name_is_free(dirs, topic, home, fs)
         TopicStore(home, fs=fs).ensure(topic, partitions=count, settings=given)
+        LogConfig.from_stored(given).warn_if_small(3)
         for number in range(count):
             open_for_append(os.path.join(home, f"{topic}-{number}"), fs=fs).close()
     finally:

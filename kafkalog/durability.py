@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
+from kafkalog.util.interrupts import deferred_interrupts
 
 Sync = bool | int | float
 
@@ -32,6 +33,26 @@ def again(error: BaseException) -> BaseException:
     return fresh
 
 
+def open_gate(gate: threading.Lock) -> None:
+    """Releases a lock that a thread waits for, or will; one that is free already stays so.
+
+    This, not a condition or an event, is how threads are woken here: the methods of those are Python code
+    that a Ctrl-C can stop half-way, and the next wake-up is then lost.
+    """
+    if gate.locked():
+        try:
+            gate.release()
+        except RuntimeError:  # another thread was faster
+            pass
+
+
+def shut_gate() -> threading.Lock:
+    """A gate to wait at: `gate.acquire()` returns once it is opened."""
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
+
+
 class BackgroundFlush:
     """Flushes a log within `delay_ms` of the first append that is not on disk yet.
 
@@ -42,8 +63,8 @@ class BackgroundFlush:
     def __init__(self, flush: Callable[[], object], delay_ms: float, name: str) -> None:
         self._flush = flush
         self._delay = delay_ms / 1000
-        self._wanted = threading.Event()
-        self._stop = threading.Event()
+        self._wake = shut_gate()
+        self._stop = shut_gate()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"kafkalog-flush-{name}", daemon=True)
         self._thread.start()
@@ -52,22 +73,21 @@ class BackgroundFlush:
         """Notes that there is data to flush; raises what an earlier flush met."""
         if self._failure is not None:
             raise again(self._failure)
-        if not self._wanted.is_set():
-            self._wanted.set()
+        open_gate(self._wake)
 
     def close(self) -> None:
         """Ends the thread without a last flush: closing the log flushes."""
-        self._stop.set()
-        self._wanted.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        with deferred_interrupts():
+            open_gate(self._stop)
+            open_gate(self._wake)
+            if threading.current_thread() is not self._thread:
+                self._thread.join()
 
     def _run(self) -> None:
         while True:
-            self._wanted.wait()
-            if self._stop.wait(self._delay):
+            self._wake.acquire()
+            if self._stop.acquire(timeout=self._delay):
                 return
-            self._wanted.clear()
             try:
                 self._flush()
             except BaseException as error:

@@ -6,25 +6,47 @@ import threading
 import time
 
 from kafkalog._core.encode import BatchBuilder
-from kafkalog.durability import again
+from kafkalog.durability import again, open_gate, shut_gate
+
+
+class Gates:
+    """Where callers wait for a writer's thread: each at a gate of its own, all opened when something was settled.
+
+    A thread waits in one call, holding nothing; a gate whose thread was interrupted is opened for nobody.
+    """
+
+    __slots__ = ("_shut", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._shut: list[threading.Lock] = []  # guarded by self.lock
+
+    def shut_locked(self) -> threading.Lock:
+        """A gate to wait at, with the lock given back: `gate.acquire(timeout=...)`."""
+        gate = shut_gate()
+        self._shut.append(gate)
+        return gate
+
+    def open_locked(self) -> None:
+        """Lets every waiting thread look again."""
+        shut, self._shut = self._shut, []
+        for gate in shut:
+            open_gate(gate)
 
 
 class PendingBatch:
     """One batch on its way to the log.
 
     `deadline` is when it closes at the latest (monotonic seconds). `base_offset` is set, or `error`,
-    before `done` turns true; `settled`, a condition over `lock`, is notified after that.
+    before `done` turns true; the gates are opened after that.
     """
 
-    __slots__ = ("base_offset", "builder", "deadline", "done", "error", "lock", "settled", "size")
+    __slots__ = ("base_offset", "builder", "deadline", "done", "error", "gates", "size")
 
-    def __init__(
-        self, builder: BatchBuilder, deadline: float, lock: threading.Lock, settled: threading.Condition
-    ) -> None:
+    def __init__(self, builder: BatchBuilder, deadline: float, gates: Gates) -> None:
         self.builder = builder
         self.deadline = deadline
-        self.lock = lock
-        self.settled = settled
+        self.gates = gates
         self.size = 0
         self.base_offset = -1
         self.error: BaseException | None = None
@@ -33,12 +55,14 @@ class PendingBatch:
     def wait(self, timeout: float | None = None) -> None:
         """Returns when the batch is written or failed; TimeoutError after `timeout` seconds."""
         until = None if timeout is None else time.monotonic() + timeout
-        with self.lock:
-            while not self.done:
-                left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
-                    raise TimeoutError(f"the record was not written within {timeout} s")
-                self.settled.wait(left)
+        while True:
+            with self.gates.lock:
+                if self.done:
+                    return
+                gate = self.gates.shut_locked()
+            left = -1.0 if until is None else max(0.0, until - time.monotonic())
+            if not gate.acquire(timeout=left) and not self.done:
+                raise TimeoutError(f"the record was not written within {timeout} s")
 
 
 class Pending:

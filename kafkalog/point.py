@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog._core.decode import decode
 from kafkalog._core.record import Record
-from kafkalog.chunks import CONTROL_BIT, records
+from kafkalog.chunks import records
 from kafkalog.engine import closed, out_of_range, refresh
 from kafkalog.errors import OffsetOutOfRange
-from kafkalog.storage.glance import batch_at_offset
+from kafkalog.storage.glance import record_at_offset
 
 if TYPE_CHECKING:
     from kafkalog.engine import Engine
@@ -33,15 +32,8 @@ def record_at(log: Engine, offset: int) -> Record:
     elif offset < log.log_start_offset:
         raise out_of_range(log, offset)
     segment = log.segments.floor(offset)
-    found = None if segment is None else batch_at_offset(segment, offset)
-    if found is not None and not found[1].attributes(0) & CONTROL_BIT:
-        table = decode(*found)
-        row = table.find(offset)
-        if row < table.count:
-            record = table[row]
-            if record.offset == offset:
-                return record
-    return _walked(log, offset)
+    record = None if segment is None else record_at_offset(segment, offset)
+    return _walked(log, offset) if record is None else record
 
 
 def _walked(log: Engine, offset: int) -> Record:

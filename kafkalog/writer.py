@@ -81,11 +81,15 @@ class Writer:
             core.check_timestamp(timestamp)
         if key is None and core.needs_key:
             core.refuse_missing_key()
-        with core.lock:
-            batch = core.filling
-            if batch is None or not batch.builder.append(value, key, timestamp, headers):
-                batch = core.begin_batch_locked(value, key, timestamp, headers)
-            return Pending(batch, batch.builder.count - 1)
+        while True:
+            with core.lock:
+                batch = core.filling
+                if batch is None or not batch.builder.append(value, key, timestamp, headers):
+                    batch = core.put_locked(value, key, timestamp, headers)
+                if batch is not None:
+                    return Pending(batch, batch.builder.count - 1)
+                gate = core.gates.shut_locked()
+            gate.acquire()
 
     def flush(self) -> None:
         """Returns when every record appended so far is written (on disk, where `sync` is True).

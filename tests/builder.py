@@ -1,4 +1,4 @@
-"""A slow, plain encoder of v2 batches: the oracle that the compiled code is compared with, and the maker of bad bytes."""
+"""A slow, plain encoder of v2 batches: the oracle of the compiled code, and the maker of bad bytes."""
 
 import struct
 from collections.abc import Iterable, Sequence

@@ -15,13 +15,15 @@ import pytest
 import kafkalog
 from kafkalog.errors import (
     IllegalArgument,
+    InvalidRecord,
     LogClosed,
     OffsetOutOfRange,
     ReadOnlyLog,
-    UnsupportedCompression,
-    UnsupportedForFormat,
     UnsupportedIsolation,
 )
+from kafkalog.records.builder import RecordsBuilder
+from kafkalog.records.format import CompressionType
+from kafkalog.records.legacy import LegacyBuilder
 from tests.builder import message_v1
 from tests.raw_batches import batch, batches, write_segment
 
@@ -194,32 +196,42 @@ class TestIteration:
             gc.collect()
         assert count == 1000
 
-    @pytest.mark.parametrize(("codec", "name"), [(1, "gzip"), (2, "snappy"), (3, "lz4"), (4, "zstd")])
-    def test_compressed_batches_are_refused_by_name(self, tmp_path: Path, codec: int, name: str) -> None:
-        path = write_segment(tmp_path / "t-0", 0, [batch(0, [b"a"]), batch(1, [b"b"], attributes=codec)])
+    @pytest.mark.parametrize("codec", [c for c in CompressionType if c])
+    def test_compressed_batches(self, tmp_path: Path, codec: CompressionType) -> None:
+        """LOG-24: also from the middle of one."""
+        builder = RecordsBuilder(1, compression=codec)
+        for n in range(1, 40):
+            builder.append(1000 + n, b"k%d" % n, b"value %d" % n)
+        path = write_segment(tmp_path / "t-0", 0, [batch(0, [b"a"]), bytes(builder.build()), batch(40, [b"z"])])
         before = path.read_bytes()
         with kafkalog.open(tmp_path / "t-0") as log:
-            assert log.end_offset == 2
-            read = log.records()
-            assert next(read).value == b"a"
-            with pytest.raises(UnsupportedCompression, match=name) as error:
-                next(read)
-            assert (error.value.path, error.value.offset) == (str(path), 1)
-            assert error.value.position == len(batch(0, [b"a"]))
-            with pytest.raises(UnsupportedCompression, match=name):
-                log[1]
-            assert [b.base_offset for b in log.batches()] == [0, 1]
+            assert offsets(log) == list(range(41))
+            assert (log[20].key, log[20].timestamp, log[-1].value) == (b"k20", 1020, b"z")
+            assert offsets(log[17:23]) == list(range(17, 23))
+            assert [b.base_offset for b in log.batches()] == [0, 1, 40]
         assert path.read_bytes() == before
 
-    def test_old_formats_are_refused_by_name(self, tmp_path: Path) -> None:
-        path = write_segment(tmp_path / "t-0", 0, [batch(0, [b"a"])])
-        path.write_bytes(path.read_bytes() + message_v1(1, b"old"))
+    @pytest.mark.parametrize("codec", [c for c in CompressionType if c])
+    def test_compressed_batches_with_damage_behind_a_right_checksum(self, tmp_path: Path, codec: int) -> None:
+        path = write_segment(tmp_path / "t-0", 0, [batch(0, [b"a"]), batch(1, [b"b"], attributes=codec)])
         with kafkalog.open(tmp_path / "t-0") as log:
-            assert log.end_offset == 2
             read = log.records()
             assert next(read).value == b"a"
-            with pytest.raises(UnsupportedForFormat, match="v1"):
+            with pytest.raises(InvalidRecord, match=CompressionType(codec).name.lower()) as error:
                 next(read)
+            assert (error.value.path, error.value.offset) == (str(path), 1)
+            assert (error.value.position or 0) >= len(batch(0, [b"a"])) + 61
+
+    @pytest.mark.parametrize("codec", [c for c in CompressionType if c < CompressionType.ZSTD])
+    def test_old_formats(self, tmp_path: Path, codec: CompressionType) -> None:
+        path = write_segment(tmp_path / "t-0", 0, [batch(0, [b"a"])])
+        builder = LegacyBuilder(2, compression=codec)
+        for n in range(2, 9):
+            builder.append(1000 + n, None, b"value %d" % n)
+        path.write_bytes(path.read_bytes() + message_v1(1, b"old") + builder.build())
+        with kafkalog.open(tmp_path / "t-0") as log:
+            assert offsets(log) == list(range(9))
+            assert (log[1].value, log[5].value, log[5].timestamp) == (b"old", b"value 5", 1005)
 
 
 class TestTimes:
@@ -245,7 +257,9 @@ class TestTimes:
             assert log.offset_for_time(kafkalog.EARLIEST).offset == 0  # type: ignore[union-attr]
             assert log.offset_for_time(-3).offset == 999  # type: ignore[union-attr]
 
-    @pytest.mark.parametrize(("at", "kind"), [("noon", ValueError), (-4, ValueError), (1.5, TypeError), (True, TypeError)])
+    @pytest.mark.parametrize(
+        ("at", "kind"), [("noon", ValueError), (-4, ValueError), (1.5, TypeError), (True, TypeError)]
+    )
     def test_no_time(self, folder: Path, at: object, kind: type[Exception]) -> None:
         with kafkalog.open(folder) as log, pytest.raises(kind):
             log.offset_for_time(at)  # type: ignore[arg-type]
@@ -408,7 +422,7 @@ class TestOpen:
                 monkeypatch.chdir(folder.parent)
 
     def test_import_loads_almost_nothing(self) -> None:
-        code = "import sys, kafkalog; print([m for m in sys.modules if m.startswith('kafkalog.')], 'numpy' in sys.modules)"
+        code = "import sys, kafkalog; print([m for m in sys.modules if m[:9] == 'kafkalog.'], 'numpy' in sys.modules)"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "['kafkalog._version'] False"
 

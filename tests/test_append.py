@@ -345,6 +345,27 @@ def test_delete_before_moves_the_start(log: Any) -> None:
         log.delete_before(7)
 
 
+def test_the_log_start_is_on_disk(tmp_path: Path) -> None:
+    """A deleted record does not come back with the next open, in no mode; the file is the reference's."""
+    path, file = tmp_path / "t-0", tmp_path / "log-start-offset-checkpoint"
+    with kafkalog.open(path, "a") as log:
+        for number in range(6):
+            log.append(b"%d" % number)
+        log.delete_before(2)
+        assert file.read_text() == "0\n1\nt 0 2\n"
+        assert [offset for offset, _, _ in contents(path)] == [2, 3, 4, 5]
+    assert [offset for offset, _, _ in contents(path)] == [2, 3, 4, 5]
+    with kafkalog.open(path, "a") as log:
+        assert (log.start_offset, log.end_offset) == (2, 6)
+        log.roll()
+        assert log.delete_before(-1) == 6
+        assert file.read_text() == "0\n0\n", "the segment's name says it now"
+    with kafkalog.open(path, "a") as log:
+        assert (log.start_offset, log.end_offset) == (6, 6)
+        log.append(b"6")
+    assert contents(path) == [(6, None, b"6")]
+
+
 # durability
 
 
@@ -360,6 +381,7 @@ def test_by_default_an_append_syncs_nothing_and_flush_does(tmp_path: Path) -> No
     """LOG-49: flush returns when data and directory entries are on disk."""
     fs = FaultFS()
     with face(open_for_append(tmp_path / "t-0", fs=fs)) as log:
+        log.append(b"the first of a leader epoch, which is noted")
         fs.calls.clear()
         log.append(b"x")
         assert fs.named("fsync", "fdatasync") == []

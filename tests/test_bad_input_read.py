@@ -5,6 +5,7 @@ import os
 import struct
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -176,7 +177,7 @@ class TestDamage:
                 assert [(p.position, p.offset) for p in log.problems] == ([(whole, 8)] if left else [])
 
     def test_every_flipped_bit_of_a_batch(self, tmp_path: Path) -> None:
-        """No flip gives a wrong record, and what lies before it is read (offset, epoch and magic lie outside the CRC)."""
+        """No flip gives a wrong record, what lies before is read (offset, epoch and magic lie outside the CRC)."""
         parts = [batch(0, [b"before"]), batch(1, [b"hit"]), batch(2, [b"after"])]
         path = write_segment(tmp_path / "t-0", 0, parts)
         good = path.read_bytes()
@@ -253,6 +254,30 @@ class TestDamage:
                     for record in log:
                         given.append(record.offset)
                 assert given == list(range(450))
+
+    def test_huge_claim_takes_no_memory(self, tmp_path: Path) -> None:
+        """A size field that fits a large file is not believed before the checksum agrees."""
+        path = write_segment(tmp_path / "t-0", 0, batches(0, 2, 10))
+        whole = path.stat().st_size
+        with path.open("ab") as file:
+            file.write(struct.pack(">qiib", 20, (100 << 20) - 12, 0, 2) + bytes(100))
+        os.truncate(path, whole + (100 << 20))
+        write_segment(tmp_path / "t-0", 25, batches(25, 1, 10))
+        tracemalloc.start()
+        try:
+            with kafkalog.open(tmp_path / "t-0") as log:
+                read = log.records()
+                assert [next(read).offset for _ in range(20)] == list(range(20))
+                with pytest.raises(CorruptRecord) as error:
+                    next(read)
+            assert (error.value.position, error.value.offset) == (whole, 20)
+            (tmp_path / "t-0" / f"{25:020d}.log").unlink()
+            with kafkalog.open(tmp_path / "t-0") as log:
+                assert log.end_offset == 20
+                assert len(log.problems) == 1
+            assert tracemalloc.get_traced_memory()[1] < 20 << 20
+        finally:
+            tracemalloc.stop()
 
     @pytest.mark.parametrize("junk", [b"\xff" * 500, b"junk" * 100, bytes(16) + b"\x01" * 100, bytes(5)])
     def test_file_that_is_no_log_at_all(self, tmp_path: Path, junk: bytes) -> None:

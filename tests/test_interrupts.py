@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,12 @@ import pytest
 
 import kafkalog
 from kafkalog.util.interrupts import deferred_interrupts
+
+# what is interrupted while it is opened ends in a finaliser, where Python tells, and drops, a further interrupt
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 class Storm:
@@ -74,7 +82,7 @@ def test_appends_rolls_cuts_and_closes_are_whole_or_absent(tmp_path: Path, seed:
             before = log.end_offset
             values = [b"%d-%d" % (turn, n) for n in range(weather.random.randint(1, 5))]
             if kind < 0.7:
-                finished, _ = weather.run(lambda values=values: log.append(values), 0.0001)
+                finished, _ = weather.run(partial(log.append, values), 0.0001)
                 assert log.end_offset == before + len(values) or (not finished and log.end_offset == before)
                 if log.end_offset > before:
                     assert [record.value for record in log.records(before)] == values
@@ -83,13 +91,13 @@ def test_appends_rolls_cuts_and_closes_are_whole_or_absent(tmp_path: Path, seed:
                 assert log.end_offset == before
             elif kind < 0.85:
                 target = weather.random.randint(log.start_offset, before)
-                finished, _ = weather.run(lambda target=target: log.truncate_to(target), 0.0006)
+                finished, _ = weather.run(partial(log.truncate_to, target), 0.0006)
                 assert log.end_offset == target or (not finished and log.end_offset == before)
             elif kind < 0.9:
                 weather.run(log.flush, 0.0006)
             elif kind < 0.95:
                 target = min(log.start_offset + weather.random.randint(0, 3), log.end_offset)
-                weather.run(lambda target=target: log.delete_before(target), 0.0006)
+                weather.run(partial(log.delete_before, target), 0.0006)
             else:
                 weather.run(log.close, 0.001)
                 log.close()
@@ -100,8 +108,8 @@ def test_appends_rolls_cuts_and_closes_are_whole_or_absent(tmp_path: Path, seed:
                 assert [(record.offset, record.value) for record in log] == contents(path)
         stored = [(record.offset, record.value) for record in log]
     log.close()
-    # the log start moves back to the first segment's: it lies in no file before checkpoints are written
-    assert contents(path)[-len(stored) :] == stored if stored else True
+    gc.collect()
+    assert contents(path) == stored
     assert weather.hits > 20
 
 
@@ -113,7 +121,7 @@ def test_a_writer_keeps_what_it_took(tmp_path: Path, seed: int) -> None:
         writer = log.writer(linger_ms=1, batch_bytes=300, buffer_memory=2000)
         for turn in range(1500):
             value = b"%d" % turn
-            finished, handle = weather.run(lambda value=value: writer.append(value), 0.00005)
+            finished, handle = weather.run(partial(writer.append, value), 0.00005)
             if finished:
                 handles.append((handle, value))
             if turn % 100 == 0:

@@ -311,3 +311,13 @@ def test_the_lock_is_held_by_counted_holders(tmp_path: Path) -> None:
     holder.release()
     assert (tmp_path / MARKER).exists()
 
+
+
+def test_a_small_segment_size_is_warned_about_once_where_it_is_given(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="below 1 MiB") as told:
+        kafkalog.open(tmp_path / "t-0", "a", segment_bytes=2000).close()
+    assert [warning.filename for warning in told] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with kafkalog.open(tmp_path / "t-0", "a") as log:
+            assert log.settings == {"segment.bytes": "2000"}

@@ -19,8 +19,11 @@ def test_human_size(size: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "width", "shown"),
-    [("orders-0", 8, "orders-0"), ("orders-10", 8, "o...s-10"), ("/data/orders-0", 11, "/d...ders-0"), ("abcdefgh", 0, "...gh")],
-)
+    [
+        ("orders-0", 8, "orders-0"), ("orders-10", 8, "o...s-10"), ("/data/orders-0", 11, "/d...ders-0"),
+        ("abcdefgh", 0, "...gh"),
+    ],
+)  # fmt: skip
 def test_shortened(text: str, width: int, shown: str) -> None:
     assert shortened(text, width) == shown
     assert len(shown) <= max(width, 5)

@@ -13,7 +13,8 @@ NOON = 1_795_176_000_000
 @pytest.mark.parametrize(
     ("time", "ms"),
     [
-        (NOON, NOON), (-1, -1), (0, 0), ("2026-11-20T12:00Z", NOON), ("2026-11-20T12:00", NOON), (" 2026-11-20T12:00Z ", NOON),
+        (NOON, NOON), (-1, -1), (0, 0), ("2026-11-20T12:00Z", NOON), ("2026-11-20T12:00", NOON),
+        (" 2026-11-20T12:00Z ", NOON),
         ("2026-11-20", NOON - 43_200_000), ("20261120T120000Z", NOON), ("2026-11-20 13:00:00.003+01:00", NOON + 3),
         (dt.datetime(2026, 11, 20, 12), NOON), (dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC), NOON),
         (dt.datetime(2026, 11, 20, 7, tzinfo=dt.timezone(dt.timedelta(hours=-5))), NOON),

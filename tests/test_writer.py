@@ -289,6 +289,52 @@ def test_leaving_the_block_by_an_error_still_writes(log: Any) -> None:
     assert log.end_offset == 1
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_threads_that_append_while_it_ends_are_answered_or_refused(tmp_path: Path, fails: bool) -> None:
+    """No handle waits for ever, and every record that has an offset is in the log."""
+    for turn in range(20):
+        fs = FaultFS()
+        log = face(open_for_append(tmp_path / f"t-{turn}", fs=fs))
+        writer = log.writer(linger_ms=0, batch_bytes=200, buffer_memory=1000)
+        handles: list[Any] = []
+
+        def run(writer: Any = writer, handles: list[Any] = handles) -> None:
+            try:
+                for number in range(10_000):
+                    handles.append((number, writer.append(b"%d" % number)))
+            except KafkalogError:
+                pass
+
+        threads = [threading.Thread(target=run) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        while len(handles) < 100 * turn:
+            time.sleep(0.001)
+        if fails:
+            fs.fail("pwrite", "pwritev", path=".log")
+        try:
+            writer.close() if not fails else writer.flush()
+        except KafkalogError:
+            pass
+        if not fails:
+            assert writer.closed
+        for thread in threads:
+            thread.join(60)
+        fs.heal()
+        answered = {}
+        for number, handle in handles:
+            try:
+                answered[handle.result(60)] = number
+            except KafkalogError:
+                assert fails
+        assert [record.value for record in log] == [b"%d" % answered[at] for at in range(len(answered))]
+        for end in (writer.close, log.close):
+            try:
+                end()
+            except KafkalogError:
+                assert fails
+
+
 def test_appends_beside_a_writer_take_their_turn(log: Any) -> None:
     with log.writer(linger_ms=0) as writer:
         handles = []

@@ -5,10 +5,10 @@ the codec, the place and the size. Codecs are called from Python; they write str
 """
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kafkalog._core.batch cimport BatchRow
+from kafkalog._core.batch cimport BatchRow, place_of
 from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.endian cimport store16, store32, store64
 from kafkalog._core.layout cimport (
@@ -17,7 +17,8 @@ from kafkalog._core.layout cimport (
 )
 from kafkalog._core.messages cimport Message, take_fields, take_frame
 from kafkalog._core.scan cimport BatchTable
-from kafkalog._core.store cimport Store
+from kafkalog._core.store cimport Block, Store
+from kafkalog._core.wrap cimport added, subtracted
 
 cdef enum:
     ZSTD = 4                        # codec id
@@ -55,11 +56,11 @@ cdef int settle(uint8_t* p, int64_t size, BatchRow* row) noexcept nogil:
         return OK
     if row.last_offset != 0 and row.last_offset < base:
         return ERR_WRAPPER_OFFSET
-    base = 0 if row.last_offset == 0 else <int64_t>(<uint64_t>row.last_offset - <uint64_t>base)
-    row.base_offset = <int64_t>(<uint64_t>row.base_offset + <uint64_t>base)
+    base = 0 if row.last_offset == 0 else subtracted(row.last_offset, base)
+    row.base_offset = added(row.base_offset, base)
     c.p = p
     while take_frame(&c, &m) == OK:
-        store64(<uint8_t*>m.start, <int64_t>(<uint64_t>m.offset + <uint64_t>base))
+        store64(<uint8_t*>m.start, added(m.offset, base))
     return OK
 
 
@@ -113,8 +114,8 @@ cdef class Arena:
     cdef const uint8_t* batch_at(self, Py_ssize_t i) except NULL:
         """The bytes of a source row, which must lie in the chunk whole and be the next one."""
         cdef BatchRow* row = self.batches.row_at(i)
-        cdef int64_t at = row.position - self.base_position
-        if at < 0 or at > self.view.len - row.size:
+        cdef int64_t at = place_of(row, self.base_position, self.view.len)
+        if at < 0:
             raise ValueError(f"batch {i} of the table lies outside the {self.view.len} bytes given")
         if self.row_start >= 0 or i != self.first + self.table.count:
             raise ValueError(f"batch {i} is not the next one of this arena")
@@ -224,9 +225,9 @@ cdef class Arena:
             self.store.cut(self.row_start)
             self.row_start = -1
 
-    def finish(self) -> bytearray:
+    def finish(self) -> Block:
         """The buffer, for `decode` with `table`; the arena takes no more."""
-        cdef object out
+        cdef Block out
         self.cancel()
         self.table.valid_bytes = self.table.stop_position = self.store.size
         self.table.summarise()

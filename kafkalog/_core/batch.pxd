@@ -1,6 +1,6 @@
 # cython: language_level=3
 """The row that a scan writes for each batch, and the header walk that fills it; header-only, used by every reader."""
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kafkalog._core.crc cimport kl_crc32, kl_crc32c
 from kafkalog._core.endian cimport load16, load32, load64, loadu32
@@ -10,6 +10,7 @@ from kafkalog._core.layout cimport (
     V2_COUNT_AT, V2_CRC_AT, V2_LAST_DELTA_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT, V2_PRODUCER_EPOCH_AT,
     V2_PRODUCER_ID_AT, V2_RECORDS_AT,
 )
+from kafkalog._core.wrap cimport added, subtracted
 
 
 cdef struct BatchRow:
@@ -99,7 +100,7 @@ cdef inline void read_v2_row(const uint8_t* p, int64_t size, bint check, BatchRo
     if size < V2_RECORDS_AT:
         row.attributes = load16(p + V2_ATTRIBUTES_AT) if size >= V2_LAST_DELTA_AT else 0
         row.last_delta = load32(p + V2_LAST_DELTA_AT) if size >= V2_BASE_TIMESTAMP_AT else 0
-        row.last_offset = row.base_offset + row.last_delta
+        row.last_offset = added(row.base_offset, row.last_delta)
         row.base_timestamp = row.max_timestamp = -1
         row.producer_id = -1
         row.producer_epoch = -1
@@ -109,7 +110,7 @@ cdef inline void read_v2_row(const uint8_t* p, int64_t size, bint check, BatchRo
         return
     row.attributes = load16(p + V2_ATTRIBUTES_AT)
     row.last_delta = load32(p + V2_LAST_DELTA_AT)
-    row.last_offset = <int64_t>(<uint64_t>row.base_offset + <uint64_t><int64_t>row.last_delta)
+    row.last_offset = added(row.base_offset, row.last_delta)
     row.base_timestamp = load64(p + V2_BASE_TIMESTAMP_AT)
     row.max_timestamp = load64(p + V2_MAX_TIMESTAMP_AT)
     row.producer_id = load64(p + V2_PRODUCER_ID_AT)
@@ -128,3 +129,12 @@ cdef inline void read_row(const uint8_t* p, int64_t size, int magic, bint check,
         read_v2_row(p, size, check, row)
     else:
         read_legacy_row(p, size, magic, check, row)
+
+
+cdef inline int64_t place_of(const BatchRow* row, int64_t base_position, int64_t length) noexcept nogil:
+    """Where the batch lies in a buffer of `length` bytes whose first is at `base_position`; -1 unless all of it does.
+
+    A table says where its batches were, not in which buffer: nobody may touch bytes by a row that was not asked here.
+    """
+    cdef int64_t at = subtracted(row.position, base_position)
+    return -1 if at < 0 or at > length or row.size > length - at else at

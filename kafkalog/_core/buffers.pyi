@@ -2,9 +2,7 @@ from collections.abc import Iterator
 from typing import final
 
 @final
-class Held:
-    def __len__(self) -> int: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
+class Held: ...
 
 @final
 class Column:

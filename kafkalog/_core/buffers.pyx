@@ -1,27 +1,25 @@
 """Two ways to hold bytes: a buffer that somebody gave us, and a column of our own memory that others may look at."""
 cimport cython
 from cpython.buffer cimport (
-    Py_buffer, PyBUF_FORMAT, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
+    Py_buffer, PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_F_CONTIGUOUS, PyBUF_FORMAT, PyBUF_SIMPLE,
+    PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
 )
 from libc.stdint cimport uint8_t
 
 
+cdef enum:
+    # what the three requests for one contiguous block add to a request for strides
+    ASKS_CONTIGUOUS = (PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS) & ~PyBUF_STRIDES
+
+
 @cython.final
-@cython.no_gc_clear     # clearing would drop the buffer without releasing it
+@cython.no_gc_clear                 # the collector would drop the source without releasing its buffer
 cdef class Held:
     """One Py_buffer, held for as long as this object lives."""
 
     def __dealloc__(self):
         if self.taken:
             PyBuffer_Release(&self.view)
-
-    def __getbuffer__(self, Py_buffer* out, int flags):
-        if flags & PyBUF_WRITABLE == PyBUF_WRITABLE:
-            raise BufferError("this buffer is read-only")
-        PyObject_GetBuffer(self.view.obj, out, flags)
-
-    def __len__(self) -> int:
-        return self.size
 
 
 cdef Held hold(object source):
@@ -41,6 +39,11 @@ cdef class Column:
     `memoryview(column)` and `numpy.asarray(column)` copy nothing; `column[i]` and iteration give Python ints.
     """
 
+    def __cinit__(self):
+        self.data = <char*>b""
+        self.stride = self.itemsize = 1
+        self.format = b"b"
+
     def __len__(self) -> int:
         return self.count
 
@@ -56,7 +59,7 @@ cdef class Column:
     def __getbuffer__(self, Py_buffer* out, int flags):
         if flags & PyBUF_WRITABLE == PyBUF_WRITABLE:
             raise BufferError("columns are read-only")
-        if flags & PyBUF_STRIDES != PyBUF_STRIDES and self.stride != self.itemsize:
+        if self.stride != self.itemsize and (flags & PyBUF_STRIDES != PyBUF_STRIDES or flags & ASKS_CONTIGUOUS):
             raise BufferError("this column has strides: ask for a strided buffer")
         out.buf = self.data
         out.obj = self
@@ -75,7 +78,8 @@ cdef Column column(object owner, void* data, Py_ssize_t count, Py_ssize_t stride
     """A column of `count` values of struct kind q, i, I, h or b, `stride` bytes apart."""
     cdef Column c = Column.__new__(Column)
     c.owner = owner
-    c.data = <char*>data
+    if count > 0:
+        c.data = <char*>data
     c.count = count
     c.stride = stride
     if kind == c"q":

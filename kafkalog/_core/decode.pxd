@@ -24,20 +24,21 @@ cdef class RecordTable:
     cdef Py_buffer view
     cdef bint held
     cdef const uint8_t* data
+    cdef size_t capacity
     cdef int64_t* offset_column
     cdef int64_t* timestamp_column
-    cdef int64_t* batch_ends            # for each batch the number of records up to its end
     cdef RecordPlace* places
     cdef readonly BatchTable batches
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t first_batch
     cdef readonly Py_ssize_t last_batch
+    cdef int64_t base_position      # what the positions of `batches` have in front of those in the chunk
     cdef readonly int status
     cdef readonly Py_ssize_t error_batch
     cdef readonly int64_t error_position
     cdef readonly int64_t error_record
 
-    cdef int allocate(self, Py_ssize_t rows, Py_ssize_t batches) except -1
+    cdef int allocate(self, Py_ssize_t rows) except -1
     cdef BatchRow* batch_row(self, Py_ssize_t i) noexcept
     cdef object key_at(self, Py_ssize_t i)
     cdef object value_at(self, Py_ssize_t i)

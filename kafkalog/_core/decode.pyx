@@ -6,13 +6,13 @@ cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kafkalog._core.batch cimport BatchRow
+from kafkalog._core.batch cimport BatchRow, place_of
 from kafkalog._core.buffers cimport column
-from kafkalog._core.cursor cimport Cursor, take_varint
+from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.fields cimport Fields, take_record, take_small_record
+from kafkalog._core.headers cimport Header, take_header
 from kafkalog._core.layout cimport (
     CODEC_MASK, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_HEADER_COUNT, ERR_HEADER_KEY,
     ERR_HEADER_VALUE, ERR_KEY_SIZE, ERR_MAGIC, ERR_MESSAGE_SIZE, ERR_RECORD_BODY, ERR_RECORD_SIZE, ERR_SHORT,
@@ -23,6 +23,8 @@ from kafkalog._core.layout cimport (
 from kafkalog._core.messages cimport Message, take_fields, take_frame
 from kafkalog._core.record cimport Record, record_of
 from kafkalog._core.scan cimport BatchTable
+from kafkalog._core.spare cimport give_memory, take_memory
+from kafkalog._core.wrap cimport added, subtracted
 
 STATUS_OK = OK
 STATUS_COMPRESSED = ERR_COMPRESSED
@@ -58,8 +60,11 @@ class DamagedField(ValueError):
     """A key or value whose length runs past its message; only a lenient table has such records."""
 
 
+cdef RecordPlace no_place           # where the columns of a table without records point
+
+
 @cython.final
-@cython.no_gc_clear     # clearing would drop the buffer without releasing it
+@cython.no_gc_clear                 # the collector would drop the chunk without releasing it, and `data` would dangle
 cdef class RecordTable:
     """The records of one or more batches of a chunk, in order; it keeps the chunk alive.
 
@@ -70,6 +75,7 @@ cdef class RecordTable:
     """
 
     def __cinit__(self):
+        self.places = &no_place
         self.error_batch = -1
         self.error_position = -1
         self.error_record = -1
@@ -77,17 +83,16 @@ cdef class RecordTable:
     def __dealloc__(self):
         if self.held:
             PyBuffer_Release(&self.view)
-        free(self.offset_column)
+        give_memory(<char*>self.offset_column, self.capacity)
 
-    cdef int allocate(self, Py_ssize_t rows, Py_ssize_t batches) except -1:
-        # one block, four parts
+    cdef int allocate(self, Py_ssize_t rows) except -1:
+        # one block, three parts
         cdef size_t each = 2 * sizeof(int64_t) + sizeof(RecordPlace)
-        cdef char* block = <char*>malloc(each * <size_t>rows + sizeof(int64_t) * <size_t>(batches + 1))
+        cdef char* block = take_memory(each * <size_t>rows, &self.capacity)
         if block == NULL:
             raise MemoryError
         self.offset_column = <int64_t*>block
-        self.batch_ends = self.offset_column + rows
-        self.timestamp_column = self.batch_ends + batches
+        self.timestamp_column = self.offset_column + rows
         self.places = <RecordPlace*>(self.timestamp_column + rows)
         return 0
 
@@ -113,7 +118,7 @@ cdef class RecordTable:
     cdef tuple headers_at(self, Py_ssize_t i):
         cdef RecordPlace* p = &self.places[i]
         cdef Cursor c
-        cdef int32_t size = 0
+        cdef Header h
         cdef int32_t n
         cdef list out
         if p.header_count == 0:
@@ -122,16 +127,11 @@ cdef class RecordTable:
         c.p = self.data + p.headers_at
         c.end = self.data + self.view.len
         for n in range(p.header_count):
-            # the walk of take_record has checked every length
-            take_varint(&c, &size)
-            name = PyUnicode_DecodeUTF8(<char*>c.p, size, "replace")
-            c.p += size
-            take_varint(&c, &size)
-            if size < 0:
-                out.append((name, None))
-            else:
-                out.append((name, PyBytes_FromStringAndSize(<char*>c.p, size)))
-                c.p += size
+            # lengths were checked when the record was decoded, but somebody may have written to the chunk since
+            if take_header(&c, &h) != OK:
+                raise ValueError(f"the bytes of record {i} were overwritten after it was decoded")
+            name = PyUnicode_DecodeUTF8(<char*>h.key, h.key_size, "replace")
+            out.append((name, None if h.value_size < 0 else PyBytes_FromStringAndSize(<char*>h.value, h.value_size)))
         return tuple(out)
 
     @property
@@ -209,17 +209,22 @@ cdef class RecordTable:
         return -1
 
     cdef BatchRow* batch_row(self, Py_ssize_t i) noexcept:
-        """The batch of a record that is there."""
-        cdef Py_ssize_t low = 0
-        cdef Py_ssize_t high = self.last_batch - self.first_batch - 1
+        """The batch of a record that is there.
+
+        By place, not by offset: a damaged batch may hold offsets outside its own range; the value's place is always
+        inside the record, since a header count follows, or inside the message.
+        """
+        cdef int64_t place = self.places[i].value_at
+        cdef Py_ssize_t low = self.first_batch
+        cdef Py_ssize_t high = self.last_batch
         cdef Py_ssize_t middle
-        while low < high:
+        while high - low > 1:
             middle = (low + high) >> 1
-            if self.batch_ends[middle] <= i:
-                low = middle + 1
+            if subtracted(self.batches.rows[middle].position, self.base_position) <= place:
+                low = middle
             else:
                 high = middle
-        return &self.batches.rows[self.first_batch + low]
+        return &self.batches.rows[low]
 
     def batch_of(self, Py_ssize_t i) -> int:
         """The row in `batches` of the batch that holds record `i`."""
@@ -242,6 +247,13 @@ cdef class RecordTable:
 
     def __repr__(self):
         return f"<RecordTable of {self.count} records>"
+
+
+cdef extern from *:
+    """
+    #define kl_prefetch(p) __builtin_prefetch(p)
+    """
+    void kl_prefetch(const void* p) noexcept nogil
 
 
 cdef object null(int32_t size, str what):
@@ -274,13 +286,14 @@ cdef int decode_records(
         if start == c.end or n >= capacity:
             status = ERR_COUNT_HIGH
             break
+        kl_prefetch(start + 768)
         if not take_small_record(&c, &f):
             status = take_record(&c, &f)
             if status != OK:
                 break
-        table.offset_column[n] = <int64_t>(<uint64_t>row.base_offset + <uint64_t><int64_t>f.offset_delta)
+        table.offset_column[n] = added(row.base_offset, f.offset_delta)
         table.timestamp_column[n] = (
-            <int64_t>(<uint64_t>row.base_timestamp + <uint64_t>f.timestamp_delta) if own_time else row.max_timestamp
+            added(row.base_timestamp, f.timestamp_delta) if own_time else row.max_timestamp
         )
         place = &table.places[n]
         place.key_at = <int32_t>(f.key - data)
@@ -340,7 +353,8 @@ cdef int decode_messages(
         place = &table.places[n]
         place.key_at = <int32_t>(m.key - data)
         place.key_size = m.key_size
-        place.value_at = <int32_t>(m.value - data)
+        # an empty value may begin behind the message's end, where the next one begins
+        place.value_at = <int32_t>((m.value if m.value_size > 0 else start) - data)
         place.value_size = m.value_size
         place.headers_at = <int32_t>(start - data)
         place.header_count = 0
@@ -370,7 +384,6 @@ cdef int decode_batch(
         status = ERR_COUNT_NEGATIVE
     else:
         status = decode_records(table, row, &at, capacity, &done)
-    table.batch_ends[number - table.first_batch] = table.count
     if status != OK:
         table.status = status
         table.error_batch = number
@@ -422,20 +435,16 @@ def decode(
     table.last_batch = last
     if table.view.len > 0x7FFFFFFF:
         raise ValueError(f"a chunk of {table.view.len} bytes: at most 2147483647 are decoded at once")
-    if last > first:
+    table.base_position = base_position
+    for i in range(first, last):
         # the table may come from another buffer: that is misuse, but must not read outside this one
-        for i in range(first, last):
-            row = &batches.rows[i]
-            if row.position < base_position or row.position - base_position > table.view.len - row.size:
-                raise ValueError(f"batch {i} of the table lies outside the {table.view.len} bytes given")
+        if place_of(&batches.rows[i], base_position, table.view.len) < 0:
+            raise ValueError(f"batch {i} of the table lies outside the {table.view.len} bytes given")
     capacity = room_for(batches, first, last)
-    i = first
-    table.allocate(capacity, last - first)
+    table.allocate(capacity)
     with nogil:
         for i in range(first, last):
             row = &batches.rows[i]
-            if decode_batch(table, row, row.position - base_position, capacity, i, lenient) != OK:
+            if decode_batch(table, row, place_of(row, base_position, table.view.len), capacity, i, lenient) != OK:
                 break
-        for i in range(i + 1, last):
-            table.batch_ends[i - first] = table.count
     return table

@@ -5,7 +5,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndS
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.list cimport PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kafkalog._core.emit cimport (
@@ -15,6 +15,7 @@ from kafkalog._core.layout cimport (
     CONTROL_BIT, DELETE_HORIZON_BIT, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, V2_RECORDS_AT,
 )
 from kafkalog._core.record cimport Record
+from kafkalog._core.wrap cimport subtracted
 
 cdef enum:
     MOST = 0x7FFFFFFF               # a size field holds no more
@@ -31,6 +32,7 @@ class BadRecord(ValueError):
         self.field = field
 
 
+@cython.final
 cdef class Piece:
     """The bytes of a key or a value: a pointer for as long as this object lives. Size -1 is null."""
     cdef Py_buffer view
@@ -38,7 +40,7 @@ cdef class Piece:
     cdef const uint8_t* data
     cdef Py_ssize_t size
 
-    cdef int take(self, object source, str what) except -1:
+    cdef int take(self, object source, str what, Py_ssize_t index) except -1:
         self.drop()
         if source is None:
             self.data = NULL
@@ -57,7 +59,7 @@ cdef class Piece:
             self.data = <const uint8_t*>self.view.buf
             self.size = self.view.len
         if self.size > MOST - 64:
-            raise BadRecord(f"{what} of {self.size} bytes does not fit into a batch", -1, "value")
+            raise BadRecord(f"{what} of {self.size} bytes does not fit into a batch", index, what)
         return 0
 
     cdef void drop(self):
@@ -77,18 +79,28 @@ cdef bytes encode_headers(object headers):
         name, value = pair
         if name is None:
             raise TypeError("a header name is None: it must be text")
-        raw = name.encode() if isinstance(name, str) else bytes(name)
-        out += varint_bytes(<int32_t>len(raw))
+        raw = name.encode() if isinstance(name, str) else plain(name, "a header name")
+        out += varint_bytes(len(raw))
         out += raw
         if value is None:
             out += b"\x01"
-        elif isinstance(value, str):
-            raise TypeError("a header value is a str: encode it first, value.encode()")
         else:
-            raw = bytes(value)
-            out += varint_bytes(<int32_t>len(raw))
+            raw = plain(value, "a header value")
+            out += varint_bytes(len(raw))
             out += raw
-    return varint_bytes(<int32_t>len(pairs)) + bytes(out)
+    return varint_bytes(len(pairs)) + bytes(out)
+
+
+cdef bytes plain(object data, str what):
+    """The bytes of a buffer; TypeError for anything else (bytes(5) would be five zeros)."""
+    if PyBytes_CheckExact(data):
+        return data
+    if isinstance(data, str):
+        raise TypeError(f"{what} is a str: encode it first, .encode() does")
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        raise TypeError(f"{what} is a {type(data).__name__}: give bytes, a buffer or None") from None
 
 
 cdef bytes varint_bytes(int32_t v):
@@ -130,15 +142,18 @@ cdef class BatchBuilder:
     cdef readonly int64_t max_timestamp
     cdef readonly int32_t last_delta
     cdef readonly int32_t delta_of_max_timestamp
-    cdef object horizon
+    cdef bint has_horizon
+    cdef int64_t horizon
+    cdef bint busy                  # a record is being taken, which may run the caller's code: nobody else may
     cdef Piece key_piece
     cdef Piece value_piece
 
-    def __init__(self, limit: int = 16384, *, delete_horizon_ms: int | None = None):
+    def __cinit__(self, limit: int = 16384, *, delete_horizon_ms: int | None = None):
         if limit < V2_RECORDS_AT or limit > MOST:
             raise ValueError(f"a batch limit of {limit} bytes is outside {V2_RECORDS_AT} to {MOST}")
         self.limit = limit
-        self.horizon = delete_horizon_ms
+        self.has_horizon = delete_horizon_ms is not None
+        self.horizon = delete_horizon_ms if self.has_horizon else -1
         self.key_piece = Piece.__new__(Piece)
         self.value_piece = Piece.__new__(Piece)
         self._begin()
@@ -171,24 +186,30 @@ cdef class BatchBuilder:
 
     cdef int put(
         self, const uint8_t* key, Py_ssize_t key_size, const uint8_t* value, Py_ssize_t value_size, int64_t timestamp,
-        object headers, int32_t delta,
+        bytes headers, int64_t delta,
     ) except -1:
-        """1 when the record was taken, 0 when it would pass the limit."""
+        """1 when the record was taken, 0 when it would pass the limit. A delta of -1 is the next one."""
         cdef const uint8_t* head = <const uint8_t*>b"\x00"
         cdef Py_ssize_t head_size = 1
         cdef int64_t base = self.base_timestamp
         cdef int64_t time_delta
+        cdef int32_t offset_delta
         cdef int64_t body
         cdef int64_t total
         cdef uint8_t* p
+        if delta < 0:
+            delta = <int64_t>self.last_delta + 1
+        if delta <= self.last_delta or delta > MOST:
+            raise ValueError(f"offset delta {delta} does not follow {self.last_delta}, or is above {MOST}")
+        offset_delta = <int32_t>delta
         if headers is not None:
             head = <const uint8_t*>PyBytes_AS_STRING(headers)
             head_size = PyBytes_GET_SIZE(headers)
         if self.count == 0:
-            base = timestamp if self.horizon is None else self.horizon
-        time_delta = <int64_t>(<uint64_t>timestamp - <uint64_t>base)
+            base = self.horizon if self.has_horizon else timestamp
+        time_delta = subtracted(timestamp, base)
         body = (
-            1 + varlong_size(time_delta) + varint_size(delta)
+            1 + varlong_size(time_delta) + varint_size(offset_delta)
             + varint_size(<int32_t>key_size) + (key_size if key_size > 0 else 0)
             + varint_size(<int32_t>value_size) + (value_size if value_size > 0 else 0) + head_size
         )
@@ -203,38 +224,43 @@ cdef class BatchBuilder:
         p = put_varint(self.data + self.size, <int32_t>body)
         p[0] = 0
         p = put_varlong(p + 1, time_delta)
-        p = put_varint(p, delta)
+        p = put_varint(p, offset_delta)
         p = put_sized(p, key, <int32_t>key_size)
         p = put_sized(p, value, <int32_t>value_size)
         memcpy(p, head, <size_t>head_size)
         self.size += <Py_ssize_t>total
         self.base_timestamp = base
-        self.last_delta = delta
+        self.last_delta = offset_delta
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
-            self.delta_of_max_timestamp = delta
+            self.delta_of_max_timestamp = offset_delta
         self.count += 1
         return 1
 
-    cdef int put_objects(self, object value, object key, int64_t timestamp, object headers, int32_t delta) except -1:
-        cdef int taken
-        self.value_piece.take(value, "value")
-        self.key_piece.take(key, "key")
-        encoded = encode_headers(headers) if headers else None
-        taken = self.put(
-            self.key_piece.data, self.key_piece.size, self.value_piece.data, self.value_piece.size, timestamp, encoded,
-            delta,
-        )
-        self.value_piece.drop()
-        self.key_piece.drop()
-        return taken
+    cdef int put_objects(self, object value, object key, int64_t timestamp, object headers, int64_t delta) except -1:
+        # the caller's objects may run code of their own: headers first, which are copied, then the two held as pointers
+        cdef bytes encoded = encode_headers(headers) if headers else None
+        self._check_free()
+        self.busy = True
+        try:
+            self.value_piece.take(value, "value", self.count)
+            self.key_piece.take(key, "key", self.count)
+            return self.put(
+                self.key_piece.data, self.key_piece.size, self.value_piece.data, self.value_piece.size, timestamp,
+                encoded, delta,
+            )
+        finally:
+            self.value_piece.drop()
+            self.key_piece.drop()
+            self.busy = False
+
+    cdef int _check_free(self) except -1:
+        if self.busy:
+            raise RuntimeError("this builder is taking a record at the moment, in another thread or further up the stack")
+        return 0
 
     def append(self, value, key=None, int64_t timestamp=-1, headers=(), *, int32_t offset_delta=-1) -> bool:
         """Adds a record; False where it would pass the limit. `offset_delta` defaults to the next one."""
-        if offset_delta < 0:
-            offset_delta = self.last_delta + 1
-        elif offset_delta <= self.last_delta:
-            raise ValueError(f"offset delta {offset_delta} does not follow {self.last_delta}")
         return self.put_objects(value, key, timestamp, headers, offset_delta) == 1
 
     def build(
@@ -247,6 +273,7 @@ cdef class BatchBuilder:
         """
         cdef HeaderFields h
         cdef object out
+        self._check_free()
         if self.count == 0:
             return bytearray()
         plain_header(&h)
@@ -263,7 +290,7 @@ cdef class BatchBuilder:
             h.attributes |= TRANSACTIONAL_BIT
         if control:
             h.attributes |= CONTROL_BIT
-        if self.horizon is not None:
+        if self.has_horizon:
             h.attributes |= DELETE_HORIZON_BIT
         if append_time >= 0:
             h.attributes |= TIMESTAMP_TYPE_BIT
@@ -276,7 +303,7 @@ cdef class BatchBuilder:
 
 
 cdef int put_item(BatchBuilder b, object item, int64_t now, Py_ssize_t index) except -1:
-    """One record in any of the accepted shapes."""
+    """One record in any of the accepted shapes; 0 where it does not fit."""
     cdef object key = None
     cdef object value = None
     cdef object headers = None
@@ -284,9 +311,7 @@ cdef int put_item(BatchBuilder b, object item, int64_t now, Py_ssize_t index) ex
     cdef Py_ssize_t n
     cdef Record r
     if PyBytes_CheckExact(item):
-        return b.put(
-            NULL, -1, <const uint8_t*>PyBytes_AS_STRING(item), PyBytes_GET_SIZE(item), now, None, b.last_delta + 1
-        )
+        return b.put(NULL, -1, <const uint8_t*>PyBytes_AS_STRING(item), PyBytes_GET_SIZE(item), now, None, -1)
     if isinstance(item, tuple):
         n = PyTuple_GET_SIZE(item)
         if n < 2 or n > 4:
@@ -318,7 +343,7 @@ cdef int put_item(BatchBuilder b, object item, int64_t now, Py_ssize_t index) ex
             raise TypeError(f"record {index} is a str: encode it first, record.encode()")
     if timestamp == -1:
         timestamp = now
-    return b.put_objects(value, key, timestamp, headers, b.last_delta + 1)
+    return b.put_objects(value, key, timestamp, headers, -1)
 
 
 cdef int64_t stamp(object moment, Py_ssize_t index) except? -1:
@@ -326,6 +351,10 @@ cdef int64_t stamp(object moment, Py_ssize_t index) except? -1:
     if ms < -1:
         raise BadRecord(f"record {index} has timestamp {ms}: ms since 1970 start at 0, -1 means now", index, "timestamp")
     return ms
+
+
+cdef object too_long(Py_ssize_t index):
+    return BadRecord(f"record {index} makes the batch longer than its size field can say: {MOST} bytes", index, "value")
 
 
 def encode_batch(records, *, int64_t timestamp, int64_t base_offset=0, int32_t leader_epoch=-1) -> bytearray:
@@ -342,11 +371,14 @@ def encode_batch(records, *, int64_t timestamp, int64_t base_offset=0, int32_t l
         n = PyList_GET_SIZE(records)
         i = 0
         while i < n and i < PyList_GET_SIZE(records):
-            put_item(b, <object>PyList_GET_ITEM(records, i), timestamp, i)
+            item = <object>PyList_GET_ITEM(records, i)      # a reference of our own: the list may change under us
+            if not put_item(b, item, timestamp, i):
+                raise too_long(i)
             i += 1
     else:
         i = 0
         for item in records:
-            put_item(b, item, timestamp, i)
+            if not put_item(b, item, timestamp, i):
+                raise too_long(i)
             i += 1
     return b.build(base_offset=base_offset, leader_epoch=leader_epoch)

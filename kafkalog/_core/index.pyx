@@ -10,6 +10,7 @@ from cpython.buffer cimport (
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memset
 
 from kafkalog._core.buffers cimport Held, column, hold
 from kafkalog._core.endian cimport load32, load64
@@ -18,6 +19,7 @@ from kafkalog._core.search cimport (
     count_at_most_lanes, count_at_most_warm, minus,
 )
 from kafkalog._core.values cimport offset_position, timestamp_offset
+from kafkalog._core.wrap cimport added
 
 from array import array
 
@@ -70,13 +72,17 @@ cdef class Entries:
 
         ValueError when the buffer is too short for them: the old one stays.
         """
-        cdef Py_buffer old = self.view
-        cdef bint had = self.held
+        cdef Py_buffer old
         cdef Py_buffer view
+        cdef bint had
+        if self.size == 0:
+            raise ValueError("make OffsetEntries or TimeEntries")
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         if count < 0 or view.len // self.size < count:
             PyBuffer_Release(&view)
             raise ValueError(f"{view.len} bytes do not hold {count} entries of {self.size}")
+        old = self.view
+        had = self.held
         self.view = view
         self.held = True
         self.data = <const uint8_t*>view.buf
@@ -88,13 +94,18 @@ cdef class Entries:
 
     def close(self, closed_error=None):
         """Release the buffer; every later use raises what `closed_error()` returns, by default a ValueError."""
+        cdef Py_buffer old
+        cdef bint had
         self.closed_error = closed_error
+        old = self.view
+        had = self.held
+        memset(&self.view, 0, sizeof(Py_buffer))    # the garbage collector looks at its object, which is given back
         self.is_open = False
+        self.held = False           # taken by this call: `wait` lets others in, and one of them may attach anew
         self.used = 0
         self.wait()
-        if self.held:
-            self.held = False
-            PyBuffer_Release(&self.view)
+        if had:
+            PyBuffer_Release(&old)
 
     @property
     def closed(self):
@@ -140,6 +151,8 @@ cdef class Entries:
         try:
             if view.itemsize != 8 or view.format == NULL or view.format[0] not in b"ql" or view.format[1] != 0:
                 raise TypeError("targets must be 64-bit integers")
+            if view.len > 0 and <size_t>view.buf & 7:
+                return self.lookup_many(array("q", memoryview(targets).tobytes()))  # not where an int64 may lie
             return self._lookup_all(<const int64_t*>view.buf, view.len // 8)
         finally:
             PyBuffer_Release(&view)
@@ -199,7 +212,7 @@ cdef class OffsetEntries(Entries):
 
     cdef object _entry(self, Py_ssize_t n):
         cdef const uint8_t* p = self.data + OFFSET_ENTRY * n
-        return offset_position(self.base_offset + load32(p), load32(p + 4))
+        return offset_position(added(self.base_offset, load32(p)), load32(p + 4))
 
     cdef void _find(self, const uint8_t* data, Py_ssize_t n, const int64_t* targets, Py_ssize_t many, int64_t* first,
                     int64_t* second) noexcept nogil:
@@ -214,7 +227,7 @@ cdef class OffsetEntries(Entries):
                     found[lane] = count_at_most_warm(data, n, minus(targets[at + lane], self.base_offset), BY_OFFSET)
             for lane in range(lanes):
                 if found[lane]:
-                    first[at + lane] = self.base_offset + load32(data + OFFSET_ENTRY * (found[lane] - 1))
+                    first[at + lane] = added(self.base_offset, load32(data + OFFSET_ENTRY * (found[lane] - 1)))
                     second[at + lane] = load32(data + OFFSET_ENTRY * (found[lane] - 1) + 4)
                 else:
                     first[at + lane] = self.base_offset
@@ -247,7 +260,7 @@ cdef class TimeEntries(Entries):
 
     cdef object _entry(self, Py_ssize_t n):
         cdef const uint8_t* p = self.data + TIME_ENTRY * n
-        return timestamp_offset(load64(p), self.base_offset + load32(p + 8))
+        return timestamp_offset(load64(p), added(self.base_offset, load32(p + 8)))
 
     cdef void _find(self, const uint8_t* data, Py_ssize_t n, const int64_t* targets, Py_ssize_t many, int64_t* first,
                     int64_t* second) noexcept nogil:
@@ -263,7 +276,7 @@ cdef class TimeEntries(Entries):
             for lane in range(lanes):
                 if found[lane]:
                     first[at + lane] = load64(data + TIME_ENTRY * (found[lane] - 1))
-                    second[at + lane] = self.base_offset + load32(data + TIME_ENTRY * (found[lane] - 1) + 8)
+                    second[at + lane] = added(self.base_offset, load32(data + TIME_ENTRY * (found[lane] - 1) + 8))
                 else:
                     first[at + lane] = -1
                     second[at + lane] = self.base_offset

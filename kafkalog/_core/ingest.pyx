@@ -1,15 +1,17 @@
 """Text to batches: splits a chunk at a delimiter and writes finished v2 batches, one lane for each partition, no GIL."""
 cimport cython
-from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp, memcpy
 
+from kafkalog._core.buffers cimport Held, hold
+from kafkalog._core.cursor cimport Cursor, take_varint
 from kafkalog._core.emit cimport HeaderFields, plain_header, put_header, put_varint, varint_size
-from kafkalog._core.layout cimport V2_RECORDS_AT
-from kafkalog._core.murmur cimport murmur2_of
+from kafkalog._core.fields cimport walk_headers_of
+from kafkalog._core.layout cimport OK, V2_RECORDS_AT
+from kafkalog._core.murmur cimport partition_of
 
 cdef enum:
     DONE = 0
@@ -51,7 +53,7 @@ cdef inline void seal(Lane* lane) noexcept nogil:
 
 cdef inline void copy_text(uint8_t* to, const uint8_t* start, int64_t n, const uint8_t* readable) noexcept nogil:
     """Copies n bytes; up to WIDE of them as a fixed-size move where both sides have the room."""
-    if n <= WIDE and start + WIDE <= readable:
+    if n <= WIDE and readable - start >= WIDE:
         memcpy(to, start, WIDE)
     else:
         memcpy(to, start, <size_t>n)
@@ -79,11 +81,9 @@ cdef class LineEncoder:
     cdef Text key
     cdef Text headers
     cdef tuple kept                 # owns the bytes behind the five
+    cdef bint busy                  # `feed` is at work without the GIL: nobody else may touch the lanes
 
-    def __cinit__(self, *args, **kwargs):
-        self.lanes = NULL
-
-    def __init__(
+    def __cinit__(
         self, partitions: int = 1, *, batch_bytes: int = 16384, chunk_bytes: int = 1 << 20, delimiter: bytes = b"\n",
         key_delimiter: bytes | None = None, null: bytes | None = None, key: bytes | None = None,
         encoded_headers: bytes = b"\x00",
@@ -94,15 +94,15 @@ cdef class LineEncoder:
             raise ValueError(f"a batch limit of {batch_bytes} bytes is outside {V2_RECORDS_AT} to {MOST}")
         if not delimiter or key_delimiter == b"":
             raise ValueError("a delimiter is empty")
-        if self.lanes != NULL:
-            raise RuntimeError("a LineEncoder is made once")
+        if not whole_headers(encoded_headers):
+            raise ValueError("encoded_headers is not a header count and as many headers")
         self.lanes = <Lane*>calloc(partitions, sizeof(Lane))
         if self.lanes == NULL:
             raise MemoryError
         self.lane_count = partitions
         self.outs = [None] * partitions
         self.limit = batch_bytes
-        self.chunk = chunk_bytes + 2 * batch_bytes
+        self.chunk = max(chunk_bytes, 0) + 2 * min(batch_bytes, max(chunk_bytes, 0))
         self.kept = (delimiter, key_delimiter, null, key, encoded_headers)
         self.delimiter = text_of(delimiter)
         self.key_delimiter = text_of(key_delimiter)
@@ -113,17 +113,26 @@ cdef class LineEncoder:
     def __dealloc__(self):
         free(self.lanes)
 
+    cdef int _check_free(self) except -1:
+        if self.busy:
+            raise RuntimeError("this encoder is at work in another thread: it belongs to one at a time")
+        return 0
+
     @property
     def sticky_partition(self) -> int:
         """The partition that takes the next record without a key."""
         return self.sticky
+
+    cdef int64_t _first_capacity(self, int64_t need) noexcept:
+        cdef int64_t usual = self.chunk if self.lane_count == 1 else min(self.limit * 4, self.chunk)
+        return max(usual, need)
 
     cdef int _make_room(self, int32_t number, int64_t need) except -1:
         cdef Lane* lane = &self.lanes[number]
         cdef int64_t capacity
         out = self.outs[number]
         if out is None:
-            capacity = max(self.chunk if self.lane_count == 1 else self.limit * 4, need)
+            capacity = self._first_capacity(need)
             out = PyByteArray_FromStringAndSize(NULL, capacity)
             self.outs[number] = out
         else:
@@ -139,18 +148,19 @@ cdef class LineEncoder:
         What is left is the beginning of a line whose end has not come, to be given again with more behind it; with
         `final` it counts as a line of its own. `timestamp` (ms) stamps the batches opened here.
         """
-        cdef Py_buffer view
+        cdef Held held = hold(buf)
         cdef int64_t at = 0
         cdef int64_t need = 0
         cdef int32_t lane = 0
         cdef int status
-        PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
+        if size < 0 or size > held.size:
+            raise ValueError(f"{size} bytes of a buffer of {held.size}")
+        self._check_free()
+        self.busy = True
         try:
-            if size < 0 or size > view.len:
-                raise ValueError(f"{size} bytes of a buffer of {view.len}")
             while True:
                 with nogil:
-                    status = self._run(<const uint8_t*>view.buf, size, timestamp, final, &at, &lane, &need)
+                    status = self._run(held.data, size, timestamp, final, &at, &lane, &need)
                 if status == NEED_ROOM:
                     self._make_room(lane, need)
                 elif status == TOO_LONG:
@@ -158,7 +168,7 @@ cdef class LineEncoder:
                 else:
                     return at
         finally:
-            PyBuffer_Release(&view)
+            self.busy = False
 
     cdef int _run(
         self, const uint8_t* data, int64_t size, int64_t timestamp, bint final, int64_t* at, int32_t* lane_out,
@@ -176,8 +186,7 @@ cdef class LineEncoder:
                     break
                 stop = end
             if plain:
-                status = self._put(self.sticky, NULL, -1, p, stop - p, end, timestamp, need)
-                lane_out[0] = self.sticky
+                status = self._put(lane_out, NULL, -1, p, stop - p, end, timestamp, need)
             else:
                 status = self._put_line(p, stop, end, timestamp, lane_out, need)
             if status != DONE:
@@ -207,16 +216,14 @@ cdef class LineEncoder:
                 key_size = -1
             if same(p, value_size, self.null):
                 value_size = -1
-        lane[0] = self.sticky
-        if key_size >= 0:
-            lane[0] = <int32_t>((murmur2_of(key, key_size) & 0x7FFFFFFF) % self.lane_count)
-        return self._put(lane[0], key, key_size, p, value_size, end, timestamp, need)
+        return self._put(lane, key, key_size, p, value_size, end, timestamp, need)
 
     cdef int _put(
-        self, int32_t number, const uint8_t* key, int64_t key_size, const uint8_t* value, int64_t value_size,
+        self, int32_t* number, const uint8_t* key, int64_t key_size, const uint8_t* value, int64_t value_size,
         const uint8_t* end, int64_t timestamp, int64_t* need,
     ) noexcept nogil:
-        cdef Lane* lane = &self.lanes[number]
+        """Adds a record to its lane, whose number it gives; NEED_ROOM is about that lane."""
+        cdef Lane* lane
         cdef int64_t head = self.headers.size
         cdef int64_t fixed
         cdef int64_t body
@@ -228,18 +235,19 @@ cdef class LineEncoder:
             2 + varint_size(<int32_t>key_size) + (key_size if key_size > 0 else 0)
             + varint_size(<int32_t>value_size) + (value_size if value_size > 0 else 0) + head
         )
-        body = fixed + varint_size(lane.count)
-        if body > MOST - 128:
+        if fixed > MOST - 128:
             return TOO_LONG
-        total = varint_size(<int32_t>body) + body
-        if lane.count > 0 and lane.size - lane.open_at + total > self.limit:
-            seal(lane)
-            if key_size < 0 and number == self.sticky and self.lane_count > 1:
-                # the next batch of keyless records goes to the next partition
-                self.sticky = (self.sticky + 1) % self.lane_count
-                return self._put(self.sticky, key, key_size, value, value_size, end, timestamp, need)
-            body = fixed + 1
+        number[0] = self.sticky if key_size < 0 else partition_of(key, key_size, self.lane_count)
+        while True:
+            lane = &self.lanes[number[0]]
+            body = fixed + varint_size(lane.count)
             total = varint_size(<int32_t>body) + body
+            if lane.count == 0 or lane.size - lane.open_at + total <= self.limit:
+                break
+            seal(lane)
+            if key_size < 0:
+                # the next batch of keyless records goes to the next partition
+                self.sticky = number[0] = (self.sticky + 1) % self.lane_count
         if lane.size + V2_RECORDS_AT + total + WIDE > lane.capacity:
             need[0] = lane.size + V2_RECORDS_AT + total + WIDE
             return NEED_ROOM
@@ -265,31 +273,32 @@ cdef class LineEncoder:
         lane.records += 1
         return DONE
 
-    def add(self, value, key, int64_t timestamp) -> int:
+    def add(self, bytes value, bytes key, int64_t timestamp) -> int:
         """Encodes one record (bytes or None each); returns the partition it went to."""
         cdef int64_t need = 0
-        cdef int32_t lane = self.sticky
+        cdef int32_t lane = 0
         cdef const uint8_t* k = NULL
         cdef int64_t key_size = -1
         cdef const uint8_t* v = NULL
         cdef int64_t value_size = -1
         cdef int status
+        self._check_free()
         if key is not None:
             k = <const uint8_t*>PyBytes_AS_STRING(key)
             key_size = PyBytes_GET_SIZE(key)
-            lane = <int32_t>((murmur2_of(k, key_size) & 0x7FFFFFFF) % self.lane_count)
         if value is not None:
             v = <const uint8_t*>PyBytes_AS_STRING(value)
             value_size = PyBytes_GET_SIZE(value)
         while True:
-            status = self._put(lane, k, key_size, v, value_size, v + (value_size if value_size > 0 else 0), timestamp, &need)
+            status = self._put(
+                &lane, k, key_size, v, value_size, v + value_size if value_size > 0 else v, timestamp, &need
+            )
             if status == NEED_ROOM:
-                lane = self.sticky if key is None else lane
                 self._make_room(lane, need)
             elif status == TOO_LONG:
                 raise ValueError(f"a record of more than {MOST - 128} bytes")
             else:
-                return self.sticky if key is None else lane
+                return lane
 
     def ready_bytes(self, int32_t partition=0) -> int:
         """Bytes of finished batches that wait for `take`."""
@@ -304,10 +313,12 @@ cdef class LineEncoder:
     def seal(self) -> None:
         """Closes every open batch, as at the end of the input or after the linger time."""
         cdef int32_t i
+        self._check_free()
         for i in range(self.lane_count):
             seal(&self.lanes[i])
 
     cdef int _check(self, int32_t partition) except -1:
+        self._check_free()
         if partition < 0 or partition >= self.lane_count:
             raise IndexError(f"partition {partition} of {self.lane_count}")
         return 0
@@ -317,7 +328,8 @@ cdef class LineEncoder:
         cdef Lane* lane
         cdef int64_t done
         cdef int64_t rest
-        cdef const uint8_t* old
+        cdef int64_t capacity = 0
+        cdef object fresh = None
         self._check(partition)
         lane = &self.lanes[partition]
         done = lane.open_at if lane.count else lane.size
@@ -325,15 +337,17 @@ cdef class LineEncoder:
             return bytearray()
         rest = lane.size - done
         out = self.outs[partition]
-        old = lane.data
-        self.outs[partition] = None
-        lane.size = lane.open_at = lane.capacity = 0
-        lane.data = NULL
         if rest > 0:
-            self._make_room(partition, rest + V2_RECORDS_AT)
-            memcpy(lane.data, old + done, <size_t>rest)
-            lane.size = rest
+            # the open batch moves to memory of its own; where there is none to have, nothing has happened yet
+            capacity = self._first_capacity(rest)
+            fresh = PyByteArray_FromStringAndSize(NULL, capacity)
+            memcpy(PyByteArray_AS_STRING(fresh), lane.data + done, <size_t>rest)
         PyByteArray_Resize(out, done)
+        self.outs[partition] = fresh
+        lane.data = <uint8_t*>PyByteArray_AS_STRING(fresh) if rest > 0 else NULL
+        lane.capacity = capacity
+        lane.size = rest
+        lane.open_at = 0
         return out
 
 
@@ -346,6 +360,17 @@ cdef Text text_of(object source):
         t.size = PyBytes_GET_SIZE(<bytes?>source)
         t.data = <const uint8_t*>PyBytes_AS_STRING(source)
     return t
+
+
+cdef bint whole_headers(bytes encoded):
+    """True for a header count and as many headers, and nothing else: what ends every record."""
+    cdef Cursor c
+    cdef int32_t count = 0
+    c.p = <const uint8_t*>PyBytes_AS_STRING(encoded)
+    c.end = c.p + PyBytes_GET_SIZE(encoded)
+    return (
+        take_varint(&c, &count) == OK and 0 <= count <= c.end - c.p and walk_headers_of(&c, count) == OK and c.p == c.end
+    )
 
 
 cdef inline const uint8_t* find(const uint8_t* p, const uint8_t* end, Text what) noexcept nogil:

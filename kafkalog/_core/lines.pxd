@@ -12,7 +12,8 @@ from kafkalog._core.layout cimport (
     CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, LEGACY_CRC_AT, MAGIC_AT, OK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT,
 )
 from kafkalog._core.messages cimport Message
-from kafkalog._core.text cimport added, put, put_java_text, put_number, put_unsigned
+from kafkalog._core.text cimport put, put_java_text, put_number, put_unsigned
+from kafkalog._core.wrap cimport added, increment_sequence
 
 cdef enum:
     LINE_SPACE = 640            # more than the constant parts and numbers of any one line
@@ -21,14 +22,6 @@ cdef enum:
 
 cdef inline uint8_t* put_bool(uint8_t* d, bint value) noexcept nogil:
     return put(d, b"true", 4) if value else put(d, b"false", 5)
-
-
-cdef inline int32_t increment_sequence(int32_t sequence, int32_t increment) noexcept nogil:
-    """Sequence arithmetic of the reference: 0 follows 2147483647 (format.md section 1), 32-bit wrap elsewhere."""
-    cdef uint32_t room = 0x7FFFFFFFU - <uint32_t>increment
-    if sequence > <int32_t>room:
-        return <int32_t>(<uint32_t>increment - (0x7FFFFFFFU - <uint32_t>sequence) - 1)
-    return <int32_t>(<uint32_t>sequence + <uint32_t>increment)
 
 
 cdef inline uint8_t* put_codec(uint8_t* d, int codec) noexcept nogil:

@@ -5,7 +5,8 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from kafkalog._core.buffers cimport Held, hold
 from kafkalog._core.endian cimport load32, load64
 from kafkalog._core.layout cimport ERR_MEMORY, OK
-from kafkalog._core.text cimport TextBuffer, added, put, put_number, reserve
+from kafkalog._core.text cimport TextBuffer, put, put_number, reserve
+from kafkalog._core.wrap cimport added
 
 cdef enum:
     OFFSET_ENTRY = 8            # i32 offset - base, i32 file position

@@ -4,12 +4,13 @@ One call plans one write; nothing here touches a file. The rules are the referen
 SEG-17 of the checklist, format.md section 7 for the index entries.
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t
 
 from kafkalog._core.batch cimport BatchRow
 from kafkalog._core.layout cimport CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog._core.scan cimport BatchTable
 from kafkalog._core.values cimport LogAppendInfo, make_append_info
+from kafkalog._core.wrap cimport added, subtracted
 
 cdef enum:
     KEEP = 0
@@ -142,7 +143,7 @@ cdef class AppendPlan:
     @property
     def size(self) -> int:
         """Bytes to write."""
-        return self.stop_byte - self.start_byte
+        return subtracted(self.stop_byte, self.start_byte)
 
     def __repr__(self):
         if self.roll_reason:
@@ -157,10 +158,10 @@ cdef int roll_reason(
     SegmentTail tail, RollRules rules, int64_t size, int64_t max_timestamp, int64_t last_offset, int64_t now
 ) noexcept:
     """Why a write of `size` bytes that ends at `last_offset` needs a new segment (SEG-17); offsets come first: nothing overrules them."""
-    cdef int64_t relative = <int64_t>(<uint64_t>last_offset - <uint64_t>rules.base_offset)
+    cdef int64_t relative = subtracted(last_offset, rules.base_offset)
     if relative < 0 or relative > MAX_RELATIVE_OFFSET:
         return ROLL_OFFSET
-    if tail.size > rules.max_size - size:
+    if tail.size > subtracted(rules.max_size, size):
         return ROLL_SIZE
     if tail.offset_slots <= 0 or tail.time_slots <= 0:
         return ROLL_INDEX
@@ -168,7 +169,7 @@ cdef int roll_reason(
         if tail.rolling_timestamp >= 0:
             if max_timestamp >= 0 and max_timestamp - tail.rolling_timestamp > rules.max_wait_ms:
                 return ROLL_TIME
-        elif now - rules.created_ms > rules.max_wait_ms:
+        elif subtracted(now, rules.created_ms) > rules.max_wait_ms:
             return ROLL_TIME
     return KEEP
 
@@ -191,8 +192,8 @@ cdef int add_row(SegmentTail tail, RollRules rules, AppendPlan plan, const Batch
                 plan.entries = []
             plan.entries.append((batch.last_offset, tail.size, timestamp, tail.offset_of_max_timestamp))
         tail.bytes_since_index_entry = 0
-    tail.size += batch.size
-    tail.bytes_since_index_entry += batch.size
+    tail.size = added(tail.size, batch.size)
+    tail.bytes_since_index_entry = added(tail.bytes_since_index_entry, batch.size)
     tail.last_offset = batch.last_offset
     return 0
 
@@ -215,9 +216,12 @@ def plan_append(
     """
     cdef AppendPlan plan = AppendPlan.__new__(AppendPlan)
     cdef SegmentTail after = tail.copy()
-    cdef BatchRow* batch = table.row_at(row)
+    cdef BatchRow* batch
     cdef Py_ssize_t i
     cdef int reason
+    if row < 0:
+        raise IndexError(f"row {row} of a table of {table.count} batches")
+    batch = table.row_at(row)
     plan.max_timestamp = plan.offset_of_max_timestamp = -1
     plan.last_leader_epoch = -1
     plan.start_byte = plan.stop_byte = batch.position
@@ -243,7 +247,7 @@ def plan_append(
         plan.last_offset = batch.last_offset
         if batch.leader_epoch > plan.last_leader_epoch:
             plan.last_leader_epoch = batch.leader_epoch
-        plan.stop_byte = batch.position + batch.size
+        plan.stop_byte = added(batch.position, batch.size)
         plan.stop_row = i + 1
     plan.tail = after
     return plan
@@ -301,7 +305,7 @@ def rows_up_to_epoch(BatchTable table not None, int32_t leader_epoch) -> int:
 def offsets_rise(BatchTable table not None, Py_ssize_t rows) -> bool:
     """True when each of the first `rows` batches begins and ends above the one before it (LOG-4)."""
     cdef Py_ssize_t i
-    for i in range(rows):
+    for i in range(min(rows, table.count)):
         if table.rows[i].last_offset < table.rows[i].base_offset:
             return False
         if i > 0 and table.rows[i].base_offset <= table.rows[i - 1].last_offset:
@@ -312,7 +316,7 @@ def offsets_rise(BatchTable table not None, Py_ssize_t rows) -> bool:
 def first_without_epoch(BatchTable table not None, Py_ssize_t rows) -> int:
     """The first of the first `rows` batches that is v2 and has no leader epoch, or -1."""
     cdef Py_ssize_t i
-    for i in range(rows):
+    for i in range(min(rows, table.count)):
         if table.rows[i].magic >= 2 and table.rows[i].leader_epoch < 0:
             return i
     return -1

@@ -1,7 +1,5 @@
 """Record: one row of a table, or values of its own; keys, values and headers become Python objects on first touch."""
 cimport cython
-from cpython.buffer cimport PyBUF_READ
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t
 
 from kafkalog._core.decode cimport RecordPlace, RecordTable
@@ -35,6 +33,7 @@ cdef class Record:
     """
 
     def __init__(self, value=None, key=None, timestamp: int = -1, headers=(), offset: int = -1):
+        self.table = None
         self.own_value = plain(value, "value")
         self.own_key = plain(key, "key")
         self.timestamp = timestamp
@@ -57,7 +56,7 @@ cdef class Record:
     @property
     def headers(self) -> tuple:
         if self.own_headers is None:
-            self.own_headers = self.table.headers_at(self.row)
+            self.own_headers = () if self.table is None else self.table.headers_at(self.row)
         return self.own_headers
 
     @property
@@ -78,7 +77,10 @@ cdef class Record:
         if size < 0:
             return self.table.value_at(self.row) if of_value else self.table.key_at(self.row)
         at = place.value_at if of_value else place.key_at
-        return memoryview(self.table.view.obj)[at:at + size].toreadonly()
+        chunk = memoryview(self.table.view.obj)
+        if chunk.format != "B" or chunk.ndim != 1:
+            chunk = chunk.cast("B")         # places count bytes, whatever the items of the chunk are
+        return chunk[at:at + size].toreadonly()
 
     @property
     def datetime(self):

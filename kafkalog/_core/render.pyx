@@ -21,7 +21,8 @@ from kafkalog._core.lines cimport (
     BODY_EXPANSION, LINE_SPACE, put_batch_rest, put_batch_start, put_data, put_message_fields, put_record_fields,
 )
 from kafkalog._core.messages cimport Message, take_fields, take_frame
-from kafkalog._core.text cimport Out, TextBuffer, added, kl_unlikely, put, put_number, reserve
+from kafkalog._core.text cimport Out, TextBuffer, kl_unlikely, put, put_number, reserve
+from kafkalog._core.wrap cimport added
 
 cdef enum:
     RENDER_MORE = 100           # the buffer ends before the batch at `position` does; `needed` bytes would help
@@ -214,7 +215,7 @@ cdef class DumpText:
         cdef int status
         while True:
             if not self.inside:
-                status = self.begin_batch(data + self.position, stop - self.position, base_position + self.position)
+                status = self.begin_batch(data + self.position, stop - self.position, added(base_position, self.position))
                 if status != OK:
                     return status
             if self.deep:

@@ -12,8 +12,9 @@ from kafkalog._core.buffers cimport Column, column
 from kafkalog._core.endian cimport load32, load64
 from kafkalog._core.layout cimport (
     CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT,
-    V2_BASE_TIMESTAMP_AT, V2_LAST_DELTA_AT,
+    V1_KEY_AT, V1_TIMESTAMP_AT, V2_BASE_TIMESTAMP_AT, V2_LAST_DELTA_AT, V2_MAX_TIMESTAMP_AT, V2_PRODUCER_ID_AT,
 )
+from kafkalog._core.wrap cimport added, increment_sequence
 
 REASON_END = STOP_END
 REASON_PARTIAL = STOP_PARTIAL
@@ -50,7 +51,7 @@ cdef class BatchHeader:
     @property
     def next_offset(self) -> int:
         """The first offset after this batch."""
-        return self.row.last_offset + 1
+        return added(self.row.last_offset, 1)
 
     @property
     def position(self) -> int:
@@ -101,7 +102,7 @@ cdef class BatchHeader:
         """Sequence of the last record, with the wrap from 2147483647 to 0 (REC-11); -1 without a base sequence."""
         if self.row.base_sequence == -1:
             return -1
-        return (self.row.base_sequence + self.row.last_delta) & 0x7FFFFFFF
+        return increment_sequence(self.row.base_sequence, self.row.last_delta)
 
     @property
     def base_timestamp(self) -> int:
@@ -148,7 +149,7 @@ cdef class BatchHeader:
 
     def __repr__(self):
         return (
-            f"<BatchHeader v{self.row.magic} [{self.row.base_offset}, {self.row.last_offset + 1}) "
+            f"<BatchHeader v{self.row.magic} [{self.row.base_offset}, {self.next_offset}) "
             f"{self.row.size} B at {self.row.position}>"
         )
 
@@ -336,12 +337,12 @@ cdef int scan_worker(
             return -1
         row = &table.rows[table.count]
         read_row(data + at, size, magic, check, row)
-        row.position = at + base_position
+        row.position = added(at, base_position)
         table.count += 1
         at += size
     table.stop_reason = reason
     table.stop_value = size if reason == STOP_SIZE else magic if reason == STOP_MAGIC else 0
-    table.stop_position = at + base_position
+    table.stop_position = added(at, base_position)
     table.valid_bytes = at - start
     table.summarise()
     return 0
@@ -418,23 +419,23 @@ cdef int walk_headers(
         if reason != -1:
             break
         if magic >= 2:
-            need = V2_BASE_TIMESTAMP_AT + (16 if by_time else 0)
+            need = V2_PRODUCER_ID_AT if by_time else V2_BASE_TIMESTAMP_AT
             if length - at < need or size < need:
                 reason = STOP_PARTIAL if length - at < need else STOP_SIZE
                 break
-            last = load64(data + at) + load32(data + at + V2_LAST_DELTA_AT)
-            seen = load64(data + at + V2_BASE_TIMESTAMP_AT + 8) if by_time else last
+            last = added(load64(data + at), load32(data + at + V2_LAST_DELTA_AT))
+            seen = load64(data + at + V2_MAX_TIMESTAMP_AT) if by_time else last
         else:
             last = load64(data + at)
             seen = last
             if by_time:
                 if magic < 1:
                     seen = -1
-                elif length - at < 26:
+                elif length - at < V1_KEY_AT:
                     reason = STOP_PARTIAL
                     break
                 else:
-                    seen = load64(data + at + 18)
+                    seen = load64(data + at + V1_TIMESTAMP_AT)
         if seen >= target:
             out.base_offset = load64(data + at)
             out.last_offset = last

@@ -5,6 +5,8 @@ from libc.stdint cimport int32_t, int64_t
 from kafkalog._core.plan cimport AppendPlan
 from kafkalog._core.values cimport LogOffsetMetadata, offset_metadata
 
+cdef int64_t LAST_OFFSET = 0x7FFFFFFFFFFFFFFF      # an end after it cannot be said
+
 
 @cython.final
 cdef class LogState:
@@ -87,7 +89,9 @@ cdef class LogState:
     def appended(self, AppendPlan plan not None, bint high_watermark_follows) -> LogState:
         """This state after the write that `plan` is about; the high watermark follows the end where it is told to."""
         cdef LogState s = self.copy()
-        if plan.last_offset < self.log_end_offset:
+        if plan.tail is None:
+            raise AssertionError(f"{plan!r} writes nothing")
+        if plan.last_offset < self.log_end_offset or plan.last_offset == LAST_OFFSET:
             raise AssertionError(f"an append that ends at {plan.last_offset} lies below the log end {self.log_end_offset}")
         s.log_end_offset = plan.last_offset + 1
         s.end_position = plan.tail.size

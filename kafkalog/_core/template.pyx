@@ -19,7 +19,8 @@ from kafkalog._core.layout cimport (
     CODEC_MASK, CONTROL_BIT, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, ERR_MEMORY,
     HEADER_TO_MAGIC, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT,
 )
-from kafkalog._core.text cimport Out, TextBuffer, added, is_utf8, put, put_bytes, put_number, reserve
+from kafkalog._core.text cimport Out, TextBuffer, is_utf8, put, put_bytes, put_number, reserve
+from kafkalog._core.wrap cimport added
 
 cdef enum:
     TEMPLATE_MORE = 100         # the buffer ends before the batch at `position` does; `needed` bytes would help

@@ -42,11 +42,6 @@ cdef class TextBuffer:
     cdef void end(self) noexcept
 
 
-cdef inline int64_t added(int64_t a, int64_t b) noexcept nogil:
-    """a + b with the wrap of 64 bits, for numbers from untrusted bytes."""
-    return <int64_t>(<uint64_t>a + <uint64_t>b)
-
-
 cdef inline int reserve(Out* out, uint64_t extra) noexcept nogil:
     """Room for extra bytes and the slack behind them; the buffer may move."""
     cdef uint64_t wanted = out.size + extra + SLACK

@@ -100,7 +100,7 @@ cdef class LogOffsetMetadata:
 
     def offset_diff(self, LogOffsetMetadata that not None) -> int:
         """This offset minus that one."""
-        return self.message_offset - that.message_offset
+        return <object>self.message_offset - <object>that.message_offset
 
     def position_diff(self, LogOffsetMetadata that not None) -> int:
         """Bytes from `that` to this position; ValueError unless both are known to lie in one segment."""
@@ -108,7 +108,7 @@ cdef class LogOffsetMetadata:
             raise ValueError(f"{self!r} and {that!r} lie in different segments: they have no distance in bytes")
         if self.relative_position_in_segment == -1 or that.relative_position_in_segment == -1:
             raise ValueError(f"{self!r} or {that!r} has no position")
-        return self.relative_position_in_segment - that.relative_position_in_segment
+        return <object>self.relative_position_in_segment - <object>that.relative_position_in_segment
 
     def __eq__(self, other):
         if not isinstance(other, LogOffsetMetadata):
@@ -181,7 +181,7 @@ cdef class LogAppendInfo:
     @property
     def record_count(self) -> int:
         """Offsets taken by this append: last minus first plus one, 0 where nothing was appended."""
-        return self.last_offset - self.first_offset + 1 if self.first_offset >= 0 else 0
+        return <object>self.last_offset - self.first_offset + 1 if self.first_offset >= 0 else 0
 
     cdef tuple _fields(self):
         return (
@@ -211,10 +211,8 @@ cdef class LogAppendInfo:
 
 def _append_info(*fields):
     """Rebuilds a LogAppendInfo from the tuple that pickle kept."""
-    return make_append_info(
-        fields[0], fields[1], fields[2], fields[3], fields[4], fields[5], fields[6], fields[7], fields[8], fields[9],
-        fields[10], fields[11],
-    )
+    make: object = make_append_info         # called as Python calls: with the number of arguments checked
+    return make(*fields)
 
 
 cpdef LogAppendInfo make_append_info(

@@ -124,3 +124,8 @@ def delimiter_bytes(text: str) -> bytes:
     return b"".join(
         bytes([ord(char)]) if ord(char) < 256 and not char.isprintable() else char.encode() for char in unescape(text)
     )
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 partition`, `2 partitions`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -123,15 +123,19 @@ class _Consumer:
     def _tell_damage(self, views: list[LogView], starts: list[int]) -> None:
         """Raises what ended a partition that was read to its end before its file ends, if anything did.
 
-        What a writer is about to finish is no damage: a batch that is cut off gets a moment to be whole.
+        What a writer is about to finish is no damage: a batch that is cut off gets a moment to be whole. Trouble
+        that costs no record, as with an index that a backup left out, is a note.
         """
         for view, start in zip(views, starts, strict=True):
-            if self.left == 0 or start < view.log_end_offset or self._past_end_time(view) or not view.problems:
+            if self.left == 0 or start < view.log_end_offset or self._past_end_time(view):
                 continue
-            time.sleep(SETTLE_S)
-            view.refresh()
+            if view.damage is not None:
+                time.sleep(SETTLE_S)
+                view.refresh()
+            if view.damage is not None:
+                raise view.damage
             for problem in view.problems:
-                raise problem
+                common.note(f"note: {problem}", quiet=self.given["quiet"])
 
     def _template(self, partition: int) -> Pieces:
         from kafkalog.tools import templates

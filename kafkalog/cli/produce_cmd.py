@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +13,7 @@ from kafkalog.cli import common
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
-    from kafkalog.opening import OpenedLog
+    from kafkalog.opened import OpenedLog
     from kafkalog.tools.produce import Producer
     from kafkalog.tools.produce_json import JsonProducer
 
@@ -100,10 +100,11 @@ def _header(text: str) -> tuple[str, bytes | None]:
 
 
 def _produce(request: _Request) -> None:
+    from kafkalog.errors import KafkalogError
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.records.dispatch import codec_to_write
     from kafkalog.storage.names import validate_topic
-    from kafkalog.tools.input import open_inputs
+    from kafkalog.tools.input import STDIN_NAME, open_inputs
 
     codec_to_write(request.codec)
     validate_topic(request.topic)
@@ -115,20 +116,24 @@ def _produce(request: _Request) -> None:
         stack.callback(log_dir.release)
         logs = _open_logs(request, home, stack)
         started = [log.log.log_end_offset for log in logs]
-        meter = stack.enter_context(Meter("produce", inputs.total, quiet=request.quiet))
+        typed = "-" in request.files and os.isatty(0)
+        meter = stack.enter_context(Meter("produce", inputs.total, quiet=request.quiet or typed))
         producer = _producer(request, logs, meter)
         try:
             for fd, name in inputs:
-                if request.lines or request.as_json or name == "stdin":
+                if request.lines or request.as_json or name == STDIN_NAME:
                     producer.read_lines(fd, name)
                 else:
                     producer.read_whole(fd, name, request.key)  # type: ignore[union-attr]
-        except KeyboardInterrupt:
-            producer.flush()  # whole records that were read are kept
+            producer.flush()
+            for log in logs:
+                log.close()
+        except BaseException:
+            # an input that is no good, Ctrl-C: whole records that were read are kept; a write that failed: no more
+            with suppress(KafkalogError):
+                producer.flush()
+            _report(request, logs, started)
             raise
-        producer.flush()
-        for log in logs:
-            log.close()
     _report(request, logs, started)
 
 
@@ -206,5 +211,6 @@ def _report(request: _Request, logs: Sequence[OpenedLog], started: Sequence[int]
     for log, start in zip(logs, started, strict=True):
         count = log.log.log_end_offset - start
         if count or len(logs) == 1:
-            offsets = f", offsets {start} to {start + count - 1}" if count else ""
-            common.note(f"{log.topic_partition}: {count:,} records{offsets}", quiet=request.quiet)
+            offsets = f", offsets {start} to {start + count - 1}" if count > 1 else f", offset {start}" if count else ""
+            text = f"{log.topic_partition}: {common.plural(count, 'record')}{offsets}"
+            common.note(text, quiet=request.quiet)

@@ -107,10 +107,4 @@ def create(
             raise
         common.note(f"topic {topic} exists", quiet=quiet)
         return
-    common.note(f"created topic {topic} with {plural(partitions, 'partition')} in {where[0]}", quiet=quiet)
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 partition`, `2 partitions`."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
+    common.note(f"created topic {topic} with {common.plural(partitions, 'partition')} in {where[0]}", quiet=quiet)

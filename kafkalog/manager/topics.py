@@ -95,7 +95,7 @@ class TopicStore:
         """
         validate_topic(name)
         _check_partitions(partitions)
-        overrides = LogConfig.from_mapping(settings).overrides()
+        overrides = LogConfig.from_stored(settings or {}).overrides()
         if topic_id is not None:
             check_topic_id(topic_id)
         with _write_lock:
@@ -154,7 +154,7 @@ def _parse_topic(name: str, entry: Any) -> TopicEntry:
             raise ValueError("'id' is missing or no text")
         check_topic_id(entry["id"])
         _check_partitions(entry.get("partitions"))
-        LogConfig.from_mapping(configs)
+        LogConfig.from_stored(configs)
     except (InvalidTopic, InvalidPartitions, IllegalArgument, ConfigError) as error:
         raise ValueError(f"{where}: {error.message}") from None
     except ValueError as error:

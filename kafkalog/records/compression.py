@@ -30,6 +30,7 @@ LEVELS: Final = {
 }
 """Lowest and highest level of the codecs that have levels, as `compression.<codec>.level` takes them."""
 
+_CODECS: Final = tuple(CompressionType)
 _GZIP: Final = "gzip"
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP_BITS: Final = 31
@@ -41,12 +42,12 @@ _HEADROOM_BYTES: Final = 8 << 20
 
 def check_codec(codec: int) -> CompressionType:
     """The codec of an id; ids 5 to 7 mean nothing: IllegalArgument (REC-23)."""
-    if codec not in CompressionType._value2member_map_:
+    if not 0 <= codec < len(_CODECS):
         raise IllegalArgument(
             f"unknown compression id {codec}",
             hint="ids 0 to 4 are none, gzip, snappy, lz4 and zstd; the attributes of this batch are damaged or newer",
         )
-    return CompressionType(codec)
+    return _CODECS[codec]
 
 
 def check_level(codec: CompressionType, level: int | None) -> None:
@@ -104,13 +105,11 @@ def decompress_into(
         store.append(data)
 
 
-def decompress(
-    codec: int, data: Buffer, *, magic: int = 2, limit_bytes: int = DECODED_LIMIT_BYTES
-) -> bytearray:
-    """What `data` decompresses to; errors as for `decompress_into`."""
+def decompress(codec: int, data: Buffer, *, magic: int = 2, limit_bytes: int = DECODED_LIMIT_BYTES) -> memoryview:
+    """What `data` decompresses to, read-only; errors as for `decompress_into`."""
     store = Store()
     decompress_into(store, codec, memoryview(data).cast("B"), magic=magic, limit_bytes=limit_bytes)
-    return store.take()
+    return memoryview(store.take())
 
 
 def _gunzip_into(store: Store, data: memoryview, limit_bytes: int) -> None:

@@ -199,20 +199,22 @@ class FileRecords:
         for table in self.tables(start, end, check_crc=check_crc):
             yield from table
 
-    def search_for_offset(self, target: int, start_position: int = 0) -> tuple[int, int, int] | None:
+    def search_for_offset(
+        self, target: int, start_position: int = 0, window: int = FIRST_WINDOW
+    ) -> tuple[int, int, int] | None:
         """(base offset, position, size) of the first batch that ends at or above offset `target`.
 
-        The walk begins at `start_position`, which is a batch's. None when there is no such whole batch.
-        CorruptRecord on a size field below 14.
+        The walk begins at `start_position`, which is a batch's, and reads `window` bytes at first. None when there is
+        no such whole batch. CorruptRecord on a size field below 14.
         """
-        found = self._walk(find_offset, target, start_position)
+        found = self._walk(find_offset, target, start_position, window)
         if found is None:
             return None
         _, walk, start = found
         return walk.base_offset, start + walk.position, walk.size
 
     def search_for_timestamp(
-        self, target_ms: int, start_position: int = 0, start_offset: int = 0
+        self, target_ms: int, start_position: int = 0, start_offset: int = 0, window: int = FIRST_WINDOW
     ) -> OffsetAndTimestamp | None:
         """The first record at or after time `target_ms` whose offset is at least `start_offset`.
 
@@ -220,7 +222,7 @@ class FileRecords:
         producers did. None where there is no such record. InvalidRecord for a batch that does not decode.
         """
         position = start_position
-        while (found := self._walk(find_max_timestamp, target_ms, position)) is not None:
+        while (found := self._walk(find_max_timestamp, target_ms, position, window)) is not None:
             data, walk, start = found
             at = start + walk.position
             if walk.position + walk.size > len(data):
@@ -253,11 +255,10 @@ class FileRecords:
         return TimestampOffset(largest, offset)
 
     def _walk(
-        self, find: Callable[[Any, int], HeaderWalk], target: int, position: int
+        self, find: Callable[[Any, int], HeaderWalk], target: int, position: int, window: int
     ) -> tuple[bytes, HeaderWalk, int] | None:
         """Where `find` succeeds first: the window's bytes, the walk and the window's position."""
         end = self.size
-        window = FIRST_WINDOW
         pread = self._file.pread
         if position < 0 or position > end:
             clamp(position, 0, end, self.path)

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from kafkalog._core.decode import decode
-from kafkalog._core.scan import BatchTable, HeaderWalk, find_max_timestamp, find_offset, scan
+from kafkalog._core.pick import pick, pick_by_time
+from kafkalog._core.record import Record
+from kafkalog._core.scan import find_offset
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.types import OffsetAndTimestamp, OffsetPosition, TimestampOffset
 
 WINDOW_BYTES: Final = 24 << 10
 """Holds an index interval (4096) and a batch of the producers' default size (16 KiB)."""
+
+LARGER_WINDOW_BYTES: Final = 80 << 10
+"""Holds two large batches, or what a few missing index entries leave to walk over."""
 
 LARGEST_BATCH_BYTES: Final = 1 << 20
 """More than this is not read on the word of a size field that nothing has confirmed."""
@@ -42,78 +46,34 @@ class Segment(Protocol):
     def time_index(self) -> _TimeIndex: ...
 
 
-def batch_at_offset(segment: Segment, offset: int) -> tuple[bytes, BatchTable] | None:
-    """The valid batch that holds `offset`, its bytes alone, with its one-row table."""
+def record_at_offset(segment: Segment, offset: int) -> Record | None:
+    """The record of the segment with exactly this offset; it holds its own bytes only."""
     try:
         position = segment.offset_index.lookup(offset).position
         data = segment.records.read(position, WINDOW_BYTES)
-        walk = find_offset(data, offset)
-        at = walk.position
-        if at < 0:
-            return None
-        batch = data[at : at + walk.size]
-        if len(batch) < walk.size <= LARGEST_BATCH_BYTES:
-            batch = segment.records.read(position + at, walk.size)
+        record = pick(data, offset)
+        if record is None:
+            walk = find_offset(data, offset)
+            if walk.position < 0 or not len(data) < walk.position + walk.size <= LARGEST_BATCH_BYTES:
+                return None
+            record = pick(segment.records.read(position + walk.position, walk.size), offset)
     except (IllegalArgument, StorageError):
         return None
-    table = scan(batch, file_mode=True)
-    if table.count != 1 or table.first_invalid >= 0 or not table.first_offset <= offset <= table.last_offset:
-        return None
-    return batch, table
+    return record
 
 
 def record_at_time(segment: Segment, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
     """The first record of the segment at or after `timestamp` (ms) with an offset of at least `start_offset`."""
     try:
-        known = segment.time_index.lookup(timestamp)
-        if known.timestamp < 0:
+        known_timestamp, known_offset = segment.time_index.lookup(timestamp)
+        if known_timestamp < 0:
             return None
-        position = segment.offset_index.lookup(known.offset).position
-        data = segment.records.read(position, WINDOW_BYTES)
-        walk = find_offset(data, known.offset)
-        data, table = found = _whole(segment, data, position, walk)
-        if not table.first_offset <= known.offset <= table.last_offset or table.max_timestamp != known.timestamp:
-            return None
-        if known.timestamp < timestamp:
-            found = _next_with_time(segment, found, position + walk.position, timestamp)
-    except (IllegalArgument, StorageError, _CannotTell):
-        return None
-    data, table = found
-    records = decode(data, table)
-    row = records.find_timestamp(timestamp, start_offset)
-    if row < 0:
-        return None
-    record = records[row]
-    return OffsetAndTimestamp(record.offset, record.timestamp, table.last_leader_epoch)
-
-
-class _CannotTell(Exception):
-    """A glance is not enough."""
-
-
-def _whole(segment: Segment, data: bytes, position: int, walk: HeaderWalk) -> tuple[bytes, BatchTable]:
-    """The bytes and one-row table of the batch that a walk over `data` found, read anew where it is cut off there."""
-    at, size = walk.position, walk.size
-    if at < 0 or size > LARGEST_BATCH_BYTES:
-        raise _CannotTell
-    if at + size > len(data):
-        data, at = segment.records.read(position + at, size), 0
-    table = scan(data, at, min(at + size, len(data)), file_mode=True)
-    if table.count != 1 or table.first_invalid >= 0:
-        raise _CannotTell
-    return data, table
-
-
-def _next_with_time(
-    segment: Segment, named: tuple[bytes, BatchTable], position: int, timestamp: int
-) -> tuple[bytes, BatchTable]:
-    """The first batch with a record at or after `timestamp`, behind the batch `named` at `position` of the file."""
-    data, table = named
-    at = table.position(0)
-    walk = find_max_timestamp(data, timestamp, at)
-    if walk.position < 0:
-        position += walk.resume_position - at
-        at = 0
-        data = segment.records.read(position, WINDOW_BYTES)
-        walk = find_max_timestamp(data, timestamp)
-    return _whole(segment, data, position - at, walk)
+        position = segment.offset_index.lookup(known_offset).position
+        for window in (WINDOW_BYTES, LARGER_WINDOW_BYTES):
+            data = segment.records.read(position, window)
+            found = pick_by_time(data, known_offset, known_timestamp, timestamp, start_offset)
+            if found[0] >= 0:
+                return OffsetAndTimestamp(*found)
+    except (IllegalArgument, StorageError):
+        pass
+    return None

@@ -1,6 +1,6 @@
 """Opening the segments of a directory that was closed well.
 
-Nothing is deleted and nothing is recovered: the caller knows, by the clean-shutdown marker, that every file is whole.
+No record is deleted and nothing is recovered: the caller knows, by the clean-shutdown marker, that every file is whole.
 What an unclean end leaves behind is refused where data could be in it, and left lying where it cannot:
 
 * `.deleted` files wait for their delete; they hold nothing of the log.
@@ -20,8 +20,8 @@ from kafkalog._core.scan import scan
 from kafkalog.config import LogConfig
 from kafkalog.errors import CorruptRecord, NotAPartition, StorageError, UncleanShutdown
 from kafkalog.storage.names import SWAP_SUFFIX, index_file_name, is_log_file, parse_base_offset, time_index_file_name
-from kafkalog.storage.rebuild import offset_index_fits, rebuild_indexes, time_index_fits
-from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.rebuild import last_entries_agree, offset_index_fits, rebuild_indexes, time_index_fits
+from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from kafkalog.storage.segments import LogSegments
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
@@ -48,7 +48,8 @@ def load_segments(
     try:
         for base in bases:
             opened.append(LogSegment.open(directory, base, config, fs=fs, clock=clock, file_already_exists=True))
-            _ensure_indexes(directory, opened[-1], fs)
+        _ensure_indexes(directory, opened, fs)
+        _drop_hiding(opened)
         if not opened:
             opened.append(_first_segment(directory, config, fs, clock, first_offset))
         next_offset = opened[-1].become_active()
@@ -58,6 +59,20 @@ def load_segments(
         for segment in opened:
             segment.close_handlers()
         raise
+
+
+def _drop_hiding(segments: list[LogSegment]) -> None:
+    """Take out empty segments that begin below the end of the one before: they would hide its records.
+
+    Such a file is left by a roll that failed and could not be undone, or was cut short by a crash. It holds nothing,
+    so it is removed.
+    """
+    for at in range(len(segments) - 1, 0, -1):
+        empty, before = segments[at], segments[at - 1]
+        if not empty.size and before.size and before.read_next_offset() > empty.base_offset:
+            _LOG.warning("%s is empty and overlaps the segment before it: removed", empty.path)
+            empty.delete_if_exists()
+            del segments[at]
 
 
 def _first_segment(
@@ -83,15 +98,24 @@ def _names(directory: str, fs: FileSystem) -> list[str]:
         raise StorageError.from_os(error, "read the partition directory", path=directory) from error
 
 
-def _ensure_indexes(directory: str, segment: LogSegment, fs: FileSystem) -> None:
-    """Make an index anew that is missing or contradicts itself or the data; a sound one is not even opened."""
-    base = segment.base_offset
-    offsets_fit = offset_index_fits(fs, os.path.join(directory, index_file_name(base)), segment.size)
-    if offsets_fit and time_index_fits(fs, os.path.join(directory, time_index_file_name(base))):
-        return
-    if segment.size:
-        _LOG.warning("the indexes of %s are missing or damaged: they are made anew", segment.path)
-    rebuild_indexes(segment)
+def _ensure_indexes(directory: str, segments: list[LogSegment], fs: FileSystem) -> None:
+    """Make an index anew that is missing or contradicts itself or the data; sound ones are not even opened.
+
+    Those of the last segment are looked at more closely: the log end is found through them.
+    """
+    for at, segment in enumerate(segments):
+        base = segment.base_offset
+        end = segments[at + 1].base_offset if at + 1 < len(segments) else None
+        offsets = MAX_RELATIVE_OFFSET + 1 if end is None else end - base
+        sound = (
+            offset_index_fits(fs, os.path.join(directory, index_file_name(base)), segment.size, offsets)
+            and time_index_fits(fs, os.path.join(directory, time_index_file_name(base)), offsets)
+            and (end is not None or last_entries_agree(segment))
+        )
+        if not sound:
+            if segment.size:
+                _LOG.warning("the indexes of %s are missing or damaged: they are made anew", segment.path)
+            rebuild_indexes(segment)
 
 
 def _check_end(segment: LogSegment, next_offset: int) -> None:

@@ -145,7 +145,7 @@ class UnifiedLog(LogOwner):
             first_offset = state.log_end_offset
             assign(buffer, table, first_offset, epoch, append_time)
             if epoch > state.leader_epoch:
-                self._epochs.assign(epoch, first_offset)
+                self._begin_epoch_locked(epoch, first_offset)
             self._append_locked(data, table, now_ms, first_offset)
         if self._chores:
             self._do_chores()
@@ -173,7 +173,8 @@ class UnifiedLog(LogOwner):
         with self._lock:
             state = self._ready_locked()
             check_follower_offsets(table, state.log_end_offset)
-            self._assign_epochs(table)
+            if table.last_leader_epoch > state.leader_epoch:
+                self._begin_epochs_locked(table)
             self._append_locked(data, table, now_ms, base_for_roll(first_offset, table.last_offset))
         if self._chores:
             self._do_chores()
@@ -204,7 +205,7 @@ class UnifiedLog(LogOwner):
             first_offset = state.log_end_offset
             assign(buffer, table, first_offset, epoch, append_time)
             if epoch > state.leader_epoch:
-                self._epochs.assign(epoch, first_offset)
+                self._begin_epoch_locked(epoch, first_offset)
             self._append_group_locked(memoryview(buffer), table, now_ms)
         if self._chores:
             self._do_chores()
@@ -248,11 +249,15 @@ class UnifiedLog(LogOwner):
                 raise
             row, fresh = plan.stop_row, False
 
-    def _assign_epochs(self, table: BatchTable) -> None:
-        if table.last_leader_epoch > self._state.leader_epoch:
-            for row in range(table.count):
-                if table.leader_epoch(row) > self._epochs.latest_epoch:
-                    self._epochs.assign(table.leader_epoch(row), table.base_offset(row))
+    def _begin_epochs_locked(self, table: BatchTable) -> None:
+        for row in range(table.count):
+            if table.leader_epoch(row) > self._epochs.latest_epoch:
+                self._begin_epoch_locked(table.leader_epoch(row), table.base_offset(row))
+
+    def _begin_epoch_locked(self, epoch: int, first_offset: int) -> None:
+        """Note where an epoch begins; its file is written after the lock is released."""
+        self._epochs.assign(epoch, first_offset)
+        self._chores.append(self._epochs.write_if_changed)
 
     # Reading
 
@@ -269,6 +274,8 @@ class UnifiedLog(LogOwner):
         log end, the high watermark, or the last stable offset. OffsetOutOfRange outside log start ... log end,
         IllegalArgument for a negative length, LogClosed.
         """
+        if self._health.cause is not None and self._health.closed:
+            self._health.check()
         state = self._state
         if isolation == "log_end":
             found = read_state(state, start_offset, max_length, state.end_metadata, min_one_message)
@@ -279,8 +286,6 @@ class UnifiedLog(LogOwner):
             found = read_state(state, start_offset, max_length, bound, min_one_message, committed)
         if found.records.size == 0 and self._state.log_end_offset < state.log_end_offset:
             return self.read(start_offset, max_length, isolation, min_one_message)  # cut during the first read
-        if self._health.closed:
-            self._health.check()
         return found
 
     def _bound(self, isolation: Isolation) -> LogOffsetMetadata:
@@ -293,7 +298,7 @@ class UnifiedLog(LogOwner):
 
     def offset_for_time(self, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record at or after `timestamp` ms, or what a negative code stands for (LOG-57); None: no such."""
-        if self._health.closed:
+        if self._health.cause is not None and self._health.closed:
             self._health.check()
         state = self._state
         if timestamp >= 0:

@@ -12,7 +12,7 @@ from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.append import ClientLimits
 from kafkalog.storage.failure import LogHealth
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.log_state import LogState, at_end, flushed_to, log_start_incremented
+from kafkalog.storage.log_state import LogState, at_end, flushed_to, high_watermark_updated, log_start_incremented
 from kafkalog.storage.names import DELETED_SUFFIX, parse_topic_partition_dir
 from kafkalog.storage.roll import plan_roll, remove_stale_files
 from kafkalog.storage.segment import LogSegment
@@ -45,6 +45,7 @@ class LogOwner:
         "_follows",
         "_fs",
         "_health",
+        "_leftovers",
         "_limits",
         "_lock",
         "_milliseconds",
@@ -88,6 +89,7 @@ class LogOwner:
         self._state = state  # replaced under self._lock, read without
         self._active: LogSegment = state.segments.active  # guarded by self._lock
         self._chores: list[Chore] = []  # guarded by self._lock; run after it is released
+        self._leftovers: set[int] = set()  # guarded by self._lock; bases of files that could not be removed
         self._cuts = 0  # guarded by self._lock; how often the end went back
         self._set_config_locked(config)
 
@@ -152,6 +154,7 @@ class LogOwner:
             state = self._state
             plan = plan_roll(state, expected_offset)
             old = self._active
+            self._remove_leftovers()
             if plan.replaced is None:
                 remove_stale_files(self.path, plan.base_offset, self._fs)
             else:
@@ -174,29 +177,52 @@ class LogOwner:
     def _new_segment(self, base_offset: int) -> LogSegment:
         """A segment with all its files; none of them stays when one cannot be made."""
         config = self._config
-        segment = LogSegment.open(
-            self.path,
-            base_offset,
-            config,
-            fs=self._fs,
-            clock=self._clock,
-            init_file_size=config.init_file_size,
-            preallocate=config.preallocate,
-        )
+        segment: LogSegment | None = None
         try:
+            segment = LogSegment.open(
+                self.path,
+                base_offset,
+                config,
+                fs=self._fs,
+                clock=self._clock,
+                init_file_size=config.init_file_size,
+                preallocate=config.preallocate,
+            )
             segment.become_active()
+            return segment
         except BaseException:
-            segment.delete_if_exists()
+            self._drop_new(segment, base_offset)
             raise
-        return segment
+
+    def _drop_new(self, segment: LogSegment | None, base_offset: int) -> None:
+        """Remove the files of a segment that did not come to be; what cannot be removed now is tried again later."""
+        if segment is not None:
+            segment.close_handlers()
+        self._leftovers.add(base_offset)
+        self._remove_leftovers()
+
+    def _remove_leftovers(self) -> None:
+        """An empty file between two segments would hide records: the loader passes it over, but it should not stay."""
+        for base_offset in tuple(self._leftovers):
+            try:
+                remove_stale_files(self.path, base_offset, self._fs)
+            except StorageError:
+                continue
+            self._leftovers.discard(base_offset)
 
     def _finish_segment_locked(self, old: LogSegment, new: LogSegment) -> None:
-        """Close the book on the old active segment; where that fails it stays active, and the new one goes."""
+        """Close the book on the old active segment; where that fails it stays active, and the new one goes.
+
+        Where it cannot be made active again either, the log takes no more writes.
+        """
         try:
             old.on_become_inactive()
         except BaseException:
-            new.delete_if_exists()
-            old.become_active()
+            self._drop_new(new, new.base_offset)
+            try:
+                old.become_active()
+            except BaseException as worse:
+                self._health.poison(worse)
             raise
 
     # Cutting and deleting
@@ -267,19 +293,13 @@ class LogOwner:
                 self._health.poison(error)
                 raise
             self._epochs.clear()
-            self._publish_locked(
-                at_end(
-                    state.replace(high_watermark=state.log_end_offset),
-                    segments,
-                    offset,
-                    log_start_offset=offset if log_start_offset is None else log_start_offset,
-                    leader_epoch=-1,
-                )
-            )
+            start = offset if log_start_offset is None else log_start_offset
+            emptied = at_end(state, segments, offset, log_start_offset=start, leader_epoch=-1)
+            self._publish_locked(high_watermark_updated(emptied, emptied.end_metadata))
             self._chores.append(lambda: self._delete_later(old))
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """True when the log start was raised to `offset`; deletes nothing. OffsetOutOfRange above the high watermark."""
+        """True when the log start was raised to `offset`; deletes nothing. OffsetOutOfRange above high watermark."""
         with self._lock:
             changed = self._increment_log_start_locked(offset)
         self._do_chores()
@@ -317,11 +337,14 @@ class LogOwner:
         self._chores.append(lambda: self._delete_later(gone))
 
     def _delete_later(self, segments: Iterable[LogSegment]) -> None:
-        """Remove the files of segments renamed to .deleted, after file.delete.delay.ms where there is a scheduler."""
+        """Remove the files of segments renamed to .deleted, after file.delete.delay.ms where there is a scheduler.
+
+        They stay open for readers that took the log's state before.
+        """
 
         def delete() -> None:
             for segment in segments:
-                segment.delete_if_exists()
+                segment.unlink_files(self._fs)
 
         if self._scheduler is None:
             delete()
@@ -331,8 +354,12 @@ class LogOwner:
     def _do_chores(self) -> None:
         """What the last steps left to do outside the lock: write epochs, schedule flushes and deletes."""
         while self._chores:
-            chore = self._chores.pop(0)
+            try:
+                chore = self._chores.pop(0)
+            except IndexError:  # another thread took the last one
+                break
             chore()
+            del chore  # with it go deleted segments: their room may be what the epochs need on a full disk
         if self._epochs.has_changed:
             self._epochs.write_if_changed()
 
@@ -401,6 +428,7 @@ class LogOwner:
             try:
                 with self._lock:
                     self._ready_locked()
+                    self._remove_leftovers()
                 self.flush()
             except BaseException as error:
                 failure = error

@@ -6,7 +6,7 @@ from struct import Struct
 from typing import Final
 
 from kafkalog._core.plan import RollRules, SegmentTail, plan_append
-from kafkalog.errors import StorageError
+from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP_YET, LogSegment
 from kafkalog.util.fileio import FileSystem
 
@@ -14,11 +14,11 @@ _OFFSET_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")
 
 
-def offset_index_fits(fs: FileSystem, path: str, log_size: int) -> bool:
+def offset_index_fits(fs: FileSystem, path: str, log_size: int, offsets: int) -> bool:
     """True when the `.index` file is whole entries, rising, that point into the `.log` of `log_size` bytes.
 
-    Looks at the length and the first and last entry only. False also for a missing file (SEG-29) and for one with a
-    preallocated tail of zeros: that was not closed well.
+    `offsets` is how many the segment can hold at most. Looks at the length and the first and last entry only. False
+    also for a missing file, and for one with a preallocated tail of zeros: that was not closed well.
     """
     ends = _ends(fs, path, _OFFSET_ENTRY)
     if ends is None:
@@ -26,16 +26,29 @@ def offset_index_fits(fs: FileSystem, path: str, log_size: int) -> bool:
     count, first, last = ends
     if not count:
         return True
-    return last[0] - first[0] >= count - 1 and first[0] >= 0 and 0 <= first[1] <= last[1] < log_size
+    return first[0] >= 0 and count - 1 <= last[0] - first[0] < offsets > last[0] and 0 <= first[1] <= last[1] < log_size
 
 
-def time_index_fits(fs: FileSystem, path: str) -> bool:
+def time_index_fits(fs: FileSystem, path: str, offsets: int) -> bool:
     """True when the `.timeindex` file is whole entries whose times rise; as `offset_index_fits`."""
     ends = _ends(fs, path, _TIME_ENTRY)
     if ends is None:
         return False
     count, first, last = ends
-    return not count or (last[0] - first[0] >= count - 1 and 0 <= first[1] <= last[1])
+    return not count or (last[0] - first[0] >= count - 1 and 0 <= first[1] <= last[1] < offsets)
+
+
+def last_entries_agree(segment: LogSegment) -> bool:
+    """True when the last entry of each index of an open segment names a batch that is there."""
+    index = segment.offset_index
+    named = [index.entry(index.entries - 1)] if index.entries else []
+    try:
+        if any(segment.records.search_for_offset(offset, position) is None for offset, position in named):
+            return False
+        times = segment.time_index
+        return not times.entries or segment.translate_offset(times.last_entry.offset) is not None
+    except CorruptRecord:
+        return False
 
 
 def _ends(fs: FileSystem, path: str, entry: Struct) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:

@@ -12,8 +12,8 @@ from typing import Any, Final
 from kafkalog._core.plan import NO_ROLL, AppendPlan, RollRules, SegmentTail, plan_append
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.config import LogConfig
-from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
-from kafkalog.storage.file_records import FileRecords
+from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow, StorageError
+from kafkalog.storage.file_records import FIRST_WINDOW, SMALL_WINDOW, FileRecords
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.lazy_index import LazyIndex
 from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name
@@ -23,6 +23,8 @@ from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+_LONG_BATCH_BYTES: Final = 8192
+"""Where index entries are farther apart, batches are long: a search needs their headers only, not what lies between."""
 _FIRST_BATCH_BYTES: Final = 4096
 NO_TIMESTAMP_YET: Final = 2**63 - 1
 """What `first_batch_timestamp` says of a segment without a time (SEG-33)."""
@@ -256,8 +258,12 @@ class LogSegment:
 
         The index gives the place to begin at, the headers after it are walked.
         """
-        position = self.offset_index.lookup(offset).position
-        return self.records.search_for_offset(offset, position if position > start_position else start_position)
+        index, records = self.offset_index, self.records
+        position = index.lookup(offset).position
+        if position < start_position:
+            position = start_position
+        window = SMALL_WINDOW if index.entries * _LONG_BATCH_BYTES < records.size else FIRST_WINDOW
+        return records.search_for_offset(offset, position, window)
 
     def read(
         self, start_offset: int, max_size: int, max_position: int | None = -1, min_one_message: bool = False
@@ -330,8 +336,10 @@ class LogSegment:
     def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
         """The first record at or after the time whose offset is at least `start_offset` (SEG-18)."""
         near = self.time_index.lookup(timestamp).offset
-        position = self.offset_index.lookup(near if near > start_offset else start_offset).position
-        return self.records.search_for_timestamp(timestamp, position, start_offset)
+        index, records = self.offset_index, self.records
+        position = index.lookup(near if near > start_offset else start_offset).position
+        window = SMALL_WINDOW if index.entries * _LONG_BATCH_BYTES < records.size else FIRST_WINDOW
+        return records.search_for_timestamp(timestamp, position, start_offset, window)
 
     def find_largest_timestamp(self) -> OffsetAndTimestamp | None:
         """The first record that carries the largest timestamp; None where no batch has one."""
@@ -413,7 +421,9 @@ class LogSegment:
         self.time_index.sanity_check()
 
     def close(self) -> None:
-        """Final time entry, then trim and close all files; every file is closed even if one fails."""
+        """Final time entry, then trim and close all files; every one is closed even if one fails. Harmless twice."""
+        if self.records.closed:
+            return
         _all(self.add_final_time_entry, self._offset_index.close, self._time_index.close, self.records.close)
 
     def close_handlers(self) -> None:
@@ -421,9 +431,29 @@ class LogSegment:
         _all(self._offset_index.close_handler, self._time_index.close_handler, self.records.close_handlers)
 
     def change_file_suffixes(self, old: str, new: str) -> None:
-        """Rename all files that exist from suffix `old` to `new`; StorageError when a name does not end so (SEG-27)."""
+        """Rename all files that exist from suffix `old` to `new` (SEG-27).
+
+        StorageError when one cannot be renamed: those before it get their old names back. IllegalArgument for a name
+        that does not end in `old`.
+        """
+        done: list[tuple[Any, str]] = []
+        try:
+            for part in (self.records, self._offset_index, self._time_index):
+                before = part.path
+                part.rename_to(_with_suffix(before, old, new))
+                done.append((part, before))
+        except BaseException:
+            for part, before in done:
+                part.rename_to(before)
+            raise
+
+    def unlink_files(self, fs: FileSystem) -> None:
+        """Remove all files, but leave them open: readers that hold the segment read on, and the last one closes it."""
         for part in (self.records, self._offset_index, self._time_index):
-            part.rename_to(_with_suffix(os.fspath(part.path), old, new))
+            try:
+                fs.unlink_if_exists(part.path)
+            except OSError as error:
+                raise StorageError.from_os(error, "delete the file", path=part.path) from error
 
     def delete_if_exists(self) -> None:
         """Remove all files; one that is gone already is fine. Readers keep what they hold open."""

@@ -9,30 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from bisect import bisect_left
-from itertools import accumulate
 from typing import Final
 
-from kafkalog.errors import (
-    CorruptCheckpoint,
-    KafkalogError,
-    LogClosed,
-    NotAPartition,
-    OffsetOutOfRange,
-    StorageError,
-)
+from kafkalog.errors import CorruptRecord, KafkalogError, LogClosed, OffsetOutOfRange, StorageError
 from kafkalog.storage.glance import record_at_time
-from kafkalog.storage.names import parse_topic_partition_dir
 from kafkalog.storage.segments import LogSegments
-from kafkalog.storage.view_end import SegmentEnd, empty_end, extend_end, still_there
-from kafkalog.storage.view_listing import (
-    ListedSegment,
-    list_segments,
-    no_segments,
-    not_a_directory,
-    unreadable,
-)
-from kafkalog.storage.view_segment import Descriptors, ViewSegment
+from kafkalog.storage.view_listing import partition_of
+from kafkalog.storage.view_segment import ViewSegment
+from kafkalog.storage.view_watch import DirectoryWatch, ViewState
 from kafkalog.types import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -41,55 +25,13 @@ from kafkalog.types import (
     Isolation,
     LogOffsetMetadata,
     OffsetAndTimestamp,
-    TopicPartition,
 )
-from kafkalog.util.checkpoint import LOG_START_FILE, OffsetCheckpoint
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 
-LISTING_MS: Final = 1000
-"""The directory is listed at least this often, whatever its times say (they may come from another machine)."""
-FRESH_MS: Final = 100
-"""A modification time this young does not show the next change: file times go by ticks of a few ms."""
-LISTING_ATTEMPTS: Final = 20
 
-
-class ViewState:
-    """What one look at the directory found: the segments, and where the log starts and ends.
-
-    `length` and `mtime_ns` are those of the last segment's file before it was read.
-    """
-
-    __slots__ = (
-        "active", "end", "end_offset", "largest_so_far", "length", "mtime_ns", "problem", "segments", "start_offset",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        segments: LogSegments[ViewSegment],
-        end: SegmentEnd,
-        start_offset: int,
-        problem: KafkalogError | None,
-        length: int,
-        mtime_ns: int,
-    ) -> None:
-        self.segments = segments
-        self.active = segments.active
-        self.end = end
-        self.end_offset: int = end.next_offset
-        self.start_offset: int = min(max(start_offset, segments[0].base_offset), end.next_offset)
-        self.problem = problem
-        self.length = length
-        self.mtime_ns = mtime_ns
-        self.largest_so_far: list[int] | None = None
-
-    def first_with_time(self, timestamp: int) -> int:
-        """The number of the first segment that has a record at or after `timestamp`; the count of all for none."""
-        largest = self.largest_so_far
-        if largest is None:
-            largest = list(accumulate((s.largest_timestamp() for s in self.segments), max))
-            self.largest_so_far = largest
-        return bisect_left(largest, timestamp)
+LOOKS: Final = 3
+"""How often the same data must look damaged while its owner may be changing it."""
 
 
 class LogView:
@@ -103,18 +45,11 @@ class LogView:
         self, path: str | os.PathLike[str], *, fs: FileSystem = OS, clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self.path = os.path.realpath(os.fspath(path))
-        self._fs = fs
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._descriptors = Descriptors()
-        self._checkpoint_problem: CorruptCheckpoint | StorageError | None = None  # guarded by self._lock
-        self._listed_ms = 0  # guarded by self._lock; monotonic
-        self._directory_mtime_ns = -1  # guarded by self._lock
-        self._fresh = True  # guarded by self._lock: what was seen may be changing within this tick
-        self.topic_partition = self._partition()
+        self.topic_partition = partition_of(fs, self.path)
         self.closed = False
-        with self._lock:
-            self._state = self._listed_locked(None)
+        self._lock = threading.Lock()
+        self._watch = DirectoryWatch(self.path, self.topic_partition, fs, clock)  # guarded by self._lock
+        self._state = self._watch.listed(None)  # replaced under self._lock, read without
 
     @classmethod
     def open(
@@ -171,6 +106,11 @@ class LogView:
         return self._state.segments.size_in_bytes
 
     @property
+    def damage(self) -> CorruptRecord | None:
+        """What lies behind the log end where that is no whole valid batch: torn, damaged, or just being written."""
+        return self._state.end.problem
+
+    @property
     def problems(self) -> tuple[KafkalogError, ...]:
         """What is wrong as far as was looked: each error names file, position and what; none is raised here."""
         state = self._state
@@ -186,131 +126,7 @@ class LogView:
         """
         with self._lock:
             self._check_open()
-            if self._directory_changed_locked():
-                self._state = self._listed_locked(self._state)
-            else:
-                self._follow_active_locked()
-
-    def _partition(self) -> TopicPartition:
-        """The partition that the directory's name says, once it is known to be a directory."""
-        try:
-            self._fs.stat(os.path.join(self.path, ""))
-        except NotADirectoryError:
-            raise not_a_directory(self.path) from None
-        except OSError as error:
-            raise unreadable(self.path, error) from error
-        try:
-            return parse_topic_partition_dir(os.path.basename(self.path))
-        except NotAPartition as error:
-            if not list_segments(self._fs, self.path):
-                raise no_segments(self._fs, self.path) from None
-            raise NotAPartition(error.message, path=self.path, hint=error.hint) from None
-
-    def _directory_changed_locked(self) -> bool:
-        now = self._clock.monotonic_ms()
-        if self._fresh or now - self._listed_ms >= LISTING_MS:
-            return True
-        try:
-            mtime_ns = self._fs.stat(self.path).st_mtime_ns
-        except OSError as error:
-            raise unreadable(self.path, error) from error
-        return mtime_ns != self._directory_mtime_ns
-
-    def _note_listing_locked(self) -> None:
-        """Remembers when the directory was last changed, before it is listed."""
-        try:
-            mtime_ns = self._fs.stat(self.path).st_mtime_ns
-        except OSError as error:
-            raise unreadable(self.path, error) from error
-        self._listed_ms = self._clock.monotonic_ms()
-        self._directory_mtime_ns = mtime_ns
-        self._fresh = self._clock.milliseconds() - mtime_ns // 1_000_000 < FRESH_MS
-
-    def _listed_locked(self, old: ViewState | None) -> ViewState:
-        """A new state from a listing; a file that vanishes between listing and opening means: list again."""
-        for attempt in range(LISTING_ATTEMPTS):
-            self._note_listing_locked()
-            listed = list_segments(self._fs, self.path)
-            if not listed:
-                raise no_segments(self._fs, self.path)
-            try:
-                return self._state_of_locked(listed, old)
-            except StorageError as error:
-                if error.errno != errno.ENOENT:
-                    raise
-                self._clock.sleep(attempt)
-        raise StorageError(
-            "the directory's files keep changing their names while they are listed",
-            path=self.path,
-            hint="try again when its owner has settled",
-        )
-
-    def _state_of_locked(self, listed: tuple[ListedSegment, ...], old: ViewState | None) -> ViewState:
-        known = {} if old is None else {(s.base_offset, s.inode): s for s in old.segments}
-        segments = LogSegments(self._segment_of(entry, known) for entry in listed)
-        last = segments.active
-        for segment in segments[:-1]:
-            if segment.is_last or not segment.is_measured:
-                segment.measure()
-                segment.is_last = False
-        was_last = last.is_last
-        last.is_last = True
-        start_offset = self._checkpointed_start_locked()
-        known_end = old.end if old is not None and was_last and old.active is last else None
-        end, length, mtime_ns = self._end_of(last, known_end)
-        return ViewState(segments, end, start_offset, self._checkpoint_problem, length, mtime_ns)
-
-    def _segment_of(
-        self, entry: ListedSegment, known: dict[tuple[int, int], ViewSegment]
-    ) -> ViewSegment:
-        segment = known.get((entry.base_offset, entry.inode))
-        if segment is None:
-            segment = ViewSegment(self.path, entry, fs=self._fs, descriptors=self._descriptors)
-        elif segment.file_name != entry.name:
-            segment.file_name = entry.name
-        return segment
-
-    def _follow_active_locked(self) -> None:
-        """Takes in what was written to, or cut from, the last segment since the last look."""
-        state = self._state
-        stat = state.active.stat()
-        if stat.st_size == state.length and stat.st_mtime_ns == state.mtime_ns and not self._fresh_file(stat):
-            return
-        end, length, mtime_ns = self._end_of(state.active, state.end)
-        if end == state.end and length == state.length and mtime_ns == state.mtime_ns:
-            return
-        self._state = ViewState(
-            state.segments, end, state.start_offset, state.problem, length, mtime_ns
-        )
-
-    def _fresh_file(self, stat: os.stat_result) -> bool:
-        return self._clock.milliseconds() - stat.st_mtime_ns // 1_000_000 < FRESH_MS
-
-    def _end_of(self, last: ViewSegment, known: SegmentEnd | None) -> tuple[SegmentEnd, int, int]:
-        """Where the last segment ends, with the length and time of its file as they were before the look.
-
-        From `known` on where that still holds, else from the last index entry, else from the start.
-        """
-        stat = last.stat()
-        file = last.file
-        last.set_size(stat.st_size)
-        if known is None or known.size > stat.st_size or not still_there(file, known):
-            last.forget_indexes()
-            known = last.advised_end() or empty_end(last.base_offset)
-        end = extend_end(file, last.base_offset, known, stat.st_size)
-        last.set_size(end.size)
-        return end, stat.st_size, stat.st_mtime_ns
-
-    def _checkpointed_start_locked(self) -> int:
-        """The log start that the parent directory's checkpoint has for this partition; 0 without one."""
-        parent = os.path.dirname(self.path)
-        try:
-            offsets = OffsetCheckpoint(os.path.join(parent, LOG_START_FILE), fs=self._fs).read()
-        except (CorruptCheckpoint, StorageError) as error:
-            self._checkpoint_problem = error
-            return 0
-        self._checkpoint_problem = None
-        return offsets.get(self.topic_partition, 0)
+            self._state = self._watch.looked(self._state)
 
     # Reading
 
@@ -343,7 +159,7 @@ class LogView:
     def _refresh_fully(self) -> None:
         with self._lock:
             self._check_open()
-            self._state = self._listed_locked(self._state)
+            self._state = self._watch.listed(self._state)
 
     def _read_state(
         self, state: ViewState, start_offset: int, max_length: int, min_one_message: bool
@@ -386,8 +202,15 @@ class LogView:
         -1 gives the log end, -2 the log start, -3 the first record with the largest timestamp (which may lie
         below the log start, in a segment that is still there).
         """
-        self._check_open()
-        state = self._state
+        for _ in range(LOOKS - 1):
+            self._check_open()
+            try:
+                return self._offset_for_time(self._state, timestamp)
+            except CorruptRecord:  # the owner may have cut the file, or written it anew
+                self._refresh_fully()
+        return self._offset_for_time(self._state, timestamp)
+
+    def _offset_for_time(self, state: ViewState, timestamp: int) -> OffsetAndTimestamp | None:
         if timestamp == LATEST_TIMESTAMP:
             return OffsetAndTimestamp(state.end.next_offset, -1, state.end.leader_epoch)
         if timestamp == EARLIEST_TIMESTAMP:
@@ -401,8 +224,7 @@ class LogView:
 
         A segment that promises one and has none (compaction emptied it) is passed over.
         """
-        for number in range(state.first_with_time(timestamp), len(state.segments)):
-            segment = state.segments[number]
+        for segment in state.segments.from_time(timestamp):
             found = record_at_time(segment, timestamp, start_offset)
             if found is None:
                 found = segment.find_offset_by_timestamp(timestamp, start_offset)
@@ -411,7 +233,7 @@ class LogView:
         return None
 
     def _largest_timestamp(self, state: ViewState) -> OffsetAndTimestamp | None:
-        largest = max(segment.largest_timestamp() for segment in state.segments)
+        largest = max(segment.largest_timestamp for segment in state.segments)
         return None if largest < 0 else self._first_at(state, largest, 0)
 
     def _check_open(self) -> None:

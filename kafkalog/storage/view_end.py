@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import lt
 from typing import Final, NamedTuple
 
+from kafkalog._core.crc import crc32, crc32c
 from kafkalog._core.scan import REASON_MAGIC, REASON_PARTIAL, REASON_SIZE, BatchTable, scan
 from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.util.fileio import File
@@ -13,6 +14,7 @@ FIRST_WALK_BYTES: Final = 64 << 10
 WALK_BYTES: Final = 1 << 20
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD: Final = 12
+LARGE_BATCH_BYTES: Final = 16 << 20
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 ZEROS_LOOKED_AT: Final = 4096
 _HINT: Final = "reading ends before it; opening the log for recovery cuts it off here"
@@ -69,8 +71,8 @@ def extend_end(file: File, base_offset: int, end: SegmentEnd, length: int) -> Se
         if good < len(table):
             return end._replace(problem=_bad_batch(file.path, table, good, end))
         if table.stop_reason == REASON_PARTIAL and not good:
-            size = _size_at(data)
-            if size > len(data) and end.size + size <= length:
+            size = claimed_size(data)
+            if size > len(data) and end.size + size <= length and is_worth_reading(file, end.size, size):
                 want = size
                 continue
         if table.stop_reason in (REASON_SIZE, REASON_MAGIC) or not good:
@@ -99,8 +101,8 @@ def rising_rows(table: BatchTable, next_offset: int) -> int:
     rows = len(table) if table.first_invalid < 0 else table.first_invalid
     if rows <= 0:
         return 0
-    ends = memoryview(table.last_offsets).tolist()  # type: ignore[arg-type]
-    starts = memoryview(table.base_offsets).tolist()  # type: ignore[arg-type]
+    ends = memoryview(table.last_offsets).tolist()
+    starts = memoryview(table.base_offsets).tolist()
     if starts[0] < next_offset:
         return 0
     if table.monotonic and all(map(lt, ends, starts[1:])):
@@ -138,7 +140,7 @@ def _bad_tail(file: File, table: BatchTable, data: bytes, end: SegmentEnd, lengt
         return None
     left = length - end.size
     if table.stop_reason == REASON_PARTIAL and len(tail) >= LOG_OVERHEAD:
-        what = f"the last batch is cut off: {left} of its {_size_at(tail)} bytes are there"
+        what = f"the last batch is cut off: {left} of its {claimed_size(tail)} bytes are there"
     elif table.stop_reason == REASON_SIZE:
         what = f"no batch can have the size field {table.stop_value}"
     else:
@@ -146,8 +148,25 @@ def _bad_tail(file: File, table: BatchTable, data: bytes, end: SegmentEnd, lengt
     return CorruptRecord(what, path=file.path, offset=end.next_offset, position=end.size, hint=_HINT)
 
 
-def _size_at(data: bytes) -> int:
+def claimed_size(data: bytes) -> int:
     """The bytes the batch at the start of `data` claims to have; 0 where its size field is not there."""
     if len(data) < LOG_OVERHEAD:
         return 0
     return int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD
+
+
+def is_worth_reading(file: File, position: int, size: int) -> bool:
+    """False for a batch that claims to be huge and is not valid: no memory is taken on the word of its size field."""
+    if size <= LARGE_BATCH_BYTES:
+        return True
+    header = _read(file, HEADER_BYTES, position)
+    is_v2 = int.from_bytes(header[16:17], "big", signed=True) >= 2
+    checksum, stored_at, covered_from = (crc32c, 17, 21) if is_v2 else (crc32, 12, 16)
+    crc, at, end = 0, position + covered_from, position + size
+    while at < end:
+        data = _read(file, min(WALK_BYTES, end - at), at)
+        if not data:
+            return False
+        crc = checksum(data, crc)
+        at += len(data)
+    return crc == int.from_bytes(header[stored_at : stored_at + 4], "big")

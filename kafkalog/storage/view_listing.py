@@ -6,7 +6,14 @@ import os
 from typing import Any, NamedTuple, cast
 
 from kafkalog.errors import NotAPartition, PartitionNotFound, StorageError
-from kafkalog.storage.names import LOG_SUFFIX, SWAP_SUFFIX, is_log_file, parse_base_offset
+from kafkalog.storage.names import (
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    is_log_file,
+    parse_base_offset,
+    parse_topic_partition_dir,
+)
+from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import FileSystem
 
 
@@ -87,3 +94,19 @@ def no_segments(fs: FileSystem, directory: str) -> NotAPartition:
         shown = ", ".join(inside[:5]) + (" ..." if len(inside) > 5 else "")
         hint = f"this is a data directory; open one of the partitions in it: {shown}"
     return NotAPartition("the directory holds no segment file", path=directory, hint=hint)
+
+
+def partition_of(fs: FileSystem, path: str) -> TopicPartition:
+    """The partition that the directory's name says, once it is known to be a directory."""
+    try:
+        fs.stat(os.path.join(path, ""))
+    except NotADirectoryError:
+        raise not_a_directory(path) from None
+    except OSError as error:
+        raise unreadable(path, error) from error
+    try:
+        return parse_topic_partition_dir(os.path.basename(path))
+    except NotAPartition as error:
+        if not list_segments(fs, path):
+            raise no_segments(fs, path) from None
+        raise NotAPartition(error.message, path=path, hint=error.hint) from None

@@ -1,221 +1,43 @@
-"""One segment of a directory that another process owns: opened when first touched, its indexes only advice."""
+"""One segment of a directory that another process owns: finding offsets and times, its indexes only advice."""
 
 from __future__ import annotations
 
-import os
-import threading
-from collections import deque
 from typing import Final
 
 from kafkalog._core.scan import REASON_PARTIAL, BatchHeader, scan
-from kafkalog.errors import CorruptIndex, StorageError
-from kafkalog.storage.file_records import FileRecords
+from kafkalog.errors import KafkalogError
 from kafkalog.storage.file_slice import HEADER_BYTES
-from kafkalog.storage.index_view import OffsetIndexView, TimeIndexView
-from kafkalog.storage.names import LOG_SUFFIX, index_file_name, time_index_file_name
 from kafkalog.storage.view_end import SegmentEnd, empty_end, extend_end
+from kafkalog.storage.view_files import Descriptors, SegmentFiles
 from kafkalog.storage.view_listing import ListedSegment
 from kafkalog.types import OffsetAndTimestamp, OffsetPosition
-from kafkalog.util.fileio import File, FileSystem
+from kafkalog.util.fileio import FileSystem
 
-OPEN_SEGMENTS: Final = 256
-"""Descriptors a view keeps: a backup may have more segments than a process may open files."""
-INDEX_LAG_BYTES: Final = 64 << 10
-"""Growth of the last segment after which its index is read again; what is newer is scanned."""
 ADVISED_WINDOW: Final = 16 << 10
+ANY_TIMESTAMP: Final = 2**63 - 1
 
 
-class Descriptors:
-    """Which segments of a view hold a descriptor; the one opened first gives its up when there are many.
+class ViewSegment(SegmentFiles):
+    """A segment of another process's log, up to `size` bytes.
 
-    Threads: appending and popping a deque are atomic; a descriptor more or less is no harm. `lock` is held
-    while an index is read.
+    Whatever an index says is checked against the data before it is used; where it is wrong, the data is
+    scanned from the segment's start. Threads: safe.
     """
 
-    def __init__(self, limit: int = OPEN_SEGMENTS) -> None:
-        self.lock = threading.Lock()
-        self._limit = limit
-        self._open: deque[ViewSegment] = deque()
-
-    def opened(self, segment: ViewSegment) -> None:
-        """Notes that `segment` opened its file."""
-        self._open.append(segment)
-        while len(self._open) > self._limit:
-            self._open.popleft().release_file()
-
-
-class ViewSegment:
-    """The segment in `<directory>/<file_name>`, whose data counts up to `size`.
-
-    A slice handed out keeps the file's descriptor, so it can be read after the owner deleted the file and
-    after `release`. Whatever an index says is checked against the data before it is used; where it is
-    wrong, the data is scanned from the segment's start. Threads: safe; `size` and `is_last` are set by
-    the view, under its lock.
-    """
-
-    __slots__ = (
-        "_descriptors", "_directory", "_fs", "_indexed_size", "_known_end", "_largest", "_offset_index", "_records", "_size",
-        "_time_index", "_timed_size", "base_offset", "file_name", "inode", "is_last",
-    )  # fmt: skip
+    __slots__ = ("_known_end", "_largest")
 
     def __init__(
         self, directory: str, listed: ListedSegment, *, fs: FileSystem, descriptors: Descriptors
     ) -> None:
-        self.base_offset = listed.base_offset
-        self.file_name = listed.name
-        self.inode = listed.inode
-        self.is_last = False
-        self._directory = directory
-        self._fs = fs
-        self._descriptors = descriptors
-        self._size = -1
-        self._indexed_size = self._timed_size = -1
-        self._records: tuple[File, FileRecords] | None = None
-        self._offset_index: OffsetIndexView | None = None
-        self._time_index: TimeIndexView | None = None
+        super().__init__(directory, listed, fs=fs, descriptors=descriptors)
         self._largest = (-1, -1)
         self._known_end: tuple[int, SegmentEnd] | None = None
 
-    # The file
-
-    @property
-    def path(self) -> str:
-        """The data file's path."""
-        return os.path.join(self._directory, self.file_name)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the data file that are part of the log."""
-        return self._size
-
-    @property
-    def last_known_offset(self) -> int:
-        """-1: where the segment ends is not looked up before it is read."""
-        return -1
-
-    @property
-    def is_measured(self) -> bool:
-        """True once `size` is known."""
-        return self._size >= 0
-
-    def measure(self) -> None:
-        """Takes the file's present length as `size`: its owner has rolled to the next segment."""
-        self.set_size(self.stat().st_size)
-
-    def set_size(self, size: int) -> None:
-        """Makes `size` bytes count; for the last segment those up to the end of the last valid batch."""
-        self._size = size
-        held = self._records
-        if held is not None:
-            held[1].size = size
-
-    def stat(self) -> os.stat_result:
-        """The system's record of the file, open or by name; StorageError where there is none."""
-        held = self._records
-        try:
-            return self._fs.stat(self.path) if held is None else held[0].stat()
-        except OSError as error:
-            raise StorageError.from_os(error, "look at the segment", path=self.path) from error
-
-    def _held(self) -> tuple[File, FileRecords]:
-        held = self._records
-        if held is None:
-            try:
-                file = self._fs.open_file(self.path, "r")
-                size = file.size() if self._size < 0 else self._size
-            except OSError as error:
-                raise StorageError.from_os(error, "open the segment", path=self.path) from error
-            held = file, FileRecords(file, size, fs=self._fs, mutable=False)
-            self._size = size
-            self._records = held
-            self._descriptors.opened(self)
-        return held
-
-    @property
-    def file(self) -> File:
-        """The open data file."""
-        return self._held()[0]
-
-    @property
-    def records(self) -> FileRecords:
-        """The data up to `size`, opened when first asked for; StorageError (ENOENT) once it is deleted."""
-        held = self._records
-        return held[1] if held is not None else self._held()[1]
-
-    def release_file(self) -> None:
-        """Lets go of the descriptor, which stays open for as long as a slice has it."""
-        self._records = None
-
-    def release(self) -> None:
-        """Lets go of the file and the copies of its indexes."""
-        self.release_file()
-        self.forget_indexes()
-
-    # The indexes
-
-    @property
-    def offset_index(self) -> OffsetIndexView:
-        """What the `.index` file says; a damaged or missing one has a `problem` and no entries."""
-        index = self._offset_index
-        if index is None or self._is_behind(self._indexed_size):
-            index = self._read_offset_index()
-        return index
-
-    @property
-    def time_index(self) -> TimeIndexView:
-        """What the `.timeindex` file says; a damaged or missing one has a `problem` and no entries."""
-        index = self._time_index
-        if index is None or self._is_behind(self._timed_size):
-            index = self._read_time_index()
-        return index
-
-    def _is_behind(self, indexed_size: int) -> bool:
-        """True when an index read at that size of the data is worth reading again."""
-        size = self._size
-        return size != indexed_size and (not self.is_last or size - indexed_size > INDEX_LAG_BYTES)
-
-    def _read_offset_index(self) -> OffsetIndexView:
-        with self._descriptors.lock:
-            self._indexed_size = self._size
-            index = self._offset_index
-            if index is None:
-                path = self._beside(index_file_name(self.base_offset, self._suffix))
-                self._offset_index = index = OffsetIndexView(path, self.base_offset, fs=self._fs)
-            else:
-                index.refresh()
-            return index
-
-    def _read_time_index(self) -> TimeIndexView:
-        with self._descriptors.lock:
-            self._timed_size = self._size
-            index = self._time_index
-            if index is None:
-                path = self._beside(time_index_file_name(self.base_offset, self._suffix))
-                self._time_index = index = TimeIndexView(path, self.base_offset, fs=self._fs)
-            else:
-                index.refresh()
-            return index
-
-    def _beside(self, file_name: str) -> str:
-        return os.path.join(self._directory, file_name)
-
-    @property
-    def _suffix(self) -> str:
-        return self.file_name.partition(LOG_SUFFIX)[2]
-
     def forget_indexes(self) -> None:
-        """Drops the copies of the indexes: the file was cut or replaced."""
-        self._offset_index = None
-        self._time_index = None
+        """Drops the copies of the indexes and what was found out: the file was cut or replaced."""
+        super().forget_indexes()
         self._largest = (-1, -1)
-
-    @property
-    def problems(self) -> tuple[CorruptIndex, ...]:
-        """What is wrong with the indexes that were read so far."""
-        found = [index.problem for index in (self._offset_index, self._time_index) if index is not None]
-        return tuple(problem for problem in found if problem is not None)
-
-    # Finding
+        self._known_end = None
 
     def _batch_at(self, position: int) -> BatchHeader | None:
         """The whole valid batch that begins at `position`; None where there is none."""
@@ -250,8 +72,21 @@ class ViewSegment:
         return entry.position
 
     def translate_offset(self, offset: int) -> tuple[int, int, int] | None:
-        """(base offset, position, size) of the first batch that ends at or above `offset`; None for none."""
-        return self.records.search_for_offset(offset, self._start_position(offset))
+        """(base offset, position, size) of the first batch that ends at or above `offset`; None for none.
+
+        Where that begins above `offset`, there is a gap, or a damaged header on the way: then the place of
+        the damage is returned, so that whoever reads there learns of it.
+        """
+        start = self._start_position(offset)
+        found = self.records.search_for_offset(offset, start)
+        if found is None or found[0] <= offset:
+            return found
+        end = self._walked(start, found[1])
+        return found if end.problem is None else (offset, end.size, found[1] - end.size)
+
+    def _walked(self, start: int, stop: int) -> SegmentEnd:
+        """How far the bytes from `start`, a batch's position, up to `stop` are whole valid batches."""
+        return extend_end(self.file, self.base_offset, SegmentEnd(start, self.base_offset), stop)
 
     def advised_end(self) -> SegmentEnd | None:
         """A place near the end from which the rest can be walked: where the last index entry points.
@@ -291,10 +126,12 @@ class ViewSegment:
             self._known_end = known
         return known[1]
 
+    @property
     def largest_timestamp(self) -> int:
         """The largest timestamp (ms) of all batches; -1 where none has one.
 
         The last time index entry, where the data bears it out, and the batches after it; else all batches.
+        Damage among them may hide any time: then it is the largest there can be, so that a search looks here.
         """
         known_size, largest = self._largest
         size = self.size
@@ -303,7 +140,10 @@ class ViewSegment:
             index = self.time_index
             if index.entries:
                 position = self._timed_position(*index.last_entry) or 0
-            largest = self.records.largest_timestamp_after(position).timestamp
+            if self._walked(position, size).problem is not None:
+                largest = ANY_TIMESTAMP
+            else:
+                largest = self.records.largest_timestamp_after(position).timestamp
             self._largest = (size, largest)
         return largest
 
@@ -318,14 +158,33 @@ class ViewSegment:
         return batch.position
 
     def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
-        """The first record at or after time `timestamp` (ms) with an offset of at least `start_offset`."""
+        """The first record at or after time `timestamp` (ms) with an offset of at least `start_offset`.
+
+        CorruptRecord where a damaged batch lies before it, which might have held it.
+        """
         position = 0
         index = self.time_index
         if index.entries:
             entry = index.lookup(timestamp)
             if entry.timestamp >= 0:
                 position = self._timed_position(entry.timestamp, entry.offset) or 0
-        return self.records.search_for_timestamp(timestamp, position, start_offset)
+        stop = self._size
+        try:
+            found = self.records.search_for_timestamp(timestamp, position, start_offset)
+            place = None if found is None else self.translate_offset(found.offset)
+            if place is not None:
+                stop = place[1] + place[2]
+        except KafkalogError:
+            self._raise_damage(position, stop)
+            raise
+        self._raise_damage(position, stop)
+        return found
+
+    def _raise_damage(self, start: int, stop: int) -> None:
+        """CorruptRecord unless the bytes from `start` to `stop` are whole valid batches."""
+        problem = self._walked(start, stop).problem
+        if problem is not None:
+            raise problem
 
     def __repr__(self) -> str:
         size = "?" if self._size < 0 else str(self._size)

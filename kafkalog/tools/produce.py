@@ -73,11 +73,7 @@ class Producer:
         self._linger_ms = linger_ms
         self._max_record_bytes = max_record_bytes
         self._progress = progress
-
-    @property
-    def counts(self) -> list[int]:
-        """Records given to each partition so far."""
-        return [self._encoder.records(number) for number in range(len(self._sinks))]
+        self._stopped = False  # a write was not carried out: nothing that comes later may be written
 
     def read_lines(self, fd: int, name: str) -> None:
         """Takes every delimited record of an open file; one without a delimiter at its end counts too."""
@@ -124,16 +120,19 @@ class Producer:
             self._progress(size)
 
     def flush(self) -> None:
-        """Closes every open batch and appends it."""
-        self._encoder.seal()
-        self._write(0)
+        """Closes every open batch and appends it; nothing after a write that failed, so that no gap arises."""
+        if not self._stopped:
+            self._encoder.seal()
+            self._write(0)
 
     def _write(self, at_least: int) -> None:
         encoder = self._encoder
         for number, sink in enumerate(self._sinks):
             ready = encoder.ready_bytes(number)
-            if ready > at_least or (ready and at_least == 0):
+            if ready > at_least:
+                self._stopped = True
                 sink.append_built(encoder.take(number))
+                self._stopped = False
 
     def _check_line(self, size: int, name: str) -> None:
         if size > self._max_record_bytes:

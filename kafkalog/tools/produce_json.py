@@ -129,7 +129,7 @@ class JsonProducer:
         self._sticky = 0
         self._milliseconds = milliseconds
         self._progress = progress
-        self.counts = [0] * len(sinks)
+        self._stopped = False  # a write was not carried out: nothing that comes later may be written
 
     def read_lines(self, fd: int, name: str) -> None:
         """Takes every line of an open file; empty lines are passed over."""
@@ -141,7 +141,7 @@ class JsonProducer:
                     self._add(parse_record(line, name, number), name, number)
 
     def flush(self) -> None:
-        """Closes every open batch and appends it."""
+        """Closes every open batch and appends it; nothing after a write that failed, so that no gap arises."""
         for number in range(len(self._sinks)):
             self._close_batch(number)
 
@@ -164,7 +164,6 @@ class JsonProducer:
                     builder.append(record.value, record.key, timestamp, record.headers)
             else:
                 builder.append(record.value, record.key, timestamp, record.headers)
-        self.counts[number] += 1
 
     def _partition(self, record: JsonRecord, name: str, line: int) -> int:
         count = len(self._sinks)
@@ -181,5 +180,7 @@ class JsonProducer:
         return self._sticky if record.key is None else partition_for_key(record.key, count)
 
     def _close_batch(self, number: int) -> None:
-        if self._builders[number].count:
+        if self._builders[number].count and not self._stopped:
+            self._stopped = True
             self._sinks[number].append_built(self._builders[number].build())
+            self._stopped = False

@@ -95,7 +95,11 @@ def test_header_key_none_is_refused() -> None:
 def test_builder_flags_and_append_time() -> None:
     builder = BatchBuilder()
     builder.append(b"v", timestamp=T)
-    header = scan(builder.build(base_offset=5, leader_epoch=2, producer_id=9, producer_epoch=1, base_sequence=7, transactional=True))[0]
+    header = scan(
+        builder.build(
+            base_offset=5, leader_epoch=2, producer_id=9, producer_epoch=1, base_sequence=7, transactional=True
+        )
+    )[0]
     assert (header.base_offset, header.leader_epoch, header.producer_id, header.producer_epoch) == (5, 2, 9, 1)
     assert (header.base_sequence, header.is_transactional, header.is_control, header.is_valid) == (7, True, False, True)
     builder.append(b"v", timestamp=T)

@@ -31,7 +31,11 @@ def records(encoder: LineEncoder, partition: int = 0) -> list[tuple[bytes | None
     return [(r.key, r.value) for r in decode(data, table)]
 
 
-@given(st.lists(st.binary(max_size=60).map(lambda b: b.replace(b"\n", b".")), max_size=60), st.integers(1, 50), st.booleans())
+@given(
+    st.lists(st.binary(max_size=60).map(lambda b: b.replace(b"\n", b".")), max_size=60),
+    st.integers(1, 50),
+    st.booleans(),
+)
 def test_lines_come_out_as_they_went_in(lines: list[bytes], step: int, ends: bool) -> None:
     text = b"\n".join(lines) + (b"\n" if ends and lines else b"")
     wanted = text.split(b"\n")
@@ -85,7 +89,13 @@ def test_keys_nulls_and_partitions() -> None:
             if key is not None:
                 assert partition_for_key(key, 5) == partition
     assert sorted(everything, key=str) == sorted(
-        [*((b"key%d" % i, b"value%d" % i) for i in range(50)), (None, b"nokey"), (None, None), (b"a", None), (b"b", b"c::d")],
+        [
+            *((b"key%d" % i, b"value%d" % i) for i in range(50)),
+            (None, b"nokey"),
+            (None, None),
+            (b"a", None),
+            (b"b", b"c::d"),
+        ],
         key=str,
     )
 

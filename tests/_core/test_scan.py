@@ -111,7 +111,10 @@ def test_ranges_limits_and_base_position() -> None:
 def test_v1_messages_are_rows() -> None:
     data = message_v1(7, b"v", b"k", 5) + message_v1(8, None)
     table = scan(data)
-    assert [(h.magic, h.base_offset, h.last_offset, h.count, h.is_valid) for h in table] == [(1, 7, 7, 1, True), (1, 8, 8, 1, True)]
+    assert [(h.magic, h.base_offset, h.last_offset, h.count, h.is_valid) for h in table] == [
+        (1, 7, 7, 1, True),
+        (1, 8, 8, 1, True),
+    ]
     bad = bytearray(data)
     bad[-1] ^= 1
     assert scan(bytes(bad)).first_invalid == 1

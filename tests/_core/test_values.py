@@ -1,4 +1,4 @@
-"""Values of appends, reads and lookups: equal by content, hashable, picklable, and honest about what they do not know."""
+"""Values of appends, reads and lookups: equal by content, hashable, picklable, honest about what they do not know."""
 
 import pickle
 

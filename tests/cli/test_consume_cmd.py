@@ -145,6 +145,16 @@ def test_a_torn_end_is_told_too(data: Path) -> None:
     assert len(lines("-d", data, "-t", "t", "-p", "0", "-c", "9")) == 9, "what was asked for is all there"
 
 
+def test_missing_indexes_cost_no_record_and_are_a_note(data: Path) -> None:
+    """A backup of the .log files alone is a readable log."""
+    for index in (data / "t-0").glob("*index"):
+        index.unlink()
+    done = kafkalog("consume", "-d", data, "-t", "t", "-p", "0")
+    assert done.returncode == 0
+    assert done.stdout.split() == [b"0/%d" % n for n in range(10)]
+    assert b"index is missing" in done.stderr
+
+
 def test_it_follows_what_another_process_writes(data: Path) -> None:
     running = started("consume", "-d", data, "-t", "t", "-p", "0", "-o", "8", "--follow", "-c", "4")
     assert running.stdout is not None

@@ -223,8 +223,9 @@ def test_json_records_keep_their_partition(data: Path) -> None:
 def test_a_line_that_is_no_record_is_named(data: Path, line: bytes) -> None:
     done = kafkalog("produce", "-d", data, "-t", "t", "-J", stdin=b'{"payload":"good"}\n' + line + b"\n")
     assert done.returncode == 1 and b"line 2" in done.stderr and b"Traceback" not in done.stderr
+    assert b"t-0: 1 record, offset 0" in done.stderr, "what came before the line is kept, and that is said"
     kafkalog("produce", "-d", data, "-t", "t", stdin=b"goes on\n")
-    assert values(data / "t-0")[-1] == b"goes on"
+    assert values(data / "t-0") == [b"good", b"goes on"]
 
 
 # what stops it
@@ -278,6 +279,7 @@ def test_a_line_longer_than_max_message_bytes_is_refused(data: Path, tmp_path: P
     long = write(tmp_path / "in", b"short\n" + b"x" * 3_000_000)
     done = kafkalog("produce", "-d", data, "-t", "t", "-l", long)
     assert done.returncode == 1 and b"max.message.bytes" in done.stderr
+    assert values(data / "t-0") == [b"short"]
     assert kafkalog("produce", "-d", data, "-t", "t", long).returncode == 1
     ok("produce", "-d", data, "-t", "big", "-X", "max.message.bytes=4000000", "-l", long)
     assert list(map(len, values(data / "big-0"))) == [5, 3_000_000]

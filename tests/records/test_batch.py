@@ -62,7 +62,11 @@ def test_set_max_timestamp_that_changes_nothing() -> None:
 
 def test_skipping_iteration_agrees_with_the_full_one() -> None:
     """REC-10: same offsets, times, sequences and sizes; it has no key bytes to give."""
-    b = of(batch([R(b"abc", b"k", T), R(None, b"", T + 3)], base_offset=9, producer_id=1, producer_epoch=0, base_sequence=4))
+    b = of(
+        batch(
+            [R(b"abc", b"k", T), R(None, b"", T + 3)], base_offset=9, producer_id=1, producer_epoch=0, base_sequence=4
+        )
+    )
     full = b.records()
     sizes = b.sizes()
     assert [(s.offset, s.timestamp) for s in sizes] == [(r.offset, r.timestamp) for r in full]

@@ -30,10 +30,10 @@ def stored(data: bytes) -> bytes:
     return struct.pack("<I", len(data) | 0x80000000) + data
 
 
-def read(data: bytes, magic: int = 2, limit_bytes: int = 1 << 23) -> bytearray:
+def read(data: bytes, magic: int = 2, limit_bytes: int = 1 << 23) -> bytes:
     store = Store()
     lz4_frame.decompress_into(store, memoryview(data), limit_bytes, magic)
-    return store.take()
+    return bytes(store.take())
 
 
 def test_the_header_is_that_of_the_java_client() -> None:

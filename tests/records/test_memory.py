@@ -19,7 +19,9 @@ def test_whole_batches_only() -> None:
     assert memory.size == 2 * len(ONE) + 30
 
 
-@pytest.mark.parametrize("bad", [ONE[:8] + struct.pack(">i", 13) + ONE[12:], ONE[:16] + b"\3" + ONE[17:], ONE[:16] + b"\xff" + ONE[17:]])
+@pytest.mark.parametrize(
+    "bad", [ONE[:8] + struct.pack(">i", 13) + ONE[12:], ONE[:16] + b"\3" + ONE[17:], ONE[:16] + b"\xff" + ONE[17:]]
+)
 def test_damaged_frames(bad: bytes) -> None:
     """REC-34: size below 14, magic 3, magic -1; the batches before are given first."""
     batches = MemoryRecords(ONE + bad).batches()

@@ -20,10 +20,10 @@ def block(data: bytes) -> bytes:
     return struct.pack(">i", len(raw(data))) + raw(data)
 
 
-def read(data: bytes, limit_bytes: int = 1 << 20) -> bytearray:
+def read(data: bytes, limit_bytes: int = 1 << 20) -> bytes:
     store = Store()
     xerial.decompress_into(store, memoryview(data), limit_bytes)
-    return store.take()
+    return bytes(store.take())
 
 
 def test_blocks_of_32_kib_as_the_java_client_writes_them() -> None:

@@ -44,7 +44,13 @@ def config(**values: Any) -> LogConfig:
 
 
 def segment(
-    path: Path, base: int = 0, *, fs: FileSystem = OS, clock: MockClock | None = None, exists: bool = False, **values: Any
+    path: Path,
+    base: int = 0,
+    *,
+    fs: FileSystem = OS,
+    clock: MockClock | None = None,
+    exists: bool = False,
+    **values: Any,
 ) -> LogSegment:
     """A segment in `path`, made unless it `exists`; settings as for `config`."""
     return LogSegment.open(

@@ -1,18 +1,15 @@
-"""Mode "r" below the face: where a directory ends, and following one that another process changes."""
+"""Mode "r" below the face: where a directory ends, what its indexes may say, reading it."""
 
 import os
 import struct
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kafkalog.chunks import records
-from kafkalog.errors import CorruptRecord, LogClosed, NotAPartition, OffsetOutOfRange, PartitionNotFound
-from kafkalog.storage.view import FRESH_MS, LISTING_MS, LogView
-from kafkalog.storage.view_segment import Descriptors
-from kafkalog.util.clock import MockClock
-from kafkalog.util.fileio import FileSystem
+from kafkalog.errors import CorruptRecord, LogClosed, NotAPartition, OffsetOutOfRange
+from kafkalog.storage.view import LogView
+from kafkalog.storage.view_files import Descriptors
 from tests.faults import FaultFS
 from tests.raw_batches import batch, batches, framed, write_segment
 
@@ -198,183 +195,6 @@ class TestIndexIsAdvice:
             assert view.read(650, 1).fetch_offset_metadata.message_offset == 650
 
 
-class TestFollowing:
-    def test_growth(self, folder: Path) -> None:
-        with LogView(folder) as view:
-            for base in range(1000, 1100, 10):
-                append(log_file(folder, 500), batches(base, 1, 10)[0])
-                view.refresh()
-                assert view.log_end_offset == base + 10
-            assert offsets(view, 995) == list(range(995, 1100))
-
-    def test_batch_that_is_being_written(self, folder: Path) -> None:
-        data = batches(1000, 1, 10)[0]
-        with LogView(folder) as view:
-            append(log_file(folder, 500), data[:90])
-            view.refresh()
-            assert view.log_end_offset == 1000
-            assert len(view.problems) == 1
-            append(log_file(folder, 500), data[90:])
-            view.refresh()
-            assert (view.log_end_offset, view.problems) == (1010, ())
-
-    def test_roll(self, folder: Path) -> None:
-        with LogView(folder) as view:
-            append(log_file(folder, 500), batches(1000, 1, 10)[0])
-            write_segment(folder, 1010, batches(1010, 3, 10))
-            view.refresh()
-            assert [segment.base_offset for segment in view.segments] == [0, 500, 1010]
-            assert offsets(view, 990) == list(range(990, 1040))
-
-    def test_roll_is_seen_though_the_directory_time_does_not_tell(self, folder: Path) -> None:
-        """A directory time that comes from another machine: the listing is made at times all the same."""
-        clock = MockClock(int(folder.stat().st_mtime * 1000) + 10 * FRESH_MS)
-        with LogView(folder, clock=clock) as view:
-            seen = folder.stat()
-            write_segment(folder, 1000, batches(1000, 1, 10))
-            os.utime(folder, ns=(seen.st_atime_ns, seen.st_mtime_ns))
-            view.refresh()
-            assert view.log_end_offset == 1000
-            clock.advance(LISTING_MS)
-            view.refresh()
-            assert view.log_end_offset == 1010
-
-    def test_quiet_refresh_is_two_stats(self, folder: Path) -> None:
-        fs = FaultFS()
-        clock = MockClock(int(folder.stat().st_mtime * 1000) + 10 * FRESH_MS)
-        with LogView(folder, fs=fs, clock=clock) as view:
-            seen = len(fs.calls)
-            view.refresh()
-            assert [call.op for call in fs.calls[seen:]] == ["stat", "fstat"]
-
-    def test_truncation_within_the_last_segment(self, folder: Path) -> None:
-        size = len(batches(990, 1, 10)[0])
-        with LogView(folder) as view:
-            read = records(view, 980, 1000)
-            os.truncate(log_file(folder, 500), log_file(folder, 500).stat().st_size - size)
-            view.refresh()
-            assert view.log_end_offset == 990
-            given = []
-            with pytest.raises(OffsetOutOfRange) as error:
-                for record in read:
-                    given.append(record.offset)
-            assert given == list(range(980, 990))
-            assert error.value.offset == 990
-
-    def test_truncation_that_the_view_has_not_seen(self, folder: Path) -> None:
-        """A short read: the reader looks again once, then tells that the log was cut."""
-        with LogView(folder) as view:
-            read = records(view, 980, 1000)
-            os.truncate(log_file(folder, 500), log_file(folder, 500).stat().st_size - 5)
-            given = []
-            with pytest.raises(OffsetOutOfRange):
-                for record in read:
-                    given.append(record.offset)
-            assert given == list(range(980, 990))
-
-    def test_truncation_and_other_data_at_the_same_length(self, folder: Path) -> None:
-        path = log_file(folder, 500)
-        size = len(batches(990, 1, 10)[0])
-        with LogView(folder) as view:
-            data = path.read_bytes()[:-size]
-            other = batch(990, [(5000 + n, b"k", b"other" + bytes(10)) for n in range(5)])
-            path.write_bytes(data + other + bytes(size - len(other)))
-            view.refresh()
-            assert view.log_end_offset == 995
-            assert [record.value for record in records(view, 990, 995)] == [b"other" + bytes(10)] * 5
-
-    def test_truncation_to_an_older_segment(self, folder: Path) -> None:
-        with LogView(folder) as view:
-            for suffix in ("log", "index", "timeindex"):
-                path = folder / f"{500:020d}.{suffix}"
-                path.rename(f"{path}.deleted")
-            os.truncate(log_file(folder, 0), len(b"".join(batches(0, 30, 10))))
-            view.refresh()
-            assert (view.log_end_offset, len(view.segments)) == (300, 1)
-            append(log_file(folder, 0), batches(300, 2, 10)[0])
-            view.refresh()
-            assert offsets(view, 295) == list(range(295, 310))
-
-    def test_deleted_segment_is_read_to_its_end_by_who_holds_it(self, folder: Path) -> None:
-        """A reader in the middle of a segment keeps its descriptor; a new one learns the new start."""
-        with LogView(folder) as view:
-            read = iter(records(view, 0, 1000))
-            assert next(read).offset == 0
-            path = log_file(folder, 0)
-            path.rename(f"{path}.deleted")
-            os.unlink(f"{path}.deleted")
-            view.refresh()
-            assert view.log_start_offset == 500
-            assert [record.offset for record in read] == list(range(1, 1000))
-            with pytest.raises(OffsetOutOfRange, match="before the log start"):
-                view.read(3, 100)
-
-    def test_deletion_the_view_has_not_seen(self, folder: Path) -> None:
-        with LogView(folder) as view:
-            log_file(folder, 0).unlink()
-            with pytest.raises(OffsetOutOfRange) as error:
-                next(iter(records(view, 5, 1000)))
-            assert error.value.offset == 5
-            assert "[500, 1000)" in str(error.value)
-
-    def test_compaction_puts_another_file_under_the_same_name(self, folder: Path) -> None:
-        """The cleaner renames `.cleaned` to `.swap`, the old file away, and `.swap` to `.log`."""
-        name = log_file(folder, 0)
-        kept = [batch(base, [(1000 + base, b"k", b"kept")], last_delta=9) for base in range(0, 500, 10)]
-        with LogView(folder) as view:
-            assert offsets(view, 0, 3) == [0, 1, 2]
-            Path(f"{name}.cleaned").write_bytes(b"".join(kept))
-            view.refresh()
-            assert offsets(view, 0, 3) == [0, 1, 2]
-            Path(f"{name}.cleaned").rename(f"{name}.swap")
-            name.rename(f"{name}.deleted")
-            view.refresh()
-            assert offsets(view) == [*range(0, 500, 10), *range(500, 1000)]
-            Path(f"{name}.swap").rename(name)
-            view.refresh()
-            assert offsets(view) == [*range(0, 500, 10), *range(500, 1000)]
-            assert view.read(101, 1).fetch_offset_metadata.message_offset == 100
-
-    def test_file_that_vanishes_between_listing_and_opening(self, folder: Path) -> None:
-        """The directory is listed again."""
-
-        class Vanishing(FileSystem):
-            def open(self, path: Any, *args: Any, **options: Any) -> int:  # type: ignore[override]
-                if str(path).endswith("0500.log") and log_file(folder, 500).exists():
-                    for suffix in ("log", "index", "timeindex"):
-                        (folder / f"{500:020d}.{suffix}").rename(folder / f"{500:020d}.{suffix}.deleted")
-                return super().open(path, *args, **options)
-
-        with LogView(folder, fs=Vanishing()) as view:
-            assert view.log_end_offset == 500
-
-    def test_directory_that_is_taken_away(self, folder: Path) -> None:
-        with LogView(folder) as view:
-            read = iter(records(view, 0, 500))
-            next(read)
-            folder.rename(folder.parent / "orders-3.0123456789abcdef0123456789abcdef-delete")
-            with pytest.raises(PartitionNotFound):
-                view.refresh()
-            assert len(list(read)) == 499
-
-    def test_log_start_of_the_parents_checkpoint(self, folder: Path) -> None:
-        checkpoint = folder.parent / "log-start-offset-checkpoint"
-        checkpoint.write_text("0\n2\norders 3 123\norders 4 7\n")
-        with LogView(folder) as view:
-            assert view.log_start_offset == 123
-            with pytest.raises(OffsetOutOfRange):
-                view.read(122, 1)
-            assert view.offset_for_time(1000).offset == 123  # type: ignore[union-attr]
-            assert view.offset_for_time(-2).offset == 123  # type: ignore[union-attr]
-
-    def test_damaged_checkpoint_is_a_problem_not_an_error(self, folder: Path) -> None:
-        checkpoint = folder.parent / "log-start-offset-checkpoint"
-        checkpoint.write_text("7\n")
-        with LogView(folder) as view:
-            assert view.log_start_offset == 0
-            assert [problem.path for problem in view.problems] == [str(checkpoint)]
-
-
 class TestReading:
     def test_read_names_the_batch_found(self, folder: Path) -> None:
         """SEG-10, LOG-22."""
@@ -470,7 +290,7 @@ class TestReading:
         for base in range(0, 400, 10):
             write_segment(path, base, batches(base, 1, 10))
         with LogView(path) as view:
-            view._descriptors = limited = Descriptors(5)
+            view._watch._descriptors = limited = Descriptors(5)
             for segment in view.segments:
                 segment._descriptors = limited
             before = len(os.listdir("/proc/self/fd"))

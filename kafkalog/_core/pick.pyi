@@ -1,0 +1,8 @@
+from typing_extensions import Buffer
+
+from kafkalog._core.record import Record
+
+def pick(buf: Buffer, offset: int) -> Record | None: ...
+def pick_by_time(
+    buf: Buffer, known_offset: int, known_timestamp: int, timestamp: int, start_offset: int
+) -> tuple[int, int, int]: ...

@@ -1,0 +1,176 @@
+"""A partition that is open for writing, until it is closed, dropped or forked away."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from kafkalog.durability import BackgroundFlush, Sync
+from kafkalog.errors import IllegalState, LogClosed
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.log_start import record_log_start
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.types import LogAppendInfo, TopicPartition
+from kafkalog.util.clock import Clock
+from kafkalog.util.fileio import FileSystem
+from kafkalog.util.interrupts import deferred_interrupts
+
+if TYPE_CHECKING:
+    from kafkalog.accumulator import Accumulator
+
+
+class OpenedLog:
+    """A partition open for writing, with its data directory's lock.
+
+    `append_as_leader`, `append_as_follower` and `append_batches` are the log's own methods, until `close` or
+    a fork puts functions in their place that refuse: so an append pays for no check. `after_append` is None,
+    or what `sync` asks for after each append.
+
+    Threads: all attributes may be read, and `close` called, from any thread.
+    """
+
+    __slots__ = (
+        "__weakref__", "_flusher", "_fs", "after_append", "append_as_follower", "append_as_leader", "append_batches",
+        "clock", "closed",
+        "log", "log_dir", "milliseconds", "path", "refuse", "topic_partition", "writers",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        log: UnifiedLog,
+        log_dir: LogDir,
+        path: str,
+        topic_partition: TopicPartition,
+        *,
+        sync: Sync,
+        fs: FileSystem,
+        clock: Clock,
+    ) -> None:
+        self.log = log
+        self.log_dir = log_dir
+        self.path = path
+        self.topic_partition = topic_partition
+        self.clock = clock
+        self._fs = fs
+        self.milliseconds: Callable[[], int] = clock.milliseconds
+        self.closed = False
+        self.writers: set[Accumulator] = set()
+        self.append_as_leader: Callable[..., LogAppendInfo] = log.append_as_leader
+        self.append_as_follower: Callable[..., LogAppendInfo] = log.append_as_follower
+        self.append_batches: Callable[..., LogAppendInfo] = log.append_batches
+        self.refuse: Callable[..., NoReturn] = _not_closed
+        self.after_append: Callable[[], object] | None = None
+        self._flusher: BackgroundFlush | None = None
+        if sync is True:
+            self.after_append = log.flush
+        elif sync is not False:
+            self._flusher = BackgroundFlush(log.flush, sync, str(topic_partition))
+            self.after_append = self._flusher.touch
+        _opened.add(self)
+
+    def append_built(self, batches: bytearray) -> None:
+        """Appends batches that this library has just built, each as an append of its own, and syncs as asked."""
+        self.append_batches(batches, check_records=False)
+        if self.after_append is not None:
+            self.after_append()
+
+    def record_log_start(self) -> None:
+        """Puts the log start on disk, in the data directory's checkpoint of log starts."""
+        state = self.log.state
+        base = state.segments[0].base_offset
+        record_log_start(
+            os.path.dirname(self.path), self.topic_partition, state.log_start_offset, base, fs=self._fs
+        )
+
+    def close(self) -> None:
+        """Writes and syncs everything, closes the files and gives the lock back; harmless the second time.
+
+        Writers that are still open are closed first. Only a close without error lets the data directory
+        have its clean-shutdown marker back. A Ctrl-C waits until the close is complete.
+        """
+        with deferred_interrupts():
+            if self.closed:
+                return
+            self._close()
+
+    def __del__(self) -> None:
+        # reached unclosed only where a Ctrl-C came between opening and handing over: a Log closes its own
+        if getattr(self, "closed", True):
+            return
+        try:
+            self.close()
+        except KeyboardInterrupt:
+            self.close()
+            raise
+
+    def _close(self) -> None:
+        clean = False
+        try:
+            for writer in tuple(self.writers):
+                writer.close()
+            if self._flusher is not None:
+                self._flusher.close()
+            self.closed = True
+            self._refuse(lambda: LogClosed(f"log {self.topic_partition} is closed"))
+            self.log.close()
+            clean = True
+        finally:
+            self.closed = True
+            _opened.discard(self)
+            try:
+                self.log_dir.partition_closed(os.path.basename(self.path), clean)
+            finally:
+                self.log_dir.release()
+
+    def _refuse(self, error: Callable[[], Exception]) -> None:
+        def refuse(*args: object, **kwargs: object) -> NoReturn:
+            raise error()
+
+        self.append_as_leader = self.append_as_follower = self.append_batches = self.refuse = refuse
+        self.after_append = None
+
+    def disown(self) -> None:
+        """Makes every write fail: this is a forked child, and the log belongs to its parent."""
+        for writer in tuple(self.writers):
+            writer.disown()
+        self.closed = True
+        self._refuse(
+            lambda: IllegalState(
+                f"log {self.topic_partition} belongs to the process that opened it",
+                hint="open the log in the child process instead of before the fork",
+            )
+        )
+
+
+def _not_closed() -> NoReturn:
+    raise IllegalState("the log is open")
+
+
+def is_open(path: str) -> bool:
+    """Whether this process has the partition at the real path `path` open for writing."""
+    return any(opened.path == path and not opened.closed for opened in tuple(_opened))
+
+
+_opened: weakref.WeakSet[OpenedLog] = weakref.WeakSet()
+
+
+def _close_at_exit() -> None:
+    for opened in tuple(_opened):
+        warnings.warn(
+            f"log {opened.topic_partition} was still open when the interpreter ended", ResourceWarning, stacklevel=2
+        )
+        opened.close()
+
+
+def _disown_in_child() -> None:
+    for opened in tuple(_opened):
+        opened.disown()
+
+
+atexit.register(_close_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_in_child)

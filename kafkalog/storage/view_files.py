@@ -1,0 +1,210 @@
+"""The files of one segment that another process owns: opened when first touched, never for long if there are many."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from typing import Final
+
+from kafkalog.errors import CorruptIndex, StorageError
+from kafkalog.storage.file_records import FileRecords
+from kafkalog.storage.index_view import OffsetIndexView, TimeIndexView
+from kafkalog.storage.names import LOG_SUFFIX, index_file_name, time_index_file_name
+from kafkalog.storage.view_listing import ListedSegment
+from kafkalog.util.fileio import File, FileSystem
+
+OPEN_SEGMENTS: Final = 256
+"""Descriptors a view keeps: a backup may have more segments than a process may open files."""
+INDEX_LAG_BYTES: Final = 64 << 10
+"""Growth of the last segment after which its index is read again; what is newer is scanned."""
+
+
+class Descriptors:
+    """Which segments of a view hold a descriptor; the one opened first gives its up when there are many.
+
+    Threads: appending and popping a deque are atomic; a descriptor more or less is no harm. `lock` is held
+    while an index is read.
+    """
+
+    def __init__(self, limit: int = OPEN_SEGMENTS) -> None:
+        self.lock = threading.Lock()
+        self._limit = limit
+        self._open: deque[SegmentFiles] = deque()
+
+    def opened(self, segment: SegmentFiles) -> None:
+        """Notes that `segment` opened its file."""
+        self._open.append(segment)
+        while len(self._open) > self._limit:
+            self._open.popleft().release_file()
+
+
+class SegmentFiles:
+    """The files of the segment in `<directory>/<file_name>`, whose data counts up to `size`.
+
+    A slice handed out keeps the data file's descriptor, so it can be read after the owner deleted the file
+    and after `release`. Threads: safe; `size` and `is_last` are set by the view, under its lock.
+    """
+
+    __slots__ = (
+        "_descriptors", "_directory", "_fs", "_indexed_size", "_measured", "_offset_index", "_records", "_size", "_time_index",
+        "_timed_size", "base_offset", "file_name", "inode", "is_last",
+    )  # fmt: skip
+
+    def __init__(
+        self, directory: str, listed: ListedSegment, *, fs: FileSystem, descriptors: Descriptors
+    ) -> None:
+        self.base_offset = listed.base_offset
+        self.file_name = listed.name
+        self.inode = listed.inode
+        self.is_last = False
+        self._directory = directory
+        self._fs = fs
+        self._descriptors = descriptors
+        self._size = -1
+        self._measured = (-1, -1)
+        self._indexed_size = self._timed_size = -1
+        self._records: tuple[File, FileRecords] | None = None
+        self._offset_index: OffsetIndexView | None = None
+        self._time_index: TimeIndexView | None = None
+
+    # The file
+
+    @property
+    def path(self) -> str:
+        """The data file's path."""
+        return os.path.join(self._directory, self.file_name)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the data file that are part of the log."""
+        return self._size
+
+    @property
+    def last_known_offset(self) -> int:
+        """-1: where the segment ends is not looked up before it is read."""
+        return -1
+
+    def measure(self) -> None:
+        """Takes the file's present length as `size`: its owner has rolled to the next segment.
+
+        What was found out about a file that has changed since is dropped.
+        """
+        stat = self.stat()
+        measured = stat.st_size, stat.st_mtime_ns
+        if measured != self._measured:
+            self._measured = measured
+            self.forget_indexes()
+        self.set_size(stat.st_size)
+
+    def set_size(self, size: int) -> None:
+        """Makes `size` bytes count; for the last segment those up to the end of the last valid batch."""
+        self._size = size
+        held = self._records
+        if held is not None:
+            held[1].size = size
+
+    def stat(self) -> os.stat_result:
+        """The system's record of the file, open or by name; StorageError where there is none."""
+        held = self._records
+        try:
+            return self._fs.stat(self.path) if held is None else held[0].stat()
+        except OSError as error:
+            raise StorageError.from_os(error, "look at the segment", path=self.path) from error
+
+    def _held(self) -> tuple[File, FileRecords]:
+        held = self._records
+        if held is None:
+            try:
+                file = self._fs.open_file(self.path, "r")
+                size = file.size() if self._size < 0 else self._size
+            except OSError as error:
+                raise StorageError.from_os(error, "open the segment", path=self.path) from error
+            held = file, FileRecords(file, size, fs=self._fs, mutable=False)
+            self._size = size
+            self._records = held
+            self._descriptors.opened(self)
+        return held
+
+    @property
+    def file(self) -> File:
+        """The open data file."""
+        return self._held()[0]
+
+    @property
+    def records(self) -> FileRecords:
+        """The data up to `size`, opened when first asked for; StorageError (ENOENT) once it is deleted."""
+        held = self._records
+        return held[1] if held is not None else self._held()[1]
+
+    def release_file(self) -> None:
+        """Lets go of the descriptor, which stays open for as long as a slice has it."""
+        self._records = None
+
+    def release(self) -> None:
+        """Lets go of the file and the copies of its indexes."""
+        self.release_file()
+        self.forget_indexes()
+
+    # The indexes
+
+    @property
+    def offset_index(self) -> OffsetIndexView:
+        """What the `.index` file says; a damaged or missing one has a `problem` and no entries."""
+        index = self._offset_index
+        if index is None or self._is_behind(self._indexed_size):
+            index = self._read_offset_index()
+        return index
+
+    @property
+    def time_index(self) -> TimeIndexView:
+        """What the `.timeindex` file says; a damaged or missing one has a `problem` and no entries."""
+        index = self._time_index
+        if index is None or self._is_behind(self._timed_size):
+            index = self._read_time_index()
+        return index
+
+    def _is_behind(self, indexed_size: int) -> bool:
+        """True when an index read at that size of the data is worth reading again."""
+        size = self._size
+        return size != indexed_size and (not self.is_last or size - indexed_size > INDEX_LAG_BYTES)
+
+    def _read_offset_index(self) -> OffsetIndexView:
+        with self._descriptors.lock:
+            self._indexed_size = self._size
+            index = self._offset_index
+            if index is None:
+                path = self._beside(index_file_name(self.base_offset, self._suffix))
+                self._offset_index = index = OffsetIndexView(path, self.base_offset, fs=self._fs)
+            else:
+                index.refresh()
+            return index
+
+    def _read_time_index(self) -> TimeIndexView:
+        with self._descriptors.lock:
+            self._timed_size = self._size
+            index = self._time_index
+            if index is None:
+                path = self._beside(time_index_file_name(self.base_offset, self._suffix))
+                self._time_index = index = TimeIndexView(path, self.base_offset, fs=self._fs)
+            else:
+                index.refresh()
+            return index
+
+    def _beside(self, file_name: str) -> str:
+        return os.path.join(self._directory, file_name)
+
+    @property
+    def _suffix(self) -> str:
+        return self.file_name.partition(LOG_SUFFIX)[2]
+
+    def forget_indexes(self) -> None:
+        """Drops the copies of the indexes: the file was cut or replaced."""
+        self._offset_index = None
+        self._time_index = None
+
+    @property
+    def problems(self) -> tuple[CorruptIndex, ...]:
+        """What is wrong with the indexes that were read so far."""
+        found = [index.problem for index in (self._offset_index, self._time_index) if index is not None]
+        return tuple(problem for problem in found if problem is not None)

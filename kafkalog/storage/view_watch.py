@@ -1,0 +1,176 @@
+"""Looking at a directory that another process changes, as cheaply as it can be done, into one `ViewState`."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Final
+
+from kafkalog.errors import CorruptCheckpoint, KafkalogError, StorageError
+from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.view_end import SegmentEnd, empty_end, extend_end, still_there
+from kafkalog.storage.view_files import Descriptors
+from kafkalog.storage.view_listing import ListedSegment, list_segments, no_segments, unreadable
+from kafkalog.storage.view_segment import ViewSegment
+from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import LOG_START_FILE, OffsetCheckpoint
+from kafkalog.util.clock import Clock
+from kafkalog.util.fileio import FileSystem
+
+LISTING_MS: Final = 1000
+"""The directory is listed at least this often, whatever its times say (they may come from another machine)."""
+FRESH_MS: Final = 100
+"""A modification time this young does not show the next change: file times go by ticks of a few ms."""
+LISTING_ATTEMPTS: Final = 20
+
+
+class ViewState:
+    """What one look at the directory found: the segments, and where the log starts and ends.
+
+    `length` and `mtime_ns` are those of the last segment's file before it was read.
+    """
+
+    __slots__ = (
+        "active", "end", "end_offset", "length", "mtime_ns", "problem", "segments", "start_offset",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        segments: LogSegments[ViewSegment],
+        end: SegmentEnd,
+        start_offset: int,
+        problem: KafkalogError | None,
+        length: int,
+        mtime_ns: int,
+    ) -> None:
+        self.segments = segments
+        self.active = segments.active
+        self.end = end
+        self.end_offset: int = end.next_offset
+        self.start_offset: int = min(max(start_offset, segments[0].base_offset), end.next_offset)
+        self.problem = problem
+        self.length = length
+        self.mtime_ns = mtime_ns
+
+
+class DirectoryWatch:
+    """What was seen of a partition directory last, so that a quiet look needs no more than two `stat` calls.
+
+    Threads: one at a time (the view's lock).
+    """
+
+    def __init__(self, path: str, topic_partition: TopicPartition, fs: FileSystem, clock: Clock) -> None:
+        self._path = path
+        self._topic_partition = topic_partition
+        self._fs = fs
+        self._clock = clock
+        self._descriptors = Descriptors()
+        self._checkpoint_problem: CorruptCheckpoint | StorageError | None = None
+        self._listed_ms = 0  # monotonic
+        self._directory_mtime_ns = -1
+        self._fresh = True  # what was seen may be changing within this tick
+
+    def looked(self, state: ViewState) -> ViewState:
+        """The state now, `state` being what the last look found; `state` itself where nothing has changed."""
+        return self.listed(state) if self._directory_changed() else self._followed(state)
+
+    def _directory_changed(self) -> bool:
+        now = self._clock.monotonic_ms()
+        if self._fresh or now - self._listed_ms >= LISTING_MS:
+            return True
+        return self._directory_time() != self._directory_mtime_ns
+
+    def _directory_time(self) -> int:
+        try:
+            return self._fs.stat(self._path).st_mtime_ns
+        except OSError as error:
+            raise unreadable(self._path, error) from error
+
+    def listed(self, old: ViewState | None) -> ViewState:
+        """A new state from a listing; a file that vanishes between listing and opening means: list again."""
+        for attempt in range(LISTING_ATTEMPTS):
+            self._fresh = True  # until all of it is done: an interrupted listing is made again
+            mtime_ns = self._directory_time()
+            now_ms, listed_ms = self._clock.milliseconds(), self._clock.monotonic_ms()
+            listed = list_segments(self._fs, self._path)
+            if not listed:
+                raise no_segments(self._fs, self._path)
+            try:
+                state = self._state_of(listed, old)
+                self._directory_mtime_ns, self._listed_ms = mtime_ns, listed_ms
+                self._fresh = now_ms - mtime_ns // 1_000_000 < FRESH_MS
+                return state
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                self._clock.sleep(attempt)
+        raise StorageError(
+            "the directory's files keep changing their names while they are listed",
+            path=self._path,
+            hint="try again when its owner has settled",
+        )
+
+    def _state_of(self, listed: tuple[ListedSegment, ...], old: ViewState | None) -> ViewState:
+        known = {} if old is None else {(s.base_offset, s.inode): s for s in old.segments}
+        segments = LogSegments(self._segment_of(entry, known) for entry in listed)
+        last = segments.active
+        for segment in segments[:-1]:  # each: one may have been cut, written to and rolled again since the last look
+            segment.measure()
+            segment.is_last = False
+        was_last = last.is_last
+        last.is_last = True
+        start_offset = self._checkpointed_start()
+        known_end = old.end if old is not None and was_last and old.active is last else None
+        end, length, mtime_ns = self._end_of(last, known_end)
+        return ViewState(segments, end, start_offset, self._checkpoint_problem, length, mtime_ns)
+
+    def _segment_of(
+        self, entry: ListedSegment, known: dict[tuple[int, int], ViewSegment]
+    ) -> ViewSegment:
+        segment = known.get((entry.base_offset, entry.inode))
+        if segment is None:
+            segment = ViewSegment(self._path, entry, fs=self._fs, descriptors=self._descriptors)
+        elif segment.file_name != entry.name:
+            segment.file_name = entry.name
+        return segment
+
+    def _followed(self, state: ViewState) -> ViewState:
+        """The state with what was written to, or cut from, the last segment since the last look."""
+        stat = state.active.stat()
+        if stat.st_size == state.length and stat.st_mtime_ns == state.mtime_ns and not self._fresh_file(stat):
+            return state
+        end, length, mtime_ns = self._end_of(state.active, state.end)
+        if end == state.end and length == state.length and mtime_ns == state.mtime_ns:
+            return state
+        return ViewState(
+            state.segments, end, state.start_offset, state.problem, length, mtime_ns
+        )
+
+    def _fresh_file(self, stat: os.stat_result) -> bool:
+        return self._clock.milliseconds() - stat.st_mtime_ns // 1_000_000 < FRESH_MS
+
+    def _end_of(self, last: ViewSegment, known: SegmentEnd | None) -> tuple[SegmentEnd, int, int]:
+        """Where the last segment ends, with the length and time of its file as they were before the look.
+
+        From `known` on where that still holds, else from the last index entry, else from the start.
+        """
+        stat = last.stat()
+        file = last.file
+        last.set_size(stat.st_size)
+        if known is None or known.size > stat.st_size or not still_there(file, known):
+            last.forget_indexes()
+            known = last.advised_end() or empty_end(last.base_offset)
+        end = extend_end(file, last.base_offset, known, stat.st_size)
+        last.set_size(end.size)
+        return end, stat.st_size, stat.st_mtime_ns
+
+    def _checkpointed_start(self) -> int:
+        """The log start that the parent directory's checkpoint has for this partition; 0 without one."""
+        parent = os.path.dirname(self._path)
+        try:
+            offsets = OffsetCheckpoint(os.path.join(parent, LOG_START_FILE), fs=self._fs).read()
+        except (CorruptCheckpoint, StorageError) as error:
+            self._checkpoint_problem = error
+            return 0
+        self._checkpoint_problem = None
+        return offsets.get(self._topic_partition, 0)

@@ -1,0 +1,166 @@
+"""Threads that share what belongs to one: an error or a right answer, never a crash; the GIL comes and goes inside."""
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from kafkalog._core.assign import check_records
+from kafkalog._core.decode import decode
+from kafkalog._core.encode import BatchBuilder, encode_batch
+from kafkalog._core.index import OffsetEntries
+from kafkalog._core.ingest import LineEncoder
+from kafkalog._core.render import DumpText
+from kafkalog._core.scan import scan
+from kafkalog._core.template import VALUE, TemplateText
+
+ROUNDS = 300
+
+
+def together(*calls: Callable[[], Any], expected: tuple[type[Exception], ...] = ()) -> None:
+    """Makes each call in a thread of its own, again and again until all were tried ROUNDS times.
+
+    Errors other than the expected ones are raised here.
+    """
+    errors: list[BaseException] = []
+    tries = [0] * len(calls)
+    start = threading.Barrier(len(calls))
+
+    def work(number: int) -> None:
+        start.wait()
+        while min(tries) < ROUNDS and not errors:
+            tries[number] += 1
+            try:
+                calls[number]()
+            except expected:
+                pass
+            except BaseException as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(calls))]
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(usual)
+    if errors:
+        raise errors[0]
+
+
+def test_line_encoder() -> None:
+    """The second thread is refused; the first goes on, and nothing it encoded is damaged."""
+    text = b"".join(b"k%d:%s\n" % (i % 7, b"v" * (i % 90)) for i in range(3_000))
+    encoder = LineEncoder(3, key_delimiter=b":")
+    taken: list[bytes] = []
+    together(
+        lambda: encoder.feed(text, len(text), 1),
+        lambda: encoder.feed(text, len(text), 2),
+        lambda: taken.extend(bytes(encoder.take(n)) for n in range(3)),
+        lambda: encoder.add(b"x" * 1000, None, 3),
+        lambda: (encoder.seal(), encoder.ready_bytes(1), encoder.records(2)),
+        expected=(RuntimeError,),
+    )
+    encoder.seal()
+    taken += [bytes(encoder.take(n)) for n in range(3)]
+    total = 0
+    for data in taken:
+        table = scan(data)
+        assert (table.first_invalid, table.valid_bytes) == (-1, len(data))
+        total += len(decode(data, table))
+    assert total == sum(encoder.records(n) for n in range(3))
+
+
+def test_batch_builder() -> None:
+    """Headers are Python code, in the middle of which another thread may run: every record is whole all the same."""
+    builder = BatchBuilder(1 << 20)
+    built: list[bytearray] = []
+
+    def append(letter: int) -> Callable[[], Any]:
+        value = bytes([letter]) * 300
+        return lambda: builder.append(bytearray(value), value, 1, ((str(letter), value) for _ in range(3)))
+
+    together(append(65), append(66), append(67), lambda: built.append(builder.build()), expected=(RuntimeError,))
+    built.append(builder.build())
+    for data in built:
+        records = decode(data, scan(data))
+        assert records.status == 0
+        assert list(records.offsets) == list(range(len(records)))
+        for record in records:
+            assert record.value == record.key and record.value is not None
+            assert record.headers == ((str(record.value[0]), record.value),) * 3
+
+
+def test_renderers() -> None:
+    data = bytes(encode_batch([b"x" * 100] * 3000, timestamp=1))
+    for text, rest in ((DumpText(data=True), (0,)), (TemplateText([(VALUE, b"")]), ())):
+        together(
+            lambda: text.render(data, 0, len(data), *rest),  # noqa: B023
+            lambda: text.render(data, 0, len(data), *rest),  # noqa: B023
+            lambda: text.text.take(),  # noqa: B023
+            lambda: bytes(memoryview(text.text)[:1]),  # noqa: B023
+            lambda: text.text.clear(),  # noqa: B023
+            expected=(BufferError,),
+        )
+
+
+def test_a_buffer_that_others_write_to_and_try_to_resize() -> None:
+    """Readers see old bytes, new bytes or a mixture: whatever it is, they stay inside, and the size is held."""
+    sound = bytes(encode_batch([(b"k" * 20, b"v" * 50, 5, [("h", b"1" * 9)])] * 2000, timestamp=1))
+    data = bytearray(sound)
+    table = scan(sound)
+
+    def scribble() -> None:
+        for at in range(61, len(data), 211):
+            data[at : at + 5] = b"\xff\xff\xff\xff\x0f"
+        data[:] = sound
+
+    def resize() -> None:
+        data.append(0)
+        del data[-1]
+
+    def read() -> None:
+        records = decode(data, table)
+        for row in range(0, len(records), 50):
+            try:
+                records.headers(row)
+            except ValueError as error:
+                assert "overwritten" in str(error)
+            assert len(records.value(row) or b"") < len(sound)
+
+    together(
+        read,
+        scribble,
+        resize,
+        lambda: scan(data),
+        lambda: check_records(data, table, 0),
+        lambda: DumpText(data=True).render(data, 0, len(sound), 0),
+        expected=(BufferError, ValueError),
+    )
+
+
+def test_index_entries() -> None:
+    """IDX-16: a search without the GIL keeps its buffer while others swap and close."""
+    small = bytes(8) + b"".join(n.to_bytes(4, "big") * 2 for n in range(1, 2000))
+    large = bytes(8) + b"".join(n.to_bytes(4, "big") * 2 for n in range(1, 4000))
+    entries = OffsetEntries(bytearray(small), 0, 1000)
+    targets = list(range(0, 1000, 2)) * 4
+
+    def search() -> None:
+        offsets, positions = entries.lookup_many(targets)
+        assert list(offsets) == list(positions) == targets
+
+    together(
+        search,
+        search,
+        lambda: entries.attach(bytearray(large), 3000),
+        lambda: entries.attach(bytearray(small), 1500),
+        lambda: (entries.close(), entries.attach(bytearray(small), 1200)),
+        lambda: entries.lookup(17),
+        expected=(ValueError,),
+    )
+    entries.close()
+    assert entries.closed

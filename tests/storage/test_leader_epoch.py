@@ -1,0 +1,86 @@
+"""LeaderEpochCache: assigning, looking up, cutting, and its file (format.md section 8)."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkalog.errors import CorruptCheckpoint, IllegalArgument
+from kafkalog.storage.leader_epoch import LeaderEpochCache
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> LeaderEpochCache:
+    made = LeaderEpochCache.open(tmp_path)
+    for epoch, start in ((0, 0), (2, 10), (5, 30)):
+        assert made.assign(epoch, start)
+    return made
+
+
+def listed(cache: LeaderEpochCache) -> list[tuple[int, int]]:
+    return [tuple(entry) for entry in cache.entries]
+
+
+def test_an_epoch_begins_once(cache: LeaderEpochCache) -> None:
+    assert not cache.assign(5, 30) and not cache.assign(5, 40)
+    assert listed(cache) == [(0, 0), (2, 10), (5, 30)] and cache.latest_epoch == 5
+
+
+@pytest.mark.parametrize(
+    ("epoch", "start", "left"),
+    [(6, 20, [(0, 0), (2, 10), (6, 20)]), (1, 40, [(0, 0), (1, 40)]), (5, 5, [(0, 0), (5, 5)]), (9, 0, [(9, 0)])],
+)
+def test_entries_that_contradict_a_new_one_go(
+    cache: LeaderEpochCache, epoch: int, start: int, left: list[tuple[int, int]]
+) -> None:
+    assert cache.assign(epoch, start)
+    assert listed(cache) == left
+
+
+@pytest.mark.parametrize(("offset", "epoch"), [(0, 0), (9, 0), (10, 2), (29, 2), (30, 5), (999, 5), (-1, -1)])
+def test_epoch_of_an_offset(cache: LeaderEpochCache, offset: int, epoch: int) -> None:
+    assert cache.epoch_for(offset) == epoch
+
+
+@pytest.mark.parametrize(
+    ("end", "left"), [(31, 3), (30, 2), (11, 2), (10, 1), (0, 0)]
+)
+def test_cut_from_the_end(cache: LeaderEpochCache, end: int, left: int) -> None:
+    cache.truncate_from_end(end)
+    assert len(cache.entries) == left
+
+
+def test_cut_from_the_start_keeps_the_epoch_that_covers_it(cache: LeaderEpochCache) -> None:
+    cache.truncate_from_start(15)
+    assert listed(cache) == [(2, 15), (5, 30)]
+    cache.truncate_from_start(15)
+    cache.truncate_from_start(3)
+    assert listed(cache) == [(2, 15), (5, 30)]
+
+
+def test_the_file_follows_when_told(cache: LeaderEpochCache, tmp_path: Path) -> None:
+    file = tmp_path / "leader-epoch-checkpoint"
+    assert cache.has_changed and file.read_bytes() == b""
+    cache.write_if_changed()
+    assert not cache.has_changed and file.read_text() == "0\n3\n0 0\n2 10\n5 30\n"
+    assert listed(LeaderEpochCache.open(tmp_path)) == listed(cache)
+    cache.clear()
+    cache.write_if_changed()
+    assert file.read_text() == "0\n0\n"
+
+
+def test_entries_out_of_order_in_the_file_drop_earlier_ones(tmp_path: Path) -> None:
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n2\n5 5\n3 9\n")
+    assert listed(LeaderEpochCache.open(tmp_path)) == [(3, 9)]
+
+
+@pytest.mark.parametrize("text", ["0\n1\n-1 0\n", "0\n1\n0 -1\n", "0\n1\n5\n", "1\n0\n", "0\n2\n0 0\n"])
+def test_a_malformed_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "leader-epoch-checkpoint").write_text(text)
+    with pytest.raises(CorruptCheckpoint):
+        LeaderEpochCache.open(tmp_path)
+
+
+def test_negative_numbers_are_refused(cache: LeaderEpochCache) -> None:
+    for epoch, start in ((-1, 0), (0, -1)):
+        with pytest.raises(IllegalArgument):
+            cache.assign(epoch, start)

@@ -1,0 +1,52 @@
+"""Which partitions data directories hold."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkalog.errors import NotAPartition, PartitionNotFound, StorageError, UnknownTopicOrPartition
+from kafkalog.tools.directories import find, partitions
+from kafkalog.types import TopicPartition
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    live = ("t-0", "t-10", "t-2", "a.b-c-1")
+    for name in (*live, "t-3." + "0" * 32 + "-delete", "t-x", "nodash", "__cluster_metadata-0"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "t-7").write_text("a file")
+    return tmp_path
+
+
+def test_live_partitions_by_topic_and_number(data: Path) -> None:
+    found = partitions([str(data)])
+    expected = [("a.b-c", 1), ("t", 0), ("t", 2), ("t", 10)]
+    assert [one.topic_partition for one in found] == [TopicPartition(*each) for each in expected]
+    assert [one.path for one in partitions([str(data)], topic="t")] == [str(data / f"t-{n}") for n in (0, 2, 10)]
+
+
+def test_several_directories_are_one(data: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "t-1").mkdir(parents=True)
+    numbers = [one.topic_partition.partition for one in partitions([str(data), str(other)], topic="t")]
+    assert numbers == [0, 1, 2, 10]
+    assert len(partitions([str(data), str(data)])) == 4, "the same directory twice is one"
+    (other / "t-0").mkdir()
+    with pytest.raises(NotAPartition, match="lies in"):
+        partitions([str(data), str(other)])
+
+
+def test_find(data: Path) -> None:
+    assert [one.topic_partition.partition for one in find([str(data)], "t")] == [0, 2, 10]
+    assert [one.topic_partition.partition for one in find([str(data)], "t", [10, 0, 10])] == [10, 0]
+    with pytest.raises(UnknownTopicOrPartition, match="no partition 7.*0, 2, 10"):
+        find([str(data)], "t", [7])
+    with pytest.raises(UnknownTopicOrPartition, match=r"no topic u.*a\.b-c, t"):
+        find([str(data)], "u")
+
+
+def test_directories_that_are_not_there(data: Path) -> None:
+    with pytest.raises(PartitionNotFound):
+        partitions([str(data / "no")])
+    with pytest.raises(StorageError):
+        partitions([str(data / "t-7")])
