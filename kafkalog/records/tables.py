@@ -18,7 +18,7 @@ from kafkalog.records.compression import DECODED_LIMIT_BYTES, check_codec, decom
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["TABLE_BYTES", "batch_table", "record_tables"]
+__all__ = ["TABLE_BYTES", "batch_table", "plain_batch", "record_tables"]
 
 TABLE_BYTES: Final = 512 << 10
 """Decompressed bytes after which a table ends, so that they are in the cache when decoded; no batch is divided."""
@@ -84,6 +84,30 @@ def batch_table(
         finally:
             del failure, table  # as above
     return table
+
+
+def plain_batch(
+    data: Buffer,
+    batches: BatchTable,
+    row: int,
+    *,
+    base_position: int = 0,
+    path: str | None = None,
+    limit_bytes: int = DECODED_LIMIT_BYTES,
+) -> bytearray:
+    """The bytes of one compressed batch as they would be uncompressed; arguments and errors as for `record_tables`.
+
+    They are a v2 header and its records, or the inner messages of a v0 or v1 wrapper with their absolute offsets.
+    """
+    arena = Arena(data, batches, row, base_position=base_position)
+    failure = _unpack(arena, batches, row, limit_bytes)
+    if failure is not None:
+        failure.path = path
+        try:
+            raise failure
+        finally:
+            del failure  # as above
+    return arena.finish()
 
 
 def _next_table(
