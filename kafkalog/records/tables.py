@@ -18,6 +18,8 @@ from kafkalog.records.compression import DECODED_LIMIT_BYTES, check_codec, decom
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kafkalog._core.store import Block
+
 __all__ = ["TABLE_BYTES", "batch_table", "plain_batch", "record_tables"]
 
 TABLE_BYTES: Final = 512 << 10
@@ -94,7 +96,7 @@ def plain_batch(
     base_position: int = 0,
     path: str | None = None,
     limit_bytes: int = DECODED_LIMIT_BYTES,
-) -> bytearray:
+) -> Block:
     """The bytes of one compressed batch as they would be uncompressed; arguments and errors as for `record_tables`.
 
     They are a v2 header and its records, or the inner messages of a v0 or v1 wrapper with their absolute offsets.

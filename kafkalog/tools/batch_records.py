@@ -16,10 +16,12 @@ from kafkalog.records.format import MAGIC_V2, NO_TIMESTAMP
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kafkalog._core.store import Block
+
 MAGIC_AT: Final = 16
 
 
-def plain_batch(data: Buffer, at: int, size: int, *, path: str, offset: int, position: int) -> bytearray:
+def plain_batch(data: Buffer, at: int, size: int, *, path: str, offset: int, position: int) -> Block:
     """The compressed batch that is `data[at:at + size]` as it would be without compression (`records.tables`).
 
     InvalidRecord, CorruptRecord or IllegalArgument, with the batch's place, for one that cannot be decompressed.

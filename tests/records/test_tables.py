@@ -1,6 +1,7 @@
 """Record tables of runs of batches, plain and compressed, and where they stop."""
 
 import gc
+import struct
 import tracemalloc
 import weakref
 
@@ -60,6 +61,21 @@ def test_one_codec(codec: CompressionType) -> None:
     assert read(data) == records
     table = tables.batch_table(data, scan(data), 2)
     assert list(table) == records[40:60]
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_one_batch_without_its_compression(magic: int) -> None:
+    """A v2 header and the records, or a run of messages with their own offsets."""
+    data, records = made(7, CompressionType.GZIP, magic)
+    plain = bytes(tables.plain_batch(b"before" + data, scan(b"before" + data, 6), 0))
+    if magic == 2:
+        assert plain[61:] == made(7, CompressionType.NONE)[0][61:]
+    assert read(plain) == records
+    broken = data[:-30]
+    broken = broken[:8] + struct.pack(">i", len(broken) - 12) + broken[12:]
+    with pytest.raises(KafkalogError) as caught:
+        tables.plain_batch(broken, scan(broken, check_crc=False), 0, path="f.log")
+    assert caught.value.path == "f.log"
 
 
 def test_formats_and_codecs_mixed() -> None:
