@@ -80,6 +80,7 @@ cdef class DumpText:
     cdef bint skip_metadata
     cdef bint ask
     cdef bint asked                     # the last line waits for `give`
+    cdef bint wants_records             # the batch at hand waits for `give_records`, none of its records is printed
     cdef const uint8_t* key_at          # that line's, in the buffer of the call at hand
     cdef const uint8_t* value_at
     cdef int32_t key_size
@@ -129,6 +130,7 @@ cdef class DumpText:
         with nogil:
             status = self.render_batches(held.data, stop, base_position)
         self.text.end()
+        self.wants_records = status == RENDER_RECORDS
         if status == ERR_MEMORY:
             raise MemoryError
         if status == RENDER_TEXT:
@@ -162,13 +164,15 @@ cdef class DumpText:
         with their own offsets. The buffer is held until the batch's last record is printed.
         """
         cdef Held held = hold(plain)
-        if not self.inside or self.plain != NULL:
+        self.text.check_free()
+        if not self.wants_records:
             raise ValueError("no batch waits for its records")
         if self.row.magic >= 2 and held.size < V2_RECORDS_AT:
             raise ValueError(f"{held.size} bytes are no batch")
         self.inner = held
         self.plain = held.data
         self.plain_size = held.size
+        self.wants_records = False
 
     @property
     def is_control(self) -> bool:

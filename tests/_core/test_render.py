@@ -291,14 +291,22 @@ def test_records_of_a_compressed_batch_are_the_callers(limit: int) -> None:
 
 
 def test_records_that_nobody_waits_for_are_refused() -> None:
-    text = DumpText(data=True)
+    """Also for a plain batch of which some records are printed: the rest would be looked for behind those given."""
+    text = DumpText(data=True, limit=1)
     with pytest.raises(ValueError, match="no batch waits"):
         text.give_records(bytes(61))
+    many = batch([R(b"x" * 500)] * 9)
+    assert [text.render(many, 0, len(many), 0) for _ in range(4)] == [IS_FULL] * 4
+    with pytest.raises(ValueError, match="no batch waits"):
+        text.give_records(bytes(61))
+    text = DumpText(data=True)
     made = frame(b"x", count=1, last_delta=0, attributes=1)
     assert text.render(made, 0, len(made), 0) == render.NEEDS_RECORDS
     with pytest.raises(ValueError, match="60 bytes are no batch"):
         text.give_records(bytes(60))
     text.give_records(bytes(61) + b"\xff")
+    with pytest.raises(ValueError, match="no batch waits"):
+        text.give_records(bytes(61))
     assert text.render(made, 0, len(made), 0) not in (NEEDS_BYTES, IS_FULL, render.NEEDS_RECORDS)
     assert text.record_position == 0
 
