@@ -6,12 +6,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kafkalog._core.encode import EMPTY_BATCH_BYTES, BatchBuilder
 from kafkalog.durability import BackgroundFlush, Sync, again, open_gate, shut_gate
 from kafkalog.errors import IllegalState, InvalidRecord, InvalidTimestamp, LogClosed, RecordTooLarge
 from kafkalog.pending import Gates, PendingBatch
+from kafkalog.times import record_ms
 from kafkalog.util.interrupts import deferred_interrupts
 
 if TYPE_CHECKING:
@@ -99,14 +101,16 @@ class Accumulator:
         if self.closing:
             raise LogClosed(f"writer of log {self.name} is closed")
 
-    def check_timestamp(self, timestamp: int) -> None:
-        """Raises InvalidTimestamp for a time the topic would refuse; refused later it would spoil the batch."""
-        if timestamp < 0:
+    def checked_timestamp(self, time: int | datetime) -> int:
+        """The time in ms; InvalidTimestamp for one the topic would refuse: refused later it would spoil the batch."""
+        timestamp = record_ms(time)
+        if not 0 <= timestamp < 2**63:
+            kind = "negative" if timestamp < 0 else "too large"
             raise InvalidTimestamp(
-                f"timestamp {timestamp} is negative: ms since 1970 are meant, None for now", path=self.opened.path
+                f"timestamp {timestamp} is {kind}: ms since 1970 are meant, None for now", path=self.opened.path
             )
         if not self._checks_time:
-            return
+            return timestamp
         now = self.milliseconds()
         if not now - self._before_ms <= timestamp <= now + self._after_ms:
             raise InvalidTimestamp(
@@ -114,6 +118,7 @@ class Accumulator:
                 path=self.opened.path,
                 hint="see message.timestamp.before.max.ms and message.timestamp.after.max.ms",
             )
+        return timestamp
 
     def refuse_missing_key(self) -> None:
         """Raises InvalidRecord: a compacted topic keeps the newest record of each key."""

@@ -75,6 +75,10 @@ class AppendMixin:
             info = opened.append_as_leader(encode_batch(records, timestamp=opened.milliseconds()))
         except BadRecord as error:
             raise _typed(error, opened.path) from None
+        except OverflowError:
+            raise InvalidTimestamp(
+                "a timestamp is too large for 64 bits: ms since 1970 are meant", path=opened.path
+            ) from None
         except KafkalogError as error:
             _locate(error, opened.path)
             raise

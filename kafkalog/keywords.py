@@ -10,8 +10,8 @@ def near(name: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
     found = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    beginning = [one for one in known if one.startswith(name) or name.startswith(one)]
-    return found[0] if found else beginning[0] if beginning else None
+    part = [one for one in known if len(name) > 2 and (name in one or one in name)]
+    return found[0] if found else part[0] if part else None
 
 
 def unknown_keyword(call: str, given: Mapping[str, object], known: tuple[str, ...]) -> TypeError:

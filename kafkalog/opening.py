@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from kafkalog.config import LogConfig, key_for
 from kafkalog.durability import Sync, check_sync
 from kafkalog.errors import DirectoryLocked, NotAPartition, PartitionNotFound, StorageError, UncleanShutdown
-from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.log_dir import LogDir, remove_empty_directory
 from kafkalog.manager.log_start import read_log_start
-from kafkalog.manager.topics import TopicEntry, TopicStore
+from kafkalog.manager.topics import TOPICS_FILE, TopicEntry, TopicStore
 from kafkalog.opened import OpenedLog, is_open
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import parse_base_offset, parse_dir, partition_dir_name
@@ -59,11 +59,13 @@ def open_for_append(
 ) -> OpenedLog:
     """The partition directory `path`, created where it is missing, open for writing.
 
+    The data directory, its parent, is made too where only that is missing; a failed open takes it away again.
+
     `settings` are topic settings by dotted or attribute name; they are kept for a partition that this
     call creates the topic of, and otherwise lie over the topic's own for this open only.
 
     Raises NotAPartition (a name that is none, a file, a directory with other content), PartitionNotFound
-    (the data directory does not exist), DirectoryLocked, UncleanShutdown (it was not closed well; mode
+    (neither the data directory nor its parent exists), DirectoryLocked, UncleanShutdown (it was not closed well; mode
     "r" reads it), UnknownConfig, ConfigError, StorageError.
     """
     check_sync(sync)
@@ -97,30 +99,58 @@ def partition_of(path: str) -> TopicPartition:
 
 
 def _open(target: _Target) -> OpenedLog:
-    log_dir = _lock_directory(target.directory, target.fs)
+    made = _make_data_directory(target.directory, target.fs)
+    try:
+        log_dir = LogDir.acquire(target.directory, fs=target.fs)
+    except BaseException:
+        if made:
+            remove_empty_directory(target.directory, target.fs)
+        raise
     try:
         return _open_in(log_dir, target)
     except BaseException:
-        log_dir.release()
+        if made:
+            log_dir.discard((TOPICS_FILE,))
+        else:
+            log_dir.release()
         raise
 
 
-def _lock_directory(directory: str, fs: FileSystem) -> LogDir:
+def _make_data_directory(directory: str, fs: FileSystem) -> bool:
+    """True when the data directory was missing and is made; its parent is not made (a typing error would be)."""
     try:
-        is_directory = stat.S_ISDIR(fs.stat(directory).st_mode)
-    except FileNotFoundError as error:
-        raise PartitionNotFound(
-            "the data directory does not exist", path=directory, hint="create it first, or check the path"
-        ) from error
+        if stat.S_ISDIR(fs.stat(directory).st_mode):
+            return False
+    except FileNotFoundError:
+        return _made(directory, fs)
     except NotADirectoryError:
-        is_directory = False
+        pass
     except OSError as error:
         raise StorageError.from_os(error, "open the data directory", path=directory) from error
-    if not is_directory:
-        raise NotAPartition(
-            "a file where a data directory is meant", path=directory, hint="give DIR/<topic>-<number>, DIR a directory"
-        )
-    return LogDir.acquire(directory, fs=fs)
+    raise NotAPartition(
+        "a file where a data directory is meant", path=directory, hint="give DIR/<topic>-<number>, DIR a directory"
+    )
+
+
+def _made(directory: str, fs: FileSystem) -> bool:
+    try:
+        fs.mkdir(directory)
+    except FileExistsError:  # another thread or process was faster
+        return False
+    except FileNotFoundError as error:
+        raise PartitionNotFound(
+            "neither the data directory nor its parent exists",
+            path=directory,
+            hint="create the parent first, or check the path",
+        ) from error
+    except OSError as error:
+        raise StorageError.from_os(error, "make the data directory", path=directory) from error
+    try:
+        fs.fsync_dir(os.path.dirname(directory))
+    except OSError as error:
+        remove_empty_directory(directory, fs)
+        raise StorageError.from_os(error, "make the data directory", path=directory) from error
+    return True
 
 
 def _open_in(log_dir: LogDir, target: _Target) -> OpenedLog:
@@ -132,13 +162,14 @@ def _open_in(log_dir: LogDir, target: _Target) -> OpenedLog:
     config = LogConfig.from_stored({**({} if topic is None else topic.settings), **target.settings})
     start = 0 if create else read_log_start(target.directory, target.topic_partition, fs=fs)
     log_dir.partition_opened(target.name, create)
+    before = _names(path, fs) if create else None
     try:
         if create:
             _make_directory(path, _recorded(store, topic, target).topic_id, fs)
         log = UnifiedLog.open(path, config, fs=fs, clock=target.clock, log_start_offset=start)
     except BaseException:
         # no record was written: what there was is as whole as before, and what was to be made is taken away
-        log_dir.partition_closed(target.name, not create or _removed(path, fs))
+        log_dir.partition_closed(target.name, not create or _removed(path, before, fs))
         raise
     return OpenedLog(
         log, log_dir, path, target.topic_partition, sync=target.sync, fs=fs, clock=target.clock
@@ -177,13 +208,20 @@ def _recorded(store: TopicStore, topic: TopicEntry | None, target: _Target) -> T
     return store.ensure(name, partitions=count, settings=target.settings, topic_id=topic_id)
 
 
-def _removed(path: str, fs: FileSystem) -> bool:
-    """Whether the files of a partition that could not be created are gone again."""
+def _names(path: str, fs: FileSystem) -> frozenset[str] | None:
+    """The names in a directory; None where there is none (`holds_segments` has seen that it can be read)."""
+    return frozenset(fs.listdir(path)) if fs.exists(path) else None
+
+
+def _removed(path: str, before: frozenset[str] | None, fs: FileSystem) -> bool:
+    """Whether a partition that could not be created is gone again; the files `before` stay, and their directory."""
     try:
         if fs.exists(path):
             for name in fs.listdir(path):
-                fs.unlink(os.path.join(path, name))
-            fs.rmdir(path)
+                if before is None or name not in before:
+                    fs.unlink(os.path.join(path, name))
+            if before is None:
+                fs.rmdir(path)
         return True
     except OSError:
         return False

@@ -37,6 +37,18 @@ def to_ms(time: Time) -> int:
     return whole + (1 if rest else 0)
 
 
+def record_ms(time: datetime | int) -> int:
+    """Milliseconds of a record's time: an int has them already, a datetime (without a zone UTC) is cut down to them.
+
+    TypeError for other types: what `Log.append` refuses, too.
+    """
+    if isinstance(time, int):
+        return time
+    if not isinstance(time, datetime):
+        raise TypeError(f"a timestamp is a {type(time).__name__}: give ms since 1970 as an int, or a datetime")
+    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - EPOCH) // _MILLISECOND
+
+
 def _parse(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text.strip())

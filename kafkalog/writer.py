@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 from kafkalog.accumulator import Accumulator, Headers
 from kafkalog.durability import Sync, again, check_sync
 from kafkalog.errors import IllegalArgument
+from kafkalog.keywords import unknown_keyword
 from kafkalog.pending import Pending
 
 if TYPE_CHECKING:
     from kafkalog.appending import AppendMixin
 
 LINGER_MS = 5
+MAX_LINGER_MS = 2**31 - 1
 BATCH_BYTES = 16_384
 BUFFER_MEMORY = 32 * 1024 * 1024
 
@@ -46,8 +49,8 @@ class Writer:
         buffer_memory: int = BUFFER_MEMORY,
         sync: Sync = False,
     ) -> None:
-        if linger_ms < 0:
-            raise IllegalArgument(f"linger_ms is {linger_ms}, which is negative")
+        if not 0 <= linger_ms <= MAX_LINGER_MS:
+            raise IllegalArgument(f"linger_ms is {linger_ms}, 0 to {MAX_LINGER_MS} is accepted")
         if batch_bytes < 0 or buffer_memory <= 0:
             raise IllegalArgument(f"batch_bytes is {batch_bytes} and buffer_memory {buffer_memory}")
         self._log = log  # keeps the log open as long as its writer lives
@@ -63,22 +66,25 @@ class Writer:
         self,
         value: bytes | bytearray | memoryview | None,
         key: bytes | bytearray | memoryview | None = None,
-        timestamp: int | None = None,
+        timestamp: int | datetime | None = None,
         headers: Headers = (),
+        **unknown: Never,
     ) -> Pending:
         """A handle whose `.result()` is the record's offset.
 
-        `timestamp` is in milliseconds, the clock's where None. A record that the topic would refuse is
+        `timestamp` is in milliseconds, or a datetime; the clock's where None. A record that the topic would refuse is
         refused here and spoils nothing: TypeError for a str, RecordTooLarge, InvalidTimestamp,
         InvalidRecord for a missing key on a compacted topic.
         """
         core = self._core
         if core.refusal is not None:
             raise again(core.refusal)
+        if unknown:
+            raise unknown_keyword("append", unknown, ("value", "key", "timestamp", "headers"))
         if timestamp is None:
             timestamp = core.milliseconds()
         else:
-            core.check_timestamp(timestamp)
+            timestamp = core.checked_timestamp(timestamp)
         if key is None and core.needs_key:
             core.refuse_missing_key()
         while True:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import kafkalog
+from kafkalog.util.fileio import OS
 from kafkalog.util.interrupts import deferred_interrupts
 
 # what is interrupted while it is opened ends in a finaliser, where Python tells, and drops, a further interrupt
@@ -150,6 +151,25 @@ def test_reading_is_not_spoiled(tmp_path: Path, seed: int) -> None:
     assert weather.hits > 20
 
 
+def test_a_file_is_opened_and_closed_once(tmp_path: Path) -> None:
+    """A descriptor closed twice would be another file's by then."""
+    path = tmp_path / "file"
+    path.write_bytes(b"x")
+    with storm(1) as weather:
+        for _ in range(3000):
+            weather.run(lambda: OS.open_file(path, "r").close(), 0.00002)
+    assert weather.hits > 20
+
+
+@pytest.fixture
+def usual_handler() -> Iterator[None]:
+    """Ctrl-C as an interactive interpreter has it: a runner in the background is started without."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("usual_handler")
 def test_a_deferred_interrupt_comes_after_the_block() -> None:
     steps = []
     with pytest.raises(KeyboardInterrupt), deferred_interrupts():
@@ -184,6 +204,7 @@ def test_deferring_leaves_other_threads_and_other_handlers_alone() -> None:
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.usefixtures("usual_handler")
 def test_an_error_inside_is_not_lost_to_the_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt) as caught, deferred_interrupts():
         signal.raise_signal(signal.SIGINT)

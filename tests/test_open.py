@@ -1,5 +1,6 @@
 """`kafkalog.open(path, "a")`: names, locks, topic settings, the clean-shutdown marker, closing, dropping, forking."""
 
+import errno
 import gc
 import json
 import os
@@ -18,10 +19,13 @@ from kafkalog.errors import (
     NotAPartition,
     PartitionNotFound,
     ReadOnlyLog,
+    StorageError,
     UncleanShutdown,
     UnknownConfig,
 )
 from kafkalog.manager.log_dir import LogDir
+from kafkalog.opening import open_for_append
+from tests.faults import FaultFS
 
 MARKER = ".kafka_cleanshutdown"
 
@@ -91,10 +95,11 @@ def test_unknown_settings_and_bad_values_are_refused_before_anything_is_made(tmp
 
 
 def test_paths_that_are_missing_or_not_what_is_meant(tmp_path: Path) -> None:
-    with pytest.raises(PartitionNotFound, match="does not exist") as missing:
-        kafkalog.open(tmp_path / "no" / "t-0", "a")
-    assert missing.value.path == str(tmp_path / "no")
+    with pytest.raises(PartitionNotFound, match="nor its parent exists") as missing:
+        kafkalog.open(tmp_path / "no" / "data" / "t-0", "a")
+    assert missing.value.path == str(tmp_path / "no" / "data")
     assert isinstance(missing.value, FileNotFoundError)
+    assert os.listdir(tmp_path) == []
     (tmp_path / "t-1").write_text("a file")
     with pytest.raises(NotAPartition, match="a file where"):
         kafkalog.open(tmp_path / "t-1", "a")
@@ -106,6 +111,79 @@ def test_paths_that_are_missing_or_not_what_is_meant(tmp_path: Path) -> None:
     with pytest.raises(NotAPartition, match="beach.jpg"):
         kafkalog.open(tmp_path / "photos-2026", "a")
     assert os.listdir(tmp_path / "photos-2026") == ["beach.jpg"]
+
+
+def test_a_missing_data_directory_is_made_and_gets_its_marker(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with kafkalog.open(data / "t-0", "a") as log:
+        log.append(b"v")
+        with kafkalog.open(data / "u-0", "a") as other:
+            other.append(b"w")
+    assert (data / ".kafka_cleanshutdown").exists()
+    with kafkalog.open(data / "t-0", "a") as log:
+        assert log.append(b"v").first_offset == 1
+    assert values(data / "u-0") == [b"w"]
+
+
+def test_a_new_data_directory_is_on_disk_before_anything_is_in_it(tmp_path: Path) -> None:
+    fs = FaultFS()
+    open_for_append(tmp_path / "data" / "t-0", fs=fs).close()
+    calls = [(call.op, call.path) for call in fs.calls]
+    made = calls.index(("mkdir", str(tmp_path / "data")))
+    synced = calls.index(("fsync", str(tmp_path)), made)
+    assert synced < calls.index(("mkdir", str(tmp_path / "data" / "t-0")))
+
+
+def test_a_data_directory_made_for_an_open_that_fails_is_taken_away(tmp_path: Path) -> None:
+    """Whatever call fails, and for bad settings too; what was there before is as it was."""
+    (tmp_path / "here").mkdir()
+    with pytest.raises(ConfigError):
+        kafkalog.open(tmp_path / "data" / "t-0", "a", segment_ms=0)
+    for nth in range(1, 200):
+        fs = FaultFS()
+        rule = fs.fail(nth=nth, times=1, code=errno.ENOSPC)
+        try:
+            opened = open_for_append(tmp_path / "data" / "t-0", fs=fs)
+        except StorageError as error:
+            assert error.errno == errno.ENOSPC and str(tmp_path / "data") in str(error.path)
+            assert os.listdir(tmp_path) == ["here"]
+            continue
+        assert rule.fired == 0
+        fs.heal()
+        opened.close()
+        break
+    with kafkalog.open(tmp_path / "data" / "t-0", "a") as log:
+        assert log.append(b"v").first_offset == 0
+
+
+def test_a_data_directory_in_use_stays_when_another_open_in_it_fails(tmp_path: Path) -> None:
+    """The first open made it, a second one of this process uses it: whoever fails, it is needed."""
+    log_dir = LogDir.acquire(tmp_path / "data", create=True)
+    (tmp_path / "data" / "other").mkdir()
+    log_dir.discard(("kafkalog.topics.json",))
+    assert sorted(os.listdir(tmp_path / "data")) == [".lock", "other"]
+    first, second = LogDir.acquire(tmp_path / "data"), LogDir.acquire(tmp_path / "data")
+    (tmp_path / "data" / "other").rmdir()
+    first.discard(())
+    assert (tmp_path / "data" / ".lock").exists()
+    second.discard(())
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_partition_that_cannot_be_made_in_a_directory_keeps_the_files_there(tmp_path: Path) -> None:
+    """A topic id that was there is not lost with the files of the failed open."""
+    with kafkalog.open(tmp_path / "t-0", "a"):
+        pass
+    path = tmp_path / "t-0"
+    for name in os.listdir(path):
+        if name != "partition.metadata":
+            (path / name).unlink()
+    before = (path / "partition.metadata").read_bytes()
+    fs = FaultFS()
+    fs.fail("open", path=".log", times=1)
+    with pytest.raises(StorageError):
+        open_for_append(path, fs=fs)
+    assert os.listdir(path) == ["partition.metadata"] and (path / "partition.metadata").read_bytes() == before
 
 
 def test_an_empty_directory_becomes_the_partition(tmp_path: Path) -> None:
@@ -270,26 +348,32 @@ def test_a_forked_child_cannot_write_and_harms_nothing(tmp_path: Path) -> None:
     code = f"""
 import kafkalog, os, sys
 log = kafkalog.open({str(tmp_path / "t-0")!r}, "a")
-writer = log.writer()
-writer.append(b"1").result()
+writer = log.writer(linger_ms=60_000)
+writer.append(b"1")
+writer.flush()
+waiting = writer.append(b"2")
 pid = os.fork()
 if pid == 0:
     refused = 0
     for call in (lambda: log.append(b"x"), lambda: writer.append(b"x"), log.flush, log.roll,
-                 lambda: log.truncate_to(0), lambda: kafkalog.open({str(tmp_path / "t-0")!r}, "a")):
+                 lambda: log.truncate_to(0), lambda: kafkalog.open({str(tmp_path / "t-0")!r}, "a"),
+                 writer.flush, waiting.result, lambda: log.append_bytes(b""), log.writer):
         try:
             call()
         except (kafkalog.errors.IllegalState, kafkalog.errors.DirectoryLocked):
             refused += 1
-    read = [record.value for record in kafkalog.open({str(tmp_path / "t-0")!r})]
-    sys.exit(0 if refused == 6 and read == [b"1"] else 1)
+    with kafkalog.open({str(tmp_path / "t-0")!r}) as view:
+        read = [record.value for record in view]
+    writer.close()
+    log.close()
+    sys.exit(0 if refused == 10 and read == [b"1"] else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-assert writer.append(b"2").result() == 1
 writer.close()
+assert waiting.result() == 1
 log.close()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
     assert values(tmp_path / "t-0") == [b"1", b"2"]
     kafkalog.open(tmp_path / "t-0", "a").close()
 

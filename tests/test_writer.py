@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -277,9 +278,29 @@ def test_a_writer_keeps_its_log_open(tmp_path: Path) -> None:
 
 
 def test_bad_arguments_are_refused(log: Any) -> None:
-    for named in ({"linger_ms": -1}, {"batch_bytes": -1}, {"buffer_memory": 0}, {"sync": 0}):
+    for named in (
+        {"linger_ms": -1}, {"linger_ms": float("nan")}, {"linger_ms": float("inf")}, {"batch_bytes": -1},
+        {"buffer_memory": 0}, {"sync": 0},
+    ):  # fmt: skip
         with pytest.raises(IllegalArgument):
             log.writer(**named)
+
+
+def test_a_time_is_ms_or_a_datetime_and_fits_64_bits(log: Any) -> None:
+    """As `Log.append` takes it, and nothing is cut off silently."""
+    moment = datetime(2026, 11, 20, 12, 0, 0, 1999, tzinfo=UTC)
+    with log.writer() as writer:
+        writer.append(b"v", timestamp=moment)
+        for wrong in (1.5, "2026", True and b"5"):
+            with pytest.raises(TypeError, match="a timestamp is a"):
+                writer.append(b"v", timestamp=wrong)
+        for outside in (2**63, 2**70, -1, -(2**70)):
+            with pytest.raises(InvalidTimestamp):
+                writer.append(b"v", timestamp=outside)
+    log.append((None, b"v", moment))
+    with pytest.raises(InvalidTimestamp):
+        log.append((None, b"v", 2**63))
+    assert [record.timestamp for record in log] == [1795176000001] * 2
 
 
 def test_leaving_the_block_by_an_error_still_writes(log: Any) -> None:

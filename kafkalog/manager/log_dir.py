@@ -88,6 +88,16 @@ class LogDir:
         StorageError when the marker cannot be written: the data is whole, but the next open finds no
         voucher. The lock is given back all the same.
         """
+        self._give_up(())
+
+    def discard(self, worthless: tuple[str, ...]) -> None:
+        """`release` for one who made the directory and could not use it: the last hold takes it away again.
+
+        It stays where it holds more than lock file, marker and the `worthless` files.
+        """
+        self._give_up((LOCK_FILE, CLEAN_SHUTDOWN_FILE, *worthless))
+
+    def _give_up(self, worthless: tuple[str, ...]) -> None:
         if os.getpid() != self._pid:
             return
         with _registry_lock:
@@ -97,11 +107,25 @@ class LogDir:
             if self._holders:
                 return
             try:
-                self._write_marker()
+                if not (worthless and self._emptied(worthless)):
+                    self._write_marker()
             finally:
                 del _held[self._key]
                 fd, self._fd = self._fd, -1
                 self._fs.close(fd)
+                if worthless:
+                    remove_empty_directory(self.path, self._fs)
+
+    def _emptied(self, worthless: tuple[str, ...]) -> bool:
+        """True when there was nothing but `worthless` files in the directory, and they are gone."""
+        try:
+            if not frozenset(self._fs.listdir(self.path)) <= frozenset(worthless):
+                return False
+            for name in worthless:
+                self._fs.unlink_if_exists(os.path.join(self.path, name))
+        except OSError:
+            return False
+        return True
 
     def vouches_for(self, name: str) -> bool:
         """True when the partition's files are known to be whole.
@@ -209,6 +233,14 @@ class LogDir:
     def __repr__(self) -> str:
         state = "released" if self._fd < 0 else f"held {self._holders} times"
         return f"<LogDir {self.path} {state}>"
+
+
+def remove_empty_directory(path: str, fs: FileSystem) -> None:
+    """Takes a directory away if nothing is in it; one that stays is no harm."""
+    try:
+        fs.rmdir(path)
+    except OSError:
+        pass
 
 
 def _directory_key(path: str, fs: FileSystem, create: bool) -> tuple[int, int]:

@@ -53,14 +53,16 @@ ACTIONS: dict[str, Callable[[UnifiedLog], object]] = {
 }
 
 
+@pytest.mark.parametrize("active", [False, True])
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
 @pytest.mark.parametrize("action", ACTIONS)
-def test_segments_that_come_and_go_under_a_flush(tmp_path: Path, action: str, suffix: str) -> None:
+def test_segments_that_come_and_go_under_a_flush(tmp_path: Path, action: str, suffix: str, active: bool) -> None:
     """LOG-52: no failure of the disk, so the log takes writes on, and all of it is on disk in the end."""
     fs = SyncHook()
     a_log = log(tmp_path, fs=fs, internal_segment_bytes=1000, index_interval_bytes=100)
     lead(a_log, times=25)
-    fs.arm(suffix, lambda: ACTIONS[action](a_log))
+    name = f"{a_log.active_segment.base_offset:020d}" if active else ""
+    fs.arm(name + suffix, lambda: ACTIONS[action](a_log))
     a_log.flush()
     assert fs.action is None
     lead(a_log, times=3)
