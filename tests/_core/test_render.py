@@ -179,6 +179,14 @@ def test_a_message_whose_value_runs_past_its_end_is_printed_up_to_it(ask: bool) 
         assert text.text.take().decode().count("\n") == 1
 
 
+def test_sizes_of_a_message_are_printed_as_they_are_stored() -> None:
+    """Any size below 0 is null."""
+    made = ONE[:-9] + struct.pack(">i", -5)
+    made = made[:8] + struct.pack(">i", len(made) - 12) + made[12:]
+    record = rendered(made, data=True).splitlines()[1]
+    assert " keySize: 3 valueSize: -5 isValid: false " in record and record.endswith(" key: key")
+
+
 def test_transaction_markers_name_their_kind_and_epoch() -> None:
     for kind, name in ((0, "ABORT"), (1, "COMMIT")):
         record = R(struct.pack(">hi", 0, 7), struct.pack(">hh", 0, kind), 5)

@@ -117,6 +117,16 @@ def test_trailing_bytes_are_counted(tmp_path: Path) -> None:
     assert dumped(path) == (header(path), "")
 
 
+def test_seventeen_bytes_are_never_a_batch(tmp_path: Path) -> None:
+    """The reference looks at a size only where something follows the format byte."""
+    made = batch(ROWS)
+    bad = struct.pack(">qiib", 3, -5, 0, 2)
+    path = log_file(tmp_path, [made, bad])
+    end = f"Found 17 invalid bytes at the end of {path.name}\n"
+    assert dumped(path)[0] == header(path) + reference_text.batch_line(made, 0) + end
+    assert "record size -5 " in str(stopped(log_file(tmp_path, [made, bad, b"x"]), CorruptRecord)[1])
+
+
 def test_max_bytes_ends_with_the_last_whole_batch_before_it(tmp_path: Path) -> None:
     """DUMP-9: no word about the bytes after it."""
     parts = [batch(ROWS, base_offset=3 * i) for i in range(4)]

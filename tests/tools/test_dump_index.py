@@ -191,13 +191,14 @@ def test_damage_anywhere_behind_the_position_counts(tmp_path: Path) -> None:
     """The reference walks to the end of the log for each entry of a time index."""
     segment = Segment(tmp_path, log=LOG + bytes(40), time_index=times((1011, 3), (1031, 7)))
     assert stopped(segment.times, CorruptRecord)[0] == []
-    segment.log.write_bytes(LOG + LOG[:30])
-    assert dumped(segment.times)[1] == [], "a batch that is cut off ends the walk"
+    for tail in (LOG[:30], struct.pack(">qiib", 3, -5, 0, 2)):
+        segment.log.write_bytes(LOG + tail)
+        assert dumped(segment.times)[1] == [], "a batch that is cut off ends the walk, so do 17 bytes of any kind"
     segment.index.write_bytes(offsets((7, 3 * SIZE + 5)))
     lines, error = stopped(segment.times, CorruptRecord)
     assert lines == ["timestamp: 1011 offset: 3"]
     assert error.position == 3 * SIZE + 5
-    segment.index.write_bytes(offsets((7, len(LOG) + 31)))
+    segment.index.write_bytes(offsets((7, len(LOG) + 18)))
     assert "an entry points to position" in str(stopped(segment.times, CorruptIndex)[1])
 
 

@@ -64,6 +64,8 @@ def test_what_the_options_leave_out(tmp_path: Path) -> None:
     size = path.stat().st_size
     assert dumped(path)[-1] == {"type": "invalidBytes", "file": str(path), "position": size - 4, "count": 4}
     assert dumped(path, options=DumpOptions(max_bytes=size))[-1]["type"] == "batch"
+    path = log_file(tmp_path, batch([R()]) + struct.pack(">qiib", 3, -5, 0, 2))
+    assert dumped(path)[-1]["count"] == 17
 
 
 def test_old_formats(tmp_path: Path) -> None:
