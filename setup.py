@@ -7,9 +7,12 @@ from setuptools import Extension, setup
 
 MODULES = (
     "values", "state", "plan", "buffers", "crc", "murmur", "varint", "scan", "decode", "record", "encode", "ingest",
-    "assign", "index", "seek", "pick", "mapping", "render", "text", "template", "listing",
+    "assign", "index", "seek", "pick", "mapping", "render", "text", "template", "listing", "xxhash", "spare",
+    "store", "arena", "legacy", "repack",
 )  # fmt: skip
-USES_CRC = ("crc", "scan", "seek", "pick", "plan", "encode", "ingest", "assign", "render", "template")
+USES_CRC = (
+    "crc", "scan", "seek", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",
+)  # fmt: skip
 DEBUG = os.environ.get("KAFKALOG_DEBUG") == "1"
 DIRECTIVES = {
     "language_level": 3,

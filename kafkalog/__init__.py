@@ -9,6 +9,7 @@ from kafkalog._version import __version__
 
 if TYPE_CHECKING:
     from kafkalog import aio as aio
+    from kafkalog import decoders as decoders
     from kafkalog import errors as errors
     from kafkalog._core.record import Record as Record
     from kafkalog.api import Log as Log
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.types import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkalog.types import TopicPartition as TopicPartition
 
-_MODULES = ("aio", "errors")
+_MODULES = ("aio", "decoders", "errors")
 _NAMES = {
     "EARLIEST": ("types", "EARLIEST_TIMESTAMP"),
     "LATEST": ("types", "LATEST_TIMESTAMP"),
@@ -35,7 +36,7 @@ _NAMES = {
 
 __all__ = [
     "EARLIEST", "LATEST", "Log", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch", "TopicPartition",
-    "__version__", "aio", "errors", "open",
+    "__version__", "aio", "decoders", "errors", "open",
 ]  # fmt: skip
 
 

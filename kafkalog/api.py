@@ -200,8 +200,9 @@ class Log(AppendMixin):
         to (not with) the first one at or after `until`. Control records are left out, as for a consumer.
 
         OffsetOutOfRange for a start outside the log. While iterating: CorruptRecord at damage, after all
-        records before it were given; UnsupportedCompression and UnsupportedForFormat for batches that
-        cannot be decoded yet; OffsetOutOfRange when the log is cut or deleted below the reader.
+        records before it were given; InvalidRecord for damage inside a batch whose checksum is right, and
+        IllegalArgument for a codec that nobody knows; OffsetOutOfRange when the log is cut or deleted below
+        the reader.
         """
         if unknown:
             raise unknown_keyword("records", unknown, _RANGE)

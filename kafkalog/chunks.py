@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog._core.decode import STATUS_OK, RecordTable, decode
+from kafkalog._core.decode import RecordTable
 from kafkalog._core.record import RecordIterator
 from kafkalog._core.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
 from kafkalog.engine import closed, cuts, has_cut, refresh
-from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, OffsetOutOfRange
-from kafkalog.records.dispatch import require_readable
+from kafkalog.errors import CorruptRecord, OffsetOutOfRange
+from kafkalog.records import tables
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.view_end import claimed_size, is_worth_reading, rising_rows
 
@@ -183,8 +183,7 @@ def record_tables(log: Engine, start: int, stop: int, owner: object = None) -> I
     """Tables of the records of all batches that hold offsets in [start, stop), control batches left out.
 
     The first may begin below `start` and the last end above `stop`. Besides the errors of `batch_chunks`:
-    a batch that is compressed, or of format v0 or v1, is refused by name; InvalidRecord for damage inside a
-    batch whose CRC is right.
+    InvalidRecord for damage inside a batch whose CRC is right, and IllegalArgument for a codec that is not known.
     """
     for chunk in batch_chunks(log, start, stop, owner):
         first = chunk.first
@@ -202,26 +201,8 @@ def _control_rows(chunk: Chunk) -> list[int]:
 
 
 def _decoded(chunk: Chunk, first: int, last: int) -> Iterator[RecordTable]:
-    table = decode(chunk.data, chunk.batches, first, last, base_position=chunk.position)
-    if len(table):
-        yield table
-    if table.status != STATUS_OK:
-        raise undecodable(table, chunk)
-
-
-def undecodable(table: RecordTable, chunk: Chunk) -> KafkalogError:
-    """The error for the batch at which decoding stopped."""
-    batch = chunk.batches[table.error_batch]
-    try:
-        require_readable(batch, path=chunk.path)
-    except KafkalogError as refused:
-        return refused
-    return InvalidRecord(
-        f"record {table.error_record} of the batch: {table.error_text}",
-        path=chunk.path,
-        offset=batch.base_offset,
-        position=chunk.position + table.error_position,
-        hint=_HINT,
+    return tables.record_tables(
+        chunk.data, chunk.batches, first, last, base_position=chunk.position, path=chunk.path
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 NOT_APPLICABLE = TESTS / "not_applicable.md"
 PARTLY_SHOWN = TESTS / "partly_shown.md"
-ID = re.compile(r"\b(REC|FILE|IDX|TIDX|TXN|SEG|SEGS|LOG)-(\d+)\b")
+ID = re.compile(r"\b(REC|FILE|IDX|TIDX|TXN|SEG|SEGS|LOG|DUMP)-(\d+)\b")
 ROW = re.compile(r"^\|\s*([A-Z]+-\d+)\s*\|\s*(.*?)\s*\|\s*$")
 
 # section -> the numbers to show
@@ -24,6 +24,7 @@ REQUIRED = {
     "SEGS": "1-6",
     "SEG": "1-6 8-19 27-29 32-34",
     "LOG": "1-11 13-29 52-58 76-77",
+    "DUMP": "1-15",
 }
 
 

@@ -1,4 +1,4 @@
-"""A slow, plain reader of the records of a v2 batch: the oracle for bytes that may be damaged in any way."""
+"""A slow, plain reader of the records of a batch or message: the oracle for bytes that may be damaged in any way."""
 
 import struct
 from typing import NamedTuple
@@ -94,3 +94,19 @@ def read_batch(batch: bytes) -> tuple[list[Read], bool]:
     except Damage:
         return records, False
     return records, count >= 0 and reader.left == 0
+
+
+def read_message(message: bytes) -> tuple[list[Read], bool]:
+    """The record of one whole uncompressed v0 or v1 message, and whether it was sound; more bytes are left alone."""
+    offset, _, _, magic, attributes = struct.unpack_from(">qiIbb", message)
+    assert magic in (0, 1) and attributes & 7 == 0
+    reader = Reader(message[18:])
+    try:
+        timestamp = struct.unpack(">q", reader.take(8))[0] if magic else -1
+        fields = []
+        for _ in range(2):
+            (size,) = struct.unpack(">i", reader.take(4))
+            fields.append(None if size < 0 else reader.take(size))
+    except Damage:
+        return [], False
+    return [Read(offset, timestamp, fields[0], fields[1], ())], True

@@ -15,13 +15,15 @@ import pytest
 import kafkalog
 from kafkalog.errors import (
     IllegalArgument,
+    InvalidRecord,
     LogClosed,
     OffsetOutOfRange,
     ReadOnlyLog,
-    UnsupportedCompression,
-    UnsupportedForFormat,
     UnsupportedIsolation,
 )
+from kafkalog.records.builder import RecordsBuilder
+from kafkalog.records.format import CompressionType
+from kafkalog.records.legacy import LegacyBuilder
 from tests.builder import message_v1
 from tests.raw_batches import batch, batches, write_segment
 
@@ -194,32 +196,54 @@ class TestIteration:
             gc.collect()
         assert count == 1000
 
+    @pytest.mark.parametrize("codec", CompressionType)
+    def test_compressed_batches(self, tmp_path: Path, codec: CompressionType) -> None:
+        """LOG-24: also from the middle of one."""
+        builder = RecordsBuilder(1, compression=codec)
+        for n in range(1, 50):
+            builder.append(DAY_MS + n, b"k%d" % n, b"value %d " % n * 9, [("h", None)])
+        write_segment(tmp_path / "t-0", 0, [batch(0, [b"a"]), bytes(builder.build()), batch(50, [b"z"])])
+        with kafkalog.open(tmp_path / "t-0") as log:
+            assert offsets(log) == list(range(51))
+            record = log[7]
+            assert (record.offset, record.key, record.value) == (7, b"k7", b"value 7 " * 9)
+            assert (record.timestamp, record.headers) == (DAY_MS + 7, (("h", None),))
+            assert (log[50].value, log[-1].value, offsets(log[48:])) == (b"z", b"z", [48, 49, 50])
+            assert offsets(log.records(since=DAY_MS + 30, until=DAY_MS + 33)) == [30, 31, 32]
+            assert [b.header.compression for b in log.batches()] == [0, codec, 0]
+            assert [record.offset for record in list(log.batches())[1]] == list(range(1, 50))
+
     @pytest.mark.parametrize(("codec", "name"), [(1, "gzip"), (2, "snappy"), (3, "lz4"), (4, "zstd")])
-    def test_compressed_batches_are_refused_by_name(self, tmp_path: Path, codec: int, name: str) -> None:
+    def test_what_does_not_decompress_is_named_after_what_can_be_read(
+        self, tmp_path: Path, codec: int, name: str
+    ) -> None:
         path = write_segment(tmp_path / "t-0", 0, [batch(0, [b"a"]), batch(1, [b"b"], attributes=codec)])
         before = path.read_bytes()
         with kafkalog.open(tmp_path / "t-0") as log:
             assert log.end_offset == 2
             read = log.records()
             assert next(read).value == b"a"
-            with pytest.raises(UnsupportedCompression, match=name) as error:
+            with pytest.raises(InvalidRecord, match=name) as error:
                 next(read)
             assert (error.value.path, error.value.offset) == (str(path), 1)
-            assert error.value.position == len(batch(0, [b"a"]))
-            with pytest.raises(UnsupportedCompression, match=name):
+            assert error.value.position == len(batch(0, [b"a"])) + 61
+            with pytest.raises(InvalidRecord, match=name):
                 log[1]
             assert [b.base_offset for b in log.batches()] == [0, 1]
         assert path.read_bytes() == before
 
-    def test_old_formats_are_refused_by_name(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("codec", [c for c in CompressionType if c < CompressionType.ZSTD])
+    def test_old_formats(self, tmp_path: Path, codec: CompressionType) -> None:
         path = write_segment(tmp_path / "t-0", 0, [batch(0, [b"a"])])
-        path.write_bytes(path.read_bytes() + message_v1(1, b"old"))
+        builder = LegacyBuilder(2, compression=codec)
+        for n in range(2, 9):
+            builder.append(1000 + n, None, b"value %d" % n)
+        path.write_bytes(path.read_bytes() + message_v1(1, b"old") + builder.build())
         with kafkalog.open(tmp_path / "t-0") as log:
-            assert log.end_offset == 2
-            read = log.records()
-            assert next(read).value == b"a"
-            with pytest.raises(UnsupportedForFormat, match="v1"):
-                next(read)
+            assert offsets(log) == list(range(9))
+            old = log[1]
+            assert (old.offset, old.key, old.value, old.headers, old.timestamp) == (1, None, b"old", (), 5)
+            assert (log[5].value, log[5].timestamp) == (b"value 5", 1005)
 
 
 class TestTimes:

@@ -5,6 +5,10 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from kafkalog._core.layout cimport ERR_SHORT, ERR_VARINT, OK
 
 
+cdef enum:
+    LONG_VARINT = -0x80000000       # no varint of two bytes has this value
+
+
 cdef struct Cursor:
     const uint8_t* p
     const uint8_t* end
@@ -74,3 +78,16 @@ cdef inline int skip(Cursor* c, int64_t n) noexcept nogil:
         return ERR_SHORT
     c.p += n
     return OK
+
+
+cdef inline int32_t short_varint(const uint8_t** p) noexcept nogil:
+    """A zigzag varint of one or two bytes, both of which must be readable; INT32_MIN, and no move, for a longer one."""
+    cdef uint32_t raw = p[0][0]
+    if raw < 0x80:
+        p[0] += 1
+    else:
+        if p[0][1] >= 0x80:
+            return LONG_VARINT
+        raw = (raw & 0x7F) | (<uint32_t>p[0][1] << 7)
+        p[0] += 2
+    return <int32_t>((raw >> 1) ^ (~(raw & 1) + 1))

@@ -2,11 +2,15 @@
 from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from kafkalog._core.batch cimport BatchRow
 from kafkalog._core.scan cimport BatchTable
+
+cdef enum:
+    DAMAGED = -2                    # size of a field that runs past its message, in a lenient table
 
 
 cdef struct RecordPlace:
-    # positions are bytes in the chunk; sizes are -1 for null
+    # positions are bytes in the chunk; sizes are -1 for null; headers_at of a v0 or v1 message is where it begins
     int32_t key_at
     int32_t key_size
     int32_t value_at
@@ -20,6 +24,7 @@ cdef class RecordTable:
     cdef Py_buffer view
     cdef bint held
     cdef const uint8_t* data
+    cdef size_t capacity
     cdef int64_t* offset_column
     cdef int64_t* timestamp_column
     cdef RecordPlace* places
@@ -34,6 +39,7 @@ cdef class RecordTable:
     cdef readonly int64_t error_record
 
     cdef int allocate(self, Py_ssize_t rows) except -1
+    cdef BatchRow* batch_row(self, Py_ssize_t i) noexcept
     cdef object key_at(self, Py_ssize_t i)
     cdef object value_at(self, Py_ssize_t i)
     cdef tuple headers_at(self, Py_ssize_t i)

@@ -10,7 +10,10 @@ from kafkalog._core.scan import BatchTable
 STATUS_OK: int
 STATUS_COMPRESSED: int
 STATUS_MAGIC: int
+STATUS_MESSAGE_SIZE: int
 STATUS_TEXT: dict[int, str]
+
+class DamagedField(ValueError): ...
 
 @final
 class RecordTable:
@@ -46,8 +49,16 @@ class RecordTable:
     def __iter__(self) -> Iterator[Record]: ...
     def find(self, offset: int) -> int: ...
     def find_timestamp(self, timestamp: int, start_offset: int) -> int: ...
+    def batch_of(self, i: int) -> int: ...
     def timestamp_type(self, i: int) -> int: ...
+    def message(self, i: int) -> tuple[int, int]: ...
 
 def decode(
-    buf: Buffer, batches: BatchTable, first: int = 0, last: int = -1, *, base_position: int = 0
+    buf: Buffer,
+    batches: BatchTable,
+    first: int = 0,
+    last: int = -1,
+    *,
+    base_position: int = 0,
+    lenient: bool = False,
 ) -> RecordTable: ...

@@ -1,27 +1,35 @@
-"""Records of uncompressed v2 batches as columns: 28 bytes of places and two int64 columns a record, no Python object."""
+"""Records of uncompressed batches as columns: 28 bytes of places and two int64 columns a record, no Python object.
+
+Compressed batches are made into uncompressed ones first: see arena.pyx.
+"""
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, malloc
 
 from kafkalog._core.batch cimport BatchRow, place_of
 from kafkalog._core.buffers cimport column
-from kafkalog._core.cursor cimport Cursor, take_varint
-from kafkalog._core.fields cimport Fields, take_record
+from kafkalog._core.cursor cimport Cursor
+from kafkalog._core.fields cimport Fields, take_record, take_small_record
+from kafkalog._core.headers cimport Header, take_header
 from kafkalog._core.layout cimport (
     CODEC_MASK, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_HEADER_COUNT, ERR_HEADER_KEY,
-    ERR_HEADER_VALUE, ERR_KEY_SIZE, ERR_MAGIC, ERR_RECORD_BODY, ERR_RECORD_SIZE, ERR_SHORT, ERR_VALUE_SIZE, ERR_VARINT,
-    MIN_RECORD_BYTES, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT,
+    ERR_HEADER_VALUE, ERR_KEY_SIZE, ERR_MAGIC, ERR_MESSAGE_SIZE, ERR_RECORD_BODY, ERR_RECORD_SIZE, ERR_SHORT,
+    ERR_VALUE_SIZE, ERR_VARINT, ERR_WRAPPER_CODEC, ERR_WRAPPER_EMPTY, ERR_WRAPPER_NESTED, ERR_WRAPPER_NULL,
+    ERR_WRAPPER_OFFSET, MAGIC_AT, MIN_RECORD_BYTES, OK, TIMESTAMP_TYPE_BIT, V0_MIN_MESSAGE,
+    V2_RECORDS_AT,
 )
+from kafkalog._core.messages cimport Message, take_fields, take_frame
 from kafkalog._core.record cimport Record, record_of
 from kafkalog._core.scan cimport BatchTable
+from kafkalog._core.spare cimport give_memory, take_memory
 from kafkalog._core.wrap cimport added, subtracted
 
 STATUS_OK = OK
 STATUS_COMPRESSED = ERR_COMPRESSED
 STATUS_MAGIC = ERR_MAGIC
+STATUS_MESSAGE_SIZE = ERR_MESSAGE_SIZE
 
 STATUS_TEXT = {
     OK: "ok",
@@ -38,12 +46,18 @@ STATUS_TEXT = {
     ERR_COUNT_HIGH: "the batch declares more records than it holds",
     ERR_COUNT_NEGATIVE: "the batch declares a negative number of records",
     ERR_COMPRESSED: "the batch is compressed",
-    ERR_MAGIC: "the batch is not of format v2",
+    ERR_MAGIC: "the format is none of v0, v1 and v2",
+    ERR_MESSAGE_SIZE: "a message is shorter than its own header",
+    ERR_WRAPPER_NULL: "a compressed message has no value",
+    ERR_WRAPPER_EMPTY: "a compressed message holds no inner messages",
+    ERR_WRAPPER_NESTED: "a compressed message holds another compressed one",
+    ERR_WRAPPER_OFFSET: "the offset of a compressed message lies below that of its last inner message",
+    ERR_WRAPPER_CODEC: "a message of format v0 or v1 is compressed with zstd",
 }
 
 
-cdef object overwritten(Py_ssize_t i):
-    return ValueError(f"the bytes of record {i} were overwritten after it was decoded")
+class DamagedField(ValueError):
+    """A key or value whose length runs past its message; only a lenient table has such records."""
 
 
 cdef RecordPlace no_place           # where the columns of a table without records point
@@ -69,12 +83,12 @@ cdef class RecordTable:
     def __dealloc__(self):
         if self.held:
             PyBuffer_Release(&self.view)
-        free(self.offset_column)
+        give_memory(<char*>self.offset_column, self.capacity)
 
     cdef int allocate(self, Py_ssize_t rows) except -1:
         # one block, three parts
         cdef size_t each = 2 * sizeof(int64_t) + sizeof(RecordPlace)
-        cdef char* block = <char*>malloc(each * <size_t>(rows if rows > 0 else 1))
+        cdef char* block = take_memory(each * <size_t>rows, &self.capacity)
         if block == NULL:
             raise MemoryError
         self.offset_column = <int64_t*>block
@@ -92,19 +106,19 @@ cdef class RecordTable:
     cdef object key_at(self, Py_ssize_t i):
         cdef RecordPlace* p = &self.places[i]
         if p.key_size < 0:
-            return None
+            return null(p.key_size, "key")
         return PyBytes_FromStringAndSize(<char*>self.data + p.key_at, p.key_size)
 
     cdef object value_at(self, Py_ssize_t i):
         cdef RecordPlace* p = &self.places[i]
         if p.value_size < 0:
-            return None
+            return null(p.value_size, "value")
         return PyBytes_FromStringAndSize(<char*>self.data + p.value_at, p.value_size)
 
     cdef tuple headers_at(self, Py_ssize_t i):
         cdef RecordPlace* p = &self.places[i]
         cdef Cursor c
-        cdef int32_t size = 0
+        cdef Header h
         cdef int32_t n
         cdef list out
         if p.header_count == 0:
@@ -114,14 +128,10 @@ cdef class RecordTable:
         c.end = self.data + self.view.len
         for n in range(p.header_count):
             # lengths were checked when the record was decoded, but somebody may have written to the chunk since
-            if take_varint(&c, &size) != OK or size < 0 or size > c.end - c.p:
-                raise overwritten(i)
-            name = PyUnicode_DecodeUTF8(<char*>c.p, size, "replace")
-            c.p += size
-            if take_varint(&c, &size) != OK or size > c.end - c.p:
-                raise overwritten(i)
-            out.append((name, None if size < 0 else PyBytes_FromStringAndSize(<char*>c.p, size)))
-            c.p += size if size > 0 else 0
+            if take_header(&c, &h) != OK:
+                raise ValueError(f"the bytes of record {i} were overwritten after it was decoded")
+            name = PyUnicode_DecodeUTF8(<char*>h.key, h.key_size, "replace")
+            out.append((name, None if h.value_size < 0 else PyBytes_FromStringAndSize(<char*>h.value, h.value_size)))
         return tuple(out)
 
     @property
@@ -198,11 +208,13 @@ cdef class RecordTable:
                 return i
         return -1
 
-    def timestamp_type(self, Py_ssize_t i) -> int:
-        """0 CreateTime or 1 LogAppendTime of the batch that holds record `i`."""
-        # by place, not by offset: a damaged batch may hold offsets outside its own range; the value's place is always
-        # inside the record, since a header count follows
-        cdef int64_t place = self.places[self.check(i)].value_at
+    cdef BatchRow* batch_row(self, Py_ssize_t i) noexcept:
+        """The batch of a record that is there.
+
+        By place, not by offset: a damaged batch may hold offsets outside its own range; the value's place is always
+        inside the record, since a header count follows, or inside the message.
+        """
+        cdef int64_t place = self.places[i].value_at
         cdef Py_ssize_t low = self.first_batch
         cdef Py_ssize_t high = self.last_batch
         cdef Py_ssize_t middle
@@ -212,65 +224,171 @@ cdef class RecordTable:
                 low = middle
             else:
                 high = middle
-        return 1 if self.batches.rows[low].attributes & TIMESTAMP_TYPE_BIT else 0
+        return &self.batches.rows[low]
+
+    def batch_of(self, Py_ssize_t i) -> int:
+        """The row in `batches` of the batch that holds record `i`."""
+        return self.batch_row(self.check(i)) - self.batches.rows
+
+    def timestamp_type(self, Py_ssize_t i) -> int:
+        """0 CreateTime or 1 LogAppendTime of the batch that holds record `i`; -1 for a v0 message, which has no time."""
+        cdef Py_ssize_t at = self.check(i)
+        cdef BatchRow* row = self.batch_row(at)
+        if row.magic == 0 or (row.magic == 1 and self.data[self.places[at].headers_at + MAGIC_AT] == 0):
+            return -1
+        return 1 if row.attributes & TIMESTAMP_TYPE_BIT else 0
+
+    def message(self, Py_ssize_t i) -> tuple[int, int]:
+        """Where the v0 or v1 message of record `i` begins in the chunk, and its bytes; ValueError for a v2 record."""
+        cdef Py_ssize_t at = self.check(i)
+        if self.batch_row(at).magic >= 2:
+            raise ValueError(f"record {i} is no message of format v0 or v1")
+        return self.places[at].headers_at, self.places[at].record_size
 
     def __repr__(self):
         return f"<RecordTable of {self.count} records>"
 
 
-cdef int decode_batch(
-    RecordTable table, BatchRow* row, int64_t at, Py_ssize_t capacity, Py_ssize_t number
+cdef extern from *:
+    """
+    #define kl_prefetch(p) __builtin_prefetch(p)
+    """
+    void kl_prefetch(const void* p) noexcept nogil
+
+
+cdef object null(int32_t size, str what):
+    """None for a null field; DamagedField for one that a lenient decoding passed over."""
+    if size == DAMAGED:
+        raise DamagedField(f"the {what} runs past the end of its message")
+    return None
+
+
+cdef int decode_records(
+    RecordTable table, BatchRow* row, int64_t* position, Py_ssize_t capacity, int64_t* done
 ) noexcept nogil:
-    """Appends the records of one batch to the table; OK, or why it stopped with the place in the table."""
+    """Appends the records of a v2 batch; `position` and `done` say where it stopped."""
     cdef Cursor c
     cdef Fields f
-    cdef int status = OK
-    cdef int64_t i
+    cdef int status
+    cdef int64_t i = 0
     cdef Py_ssize_t n = table.count
     cdef bint own_time = (row.attributes & TIMESTAMP_TYPE_BIT) == 0
     cdef const uint8_t* data = table.data
+    cdef const uint8_t* start
     cdef RecordPlace* place
-    c.p = data + at + V2_RECORDS_AT
-    c.end = data + at + row.size
-    if row.magic != 2:
+    c.p = data + position[0] + V2_RECORDS_AT
+    c.end = data + position[0] + row.size
+    while True:
+        start = c.p
+        if i == row.count:
+            status = OK if start == c.end else ERR_COUNT_LOW
+            break
+        if start == c.end or n >= capacity:
+            status = ERR_COUNT_HIGH
+            break
+        kl_prefetch(start + 768)
+        if not take_small_record(&c, &f):
+            status = take_record(&c, &f)
+            if status != OK:
+                break
+        table.offset_column[n] = added(row.base_offset, f.offset_delta)
+        table.timestamp_column[n] = (
+            added(row.base_timestamp, f.timestamp_delta) if own_time else row.max_timestamp
+        )
+        place = &table.places[n]
+        place.key_at = <int32_t>(f.key - data)
+        place.key_size = f.key_size
+        place.value_at = <int32_t>(f.value - data)
+        place.value_size = f.value_size
+        place.headers_at = <int32_t>(f.headers - data)
+        place.header_count = f.header_count
+        place.record_size = <int32_t>(c.p - start)
+        n += 1
+        i += 1
+    table.count = n
+    position[0] = start - data
+    done[0] = i
+    return status
+
+
+cdef int decode_messages(
+    RecordTable table, BatchRow* row, int64_t* position, Py_ssize_t capacity, int64_t* done, bint lenient
+) noexcept nogil:
+    """Appends the messages of a v0 or v1 set: one plain message, or what a wrapper held with its offsets settled.
+
+    A message cut off at the end of the set ends it, as in the reference.
+    """
+    cdef Cursor c
+    cdef Message m
+    cdef int status
+    cdef Py_ssize_t n = table.count
+    cdef bint own_time = row.magic == 0 or (row.attributes & TIMESTAMP_TYPE_BIT) == 0
+    cdef const uint8_t* data = table.data
+    cdef const uint8_t* start
+    cdef RecordPlace* place
+    c.p = data + position[0]
+    c.end = c.p + row.size
+    while True:
+        start = c.p
+        status = take_frame(&c, &m)
+        if status != OK:
+            break
+        if n >= capacity:
+            status = ERR_COUNT_HIGH
+            break
+        if m.attributes & CODEC_MASK:
+            status = ERR_WRAPPER_NESTED
+            break
+        m.key_size = m.value_size = DAMAGED
+        m.key = m.value = start
+        status = take_fields(&m)
+        if status != OK:
+            if not lenient:
+                break
+            m.value_size = DAMAGED
+            if status == ERR_KEY_SIZE:
+                m.key_size = DAMAGED
+        table.offset_column[n] = m.offset
+        table.timestamp_column[n] = m.timestamp if own_time or m.magic == 0 else row.max_timestamp
+        place = &table.places[n]
+        place.key_at = <int32_t>(m.key - data)
+        place.key_size = m.key_size
+        # an empty value may begin behind the message's end, where the next one begins
+        place.value_at = <int32_t>((m.value if m.value_size > 0 else start) - data)
+        place.value_size = m.value_size
+        place.headers_at = <int32_t>(start - data)
+        place.header_count = 0
+        place.record_size = <int32_t>m.size
+        n += 1
+    done[0] = n - table.count
+    table.count = n
+    position[0] = start - data
+    return OK if status == ERR_SHORT else status
+
+
+cdef int decode_batch(
+    RecordTable table, BatchRow* row, int64_t at, Py_ssize_t capacity, Py_ssize_t number, bint lenient
+) noexcept nogil:
+    """Appends the records of one batch to the table; OK, or why it stopped with the place in the table."""
+    cdef int status
+    cdef int64_t done = 0
+    if row.magic < 0 or row.magic > 2:
         status = ERR_MAGIC
     elif row.attributes & CODEC_MASK:
         status = ERR_COMPRESSED
+    elif row.magic < 2:
+        status = decode_messages(table, row, &at, capacity, &done, lenient)
     elif row.size < V2_RECORDS_AT:
         status = ERR_COUNT_HIGH
     elif row.count < 0:
         status = ERR_COUNT_NEGATIVE
-    i = 0
-    if status == OK:
-        while i < row.count:
-            if c.p == c.end or n >= capacity:
-                status = ERR_COUNT_HIGH
-                break
-            at = c.p - data
-            status = take_record(&c, &f)
-            if status != OK:
-                break
-            table.offset_column[n] = added(row.base_offset, f.offset_delta)
-            table.timestamp_column[n] = added(row.base_timestamp, f.timestamp_delta) if own_time else row.max_timestamp
-            place = &table.places[n]
-            place.key_at = <int32_t>(f.key - data)
-            place.key_size = f.key_size
-            place.value_at = <int32_t>(f.value - data)
-            place.value_size = f.value_size
-            place.headers_at = <int32_t>(f.headers - data)
-            place.header_count = f.header_count
-            place.record_size = <int32_t>(c.p - data - at)
-            n += 1
-            i += 1
-        if status == OK and c.p != c.end:
-            status = ERR_COUNT_LOW
-            at = c.p - data
-    table.count = n
+    else:
+        status = decode_records(table, row, &at, capacity, &done)
     if status != OK:
         table.status = status
         table.error_batch = number
         table.error_position = at
-        table.error_record = i
+        table.error_record = done
     return status
 
 
@@ -279,20 +397,27 @@ cdef int64_t room_for(BatchTable batches, Py_ssize_t first, Py_ssize_t last) noe
     cdef int64_t total = 0
     cdef int64_t most
     cdef Py_ssize_t i
+    cdef BatchRow* row
     for i in range(first, last):
-        most = (batches.rows[i].size - V2_RECORDS_AT) // MIN_RECORD_BYTES
-        if batches.rows[i].count < most:
-            most = batches.rows[i].count
+        row = &batches.rows[i]
+        most = (row.size - V2_RECORDS_AT) // MIN_RECORD_BYTES if row.magic >= 2 else row.size // V0_MIN_MESSAGE
+        if row.count < most:
+            most = row.count
         if most > 0:
             total += most
     return total
 
 
-def decode(buf, BatchTable batches not None, Py_ssize_t first=0, Py_ssize_t last=-1, *, int64_t base_position=0) -> RecordTable:
+def decode(
+    buf, BatchTable batches not None, Py_ssize_t first=0, Py_ssize_t last=-1, *, int64_t base_position=0,
+    bint lenient=False,
+) -> RecordTable:
     """The records of rows `first` up to `last` (exclusive; -1 is all) of a batch table made from this very buffer.
 
-    `base_position` is the one the scan was given. Only v2 batches without compression are decoded; the first other
-    one, and the first damaged one, ends the table with its `status`. Control batches decode as plain records.
+    `base_position` is the one the scan was given. Only batches without compression are decoded; the first other one,
+    and the first damaged one, ends the table with its `status`. Control batches decode as plain records. A `lenient`
+    table takes a v0 or v1 message whose key or value runs past its end as a record, as the reference does until that
+    field is read (format.md section 15, C2); reading it is then a DamagedField.
     """
     cdef RecordTable table = RecordTable.__new__(RecordTable)
     cdef Py_ssize_t i
@@ -320,6 +445,6 @@ def decode(buf, BatchTable batches not None, Py_ssize_t first=0, Py_ssize_t last
     with nogil:
         for i in range(first, last):
             row = &batches.rows[i]
-            if decode_batch(table, row, place_of(row, base_position, table.view.len), capacity, i) != OK:
+            if decode_batch(table, row, place_of(row, base_position, table.view.len), capacity, i, lenient) != OK:
                 break
     return table

@@ -63,3 +63,9 @@ cdef enum Status:
     ERR_COMPRESSED = 13                         # this worker reads uncompressed records only
     ERR_MAGIC = 14
     ERR_MEMORY = 15
+    ERR_MESSAGE_SIZE = 16                       # a v0/v1 message shorter than its own header
+    ERR_WRAPPER_NULL = 17                       # a compressed v0/v1 message without a value
+    ERR_WRAPPER_EMPTY = 18                      # ... without inner messages
+    ERR_WRAPPER_NESTED = 19                     # ... that holds another compressed one
+    ERR_WRAPPER_OFFSET = 20                     # ... whose offset lies below that of its last inner message
+    ERR_WRAPPER_CODEC = 21                      # ... compressed with zstd

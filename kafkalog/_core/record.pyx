@@ -75,7 +75,7 @@ cdef class Record:
         place = &self.table.places[self.row]
         size = place.value_size if of_value else place.key_size
         if size < 0:
-            return None
+            return self.table.value_at(self.row) if of_value else self.table.key_at(self.row)
         at = place.value_at if of_value else place.key_at
         chunk = memoryview(self.table.view.obj)
         if chunk.format != "B" or chunk.ndim != 1:
@@ -95,7 +95,7 @@ cdef class Record:
 
     @property
     def timestamp_type(self) -> int:
-        """0 CreateTime (also for a record made by hand), 1 LogAppendTime."""
+        """0 CreateTime (also for a record made by hand), 1 LogAppendTime, -1 for a v0 message, which has no time."""
         return 0 if self.table is None else self.table.timestamp_type(self.row)
 
     def _fields(self):

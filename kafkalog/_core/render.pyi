@@ -8,9 +8,11 @@ NEEDS_BYTES: int
 IS_FULL: int
 BAD_SIZE: int
 BAD_CODEC: int
-UNKNOWN_CONTROL: int
 BAD_CONTROL: int
 BAD_HEADER: int
+NEEDS_TEXT: int
+NEEDS_RECORDS: int
+BAD_FORMAT: int
 
 @final
 class DumpText:
@@ -19,12 +21,26 @@ class DumpText:
     needed: int
     stop_value: int
     record_offset: int
+    key: bytes | None
+    value: bytes | None
     def __init__(
-        self, *, deep: bool = False, data: bool = False, skip_metadata: bool = False, limit: int = 1 << 18
+        self,
+        *,
+        deep: bool = False,
+        data: bool = False,
+        skip_metadata: bool = False,
+        ask: bool = False,
+        limit: int = 1 << 18,
     ) -> None: ...
+    def give(self, words: bytes) -> None: ...
+    def give_records(self, plain: Buffer) -> None: ...
+    @property
+    def is_control(self) -> bool: ...
     def render(self, buffer: Buffer, start: int, stop: int, base_position: int) -> int: ...
     @property
     def batch_offset(self) -> int: ...
+    @property
+    def batch_size(self) -> int: ...
     @property
     def batch_magic(self) -> int: ...
     @property

@@ -16,6 +16,7 @@ from kafkalog.cli.progress import Meter
 if TYPE_CHECKING:
     from kafkalog.chunks import Chunk
     from kafkalog.storage.view import LogView
+    from kafkalog.tools.consume_decoded import Serdes
     from kafkalog.tools.templates import Pieces
 
 FIRST_WAIT_S = 0.001
@@ -48,6 +49,12 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 @click.option("-u", "unbuffered", is_flag=True, help="Flush the output after every read.")
 @click.option("--key-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="How keys are printed.")
 @click.option("--value-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="How values are printed.")
+@click.option(
+    "-s", "serdes", multiple=True, metavar="SERDES",
+    help="Decode keys and values: key=NAME, value=NAME, or NAME for both; NAME is a pack string as in kcat (such as "
+    ">iq$), json, integer, long, string, avro, protobuf or jsonschema (with --schemas), or module:function.",
+)
+@click.option("--schemas", type=click.Path(), metavar="DIR", help="Schemas of a registry, <id>.avsc and <id>.desc.")
 @click.option("-G", "group", metavar="GROUP", help="Consumer group (not in this version).")
 @click.option("--isolation-level", metavar="LEVEL", help="read_uncommitted (read_committed is not in this version).")
 @common.quiet_options
@@ -93,6 +100,14 @@ class _Consumer:
         words = given["offsets"] + (("beginning",) if given["from_beginning"] else ())
         self.bounds = parse_bounds(words, to_ms)
         self.out: BinaryIO = sys.stdout.buffer
+        self.serdes = self._serdes()
+
+    def _serdes(self) -> Serdes | None:
+        if not self.given["serdes"]:
+            return None
+        from kafkalog.tools.consume_decoded import parse_serdes
+
+        return parse_serdes(self.given["serdes"], self.given["schemas"])
 
     def run(self) -> None:
         """Prints what there is, partition by partition, then waits for more where that was asked for."""
@@ -168,14 +183,14 @@ class _Consumer:
         if start >= stop or self.left == 0:
             return start
         try:
-            written = write_records(
-                self._metered(batch_chunks(view, start, stop), meter),
-                self.out,
-                template,
-                first_offset=start,
-                end_offset=stop,
-                max_records=self.left,
-            )
+            chunks = self._metered(batch_chunks(view, start, stop), meter)
+            limits = {"first_offset": start, "end_offset": stop, "max_records": self.left}
+            if self.serdes is None:
+                written = write_records(chunks, self.out, template, **limits)
+            else:
+                from kafkalog.tools.consume_decoded import write_decoded
+
+                written = write_decoded(chunks, self.out, template, self.serdes, **limits)
         except BaseException:
             self.out.flush()  # what lies before the damage
             raise

@@ -4,34 +4,71 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
-_LATER = ("--offsets-decoder", "--transaction-log-decoder", "--cluster-metadata-decoder", "-J")
+from kafkalog._version import version
+
+if TYPE_CHECKING:
+    from kafkalog.tools.dump_options import DumpOptions
+    from kafkalog.tools.record_readers import RecordReader
+
+_PLAIN = "string"
 
 
 def _paths(arguments: tuple[str, ...], listed: tuple[str, ...]) -> list[str]:
     """The files named, in order: --files takes names with commas between, a directory stands for its files."""
-    from kafkalog.cli.common import note
     from kafkalog.storage.view_listing import no_segments
     from kafkalog.tools.dump import files_of
     from kafkalog.util.fileio import OS
 
     given = [name for names in listed for name in names.split(",") if name] + list(arguments)
     if not given:
-        raise click.UsageError("no file: name .log, .index or .timeindex files, or a partition directory")
+        raise click.UsageError("no file: name files of a partition directory, or the directory")
     paths: list[str] = []
     for name in given:
-        if not os.path.isdir(name):
-            paths.append(name)
-            continue
-        dumped, left_out = files_of(name)
-        if not dumped and not left_out:
+        found = files_of(name) if os.path.isdir(name) else [name]
+        if not found:
             raise no_segments(OS, name)
-        paths += dumped
-        for path in left_out:
-            note(f"{path} is left out: {os.path.splitext(path)[1]} files cannot be dumped yet")
+        paths += found
     return paths
+
+
+def _reader(given: dict[str, Any]) -> Callable[[], RecordReader | None] | None:
+    """Makes the decoder that the flags name; None where they name none."""
+    from kafkalog.tools import record_readers
+
+    for flag, make in (
+        ("offsets_decoder", record_readers.offsets_reader),
+        ("transaction_log_decoder", record_readers.transaction_log_reader),
+        ("cluster_metadata_decoder", record_readers.cluster_metadata_reader),
+        ("remote_log_metadata_decoder", record_readers.remote_log_metadata_reader),
+        ("share_group_state_decoder", record_readers.share_state_reader),
+    ):
+        if given[flag]:
+            return make
+    key, value = given["key_decoder_class"], given["value_decoder_class"]
+    if key is None and value is None:
+        return None
+    return partial(record_readers.decoder_reader, key, value, given["schemas"])
+
+
+def _decoder_flag(name: str, topic: str) -> Callable[[Any], Any]:
+    return click.option(name, is_flag=True, help=f"Read the records as those of {topic}.")
+
+
+def _decoder_class(name: str, what: str) -> Callable[[Any], Any]:
+    return click.option(
+        name,
+        is_flag=False,
+        flag_value=_PLAIN,
+        metavar="[NAME]",
+        help=f"How {what} are printed: string (default), integer, long, bytes, json, a pack string as in kcat, avro, "
+        "protobuf or jsonschema (with --schemas), module:function, or a class of the reference.",
+    )
 
 
 @click.command("dump")
@@ -41,43 +78,51 @@ def _paths(arguments: tuple[str, ...], listed: tuple[str, ...]) -> list[str]:
 @click.option("--print-data-log", is_flag=True, help="Print the records with keys and values.")
 @click.option("--skip-record-metadata", is_flag=True, help="Of a record, print key and value only.")
 @click.option("--index-sanity-check", is_flag=True, help="Check indexes alone, without the log.")
-@click.option("--verify-index-only", is_flag=True, help="Compare indexes with the log (not in this version).")
+@click.option("--verify-index-only", is_flag=True, help="Compare indexes with the log and list no entries.")
 @click.option("--max-bytes", type=int, metavar="N", help="Read no more than the first N bytes of a .log file.")
-@click.option("--offsets-decoder", "later", flag_value=_LATER[0], hidden=True)
-@click.option("--transaction-log-decoder", "later", flag_value=_LATER[1], hidden=True)
-@click.option("--cluster-metadata-decoder", "later", flag_value=_LATER[2], hidden=True)
-@click.option("-J", "later", flag_value=_LATER[3], hidden=True)
-def command(
-    files: tuple[str, ...],
-    listed: tuple[str, ...],
-    deep_iteration: bool,
-    print_data_log: bool,
-    skip_record_metadata: bool,
-    index_sanity_check: bool,
-    verify_index_only: bool,
-    max_bytes: int | None,
-    later: str | None,
-) -> None:
-    """Print .log, .index and .timeindex files in the text of the reference's dump tool.
+@click.option(
+    "--max-message-size", type=int, default=5 << 20, show_default=True, metavar="N",
+    help="Largest batch that an index entry may point to.",
+)
+@_decoder_flag("--offsets-decoder", "__consumer_offsets")
+@_decoder_flag("--transaction-log-decoder", "__transaction_state")
+@_decoder_flag("--cluster-metadata-decoder", "__cluster_metadata")
+@_decoder_flag("--share-group-state-decoder", "__share_group_state")
+@_decoder_flag("--remote-log-metadata-decoder", "__remote_log_metadata")
+@_decoder_class("--key-decoder-class", "keys")
+@_decoder_class("--value-decoder-class", "values")
+@click.option("--schemas", type=click.Path(), metavar="DIR", help="Schemas of a registry, <id>.avsc and <id>.desc.")
+@click.option("-J", "as_json", is_flag=True, help="One JSON object for each batch, record and entry.")
+@click.version_option(version, message="%(version)s")
+def command(files: tuple[str, ...], listed: tuple[str, ...], **given: Any) -> None:
+    """Print files of partition directories in the text of the reference's dump tool.
 
-    A partition directory stands for all of its files. Files are opened for reading only.
+    A partition directory stands for all of its files. Files are opened for reading only. What is wrong with an
+    index, and offsets that do not follow one another, is told on stderr.
     """
-    if later is not None:
-        raise click.UsageError(f"{later} is not in this version")
-    from kafkalog.tools.dump import DumpOptions, dump_files
+    from kafkalog.tools.dump import dump_files
 
-    options = DumpOptions(
-        deep_iteration=deep_iteration,
-        print_data_log=print_data_log,
-        skip_record_metadata=skip_record_metadata,
-        verify_index_only=verify_index_only,
-        index_sanity_check=index_sanity_check,
-        max_bytes=max_bytes,
-    )
+    paths = _paths(files, listed)
     try:
-        dump_files(_paths(files, listed), sys.stdout.buffer, options, err=sys.stderr.buffer)
+        dump_files(paths, sys.stdout.buffer, _options(given), err=sys.stderr.buffer, as_json=given["as_json"])
     finally:
         sys.stdout.buffer.flush()
+
+
+def _options(given: dict[str, Any]) -> DumpOptions:
+    from kafkalog.tools.dump_options import DumpOptions
+
+    max_bytes = given["max_bytes"]
+    return DumpOptions(
+        deep_iteration=given["deep_iteration"],
+        print_data_log=given["print_data_log"],
+        skip_record_metadata=given["skip_record_metadata"],
+        verify_index_only=given["verify_index_only"],
+        index_sanity_check=given["index_sanity_check"],
+        max_bytes=None if max_bytes == 2**31 - 1 else max_bytes,
+        max_message_size=given["max_message_size"],
+        reader=_reader(given),
+    )
 
 
 dump = command

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkalog._core.assign import stamp_batch
-from kafkalog._core.decode import RecordTable, decode
+from kafkalog._core.decode import RecordTable
 from kafkalog._core.record import Record
 from kafkalog._core.scan import BatchHeader, BatchTable, scan
-from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, UnsupportedForFormat
-from kafkalog.records.dispatch import require_readable
+from kafkalog.errors import CorruptRecord, IllegalArgument, UnsupportedForFormat
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V2, NO_SEQUENCE, NO_TIMESTAMP, TimestampType
 from kafkalog.records.sequence import MAX_SEQUENCE
+from kafkalog.records.tables import batch_table
 
 __all__ = ["RecordBatch", "RecordSizes"]
 
@@ -44,8 +44,11 @@ class RecordBatch:
 
     @property
     def base_offset(self) -> int:
-        """Offset of the first record the producer put in."""
-        return self.header.base_offset
+        """Offset of the first record the producer put in; a v0 or v1 wrapper has to be decompressed for it (REC-40)."""
+        header = self.header
+        if header.compression and header.magic < MAGIC_V2:
+            return int(self.decode().offsets[0])
+        return header.base_offset
 
     @property
     def last_offset(self) -> int:
@@ -81,17 +84,12 @@ class RecordBatch:
         raise CorruptRecord(reason, offset=header.base_offset, position=header.position)
 
     def decode(self) -> RecordTable:
-        """The records as a table; InvalidRecord where they are not sound, other formats and codecs refused by name."""
-        header = self.header
-        require_readable(header)
-        table = decode(self.buffer, self._table, self._row, self._row + 1)
-        if table.status:
-            raise InvalidRecord(
-                f"{table.error_text} (record {table.error_record} of the batch)",
-                offset=header.base_offset,
-                position=table.error_position,
-            )
-        return table
+        """The records as a table; InvalidRecord where they are not sound, IllegalArgument for an unknown codec.
+
+        A v0 or v1 message whose checksum is wrong and whose key or value runs past its end is one record, as in the
+        reference; reading that field is an error then.
+        """
+        return batch_table(self.buffer, self._table, self._row, lenient=not self.header.is_valid)
 
     def records(self) -> list[Record]:
         """All records."""
@@ -128,9 +126,9 @@ class RecordBatch:
         if header.max_timestamp == NO_TIMESTAMP:
             return None
         if header.timestamp_type == TimestampType.LOG_APPEND_TIME:
-            return header.base_offset
+            return self.base_offset
         table = self.decode()
-        row = table.find_timestamp(header.max_timestamp, header.base_offset)
+        row = table.find_timestamp(header.max_timestamp, 0)
         return None if row < 0 else int(table.offsets[row])
 
     def _editable(self) -> memoryview:

@@ -6,13 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkalog._core.encode import BatchBuilder
-from kafkalog.errors import (
-    IllegalArgument,
-    IllegalState,
-    RecordBatchTooLarge,
-    UnsupportedCompression,
-    UnsupportedForFormat,
-)
+from kafkalog._core.repack import with_payload
+from kafkalog.errors import IllegalArgument, IllegalState, RecordBatchTooLarge
+from kafkalog.records.compression import check_codec, compress
 from kafkalog.records.format import (
     BATCH_OVERHEAD_BYTES,
     MAGIC_V2,
@@ -22,7 +18,6 @@ from kafkalog.records.format import (
     NO_TIMESTAMP,
     CompressionType,
     TimestampType,
-    codec_name,
 )
 
 __all__ = ["BuilderInfo", "RecordsBuilder"]
@@ -44,7 +39,8 @@ class RecordsBuilder:
 
     Offsets must strictly grow (REC-24); a timestamp is ms or -1 (REC-25); flags must fit together (REC-26, REC-30).
     `has_room_for` estimates as the reference does (REC-47): a closed or aborted builder never has room, an empty one
-    always. Formats v0 and v1 and the codecs are refused by name.
+    always. `level` is the codec's, None for its default, and `compression_ratio` the size expected of it as a part of
+    the plain one. Formats v0 and v1 are built by LegacyBuilder.
     """
 
     def __init__(
@@ -53,6 +49,8 @@ class RecordsBuilder:
         *,
         magic: int = MAGIC_V2,
         compression: CompressionType = CompressionType.NONE,
+        level: int | None = None,
+        compression_ratio: float = 1.0,
         timestamp_type: TimestampType = TimestampType.CREATE_TIME,
         log_append_time: int = NO_TIMESTAMP,
         producer_id: int = NO_PRODUCER_ID,
@@ -64,7 +62,11 @@ class RecordsBuilder:
         write_limit: int = _MAX_INT,
         delete_horizon_ms: int | None = None,
     ) -> None:
-        self._check_kind(magic, compression)
+        if magic != MAGIC_V2:
+            raise IllegalArgument(f"batches have format v2, not v{magic}", hint="LegacyBuilder builds v0 and v1")
+        self._compression = check_codec(compression)
+        self._level = level
+        self._ratio = compression_ratio * _RATE_MARGIN
         self._check_flags(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
         if timestamp_type == TimestampType.NO_TIMESTAMP_TYPE:
             raise IllegalArgument("format v2 needs CreateTime or LogAppendTime")
@@ -89,13 +91,6 @@ class RecordsBuilder:
         self._built: bytearray | None = None
         self._info = BuilderInfo(NO_TIMESTAMP, -1)
         self._aborted = False
-
-    @staticmethod
-    def _check_kind(magic: int, compression: CompressionType) -> None:
-        if magic != MAGIC_V2:
-            raise UnsupportedForFormat(f"batches of format v{magic} cannot be built yet", hint="use format v2")
-        if compression != CompressionType.NONE:
-            raise UnsupportedCompression(f"batches cannot be compressed with {codec_name(compression)} yet")
 
     @staticmethod
     def _check_flags(producer_id: int, epoch: int, sequence: int, transactional: bool, control: bool) -> None:
@@ -163,9 +158,9 @@ class RecordsBuilder:
 
     @property
     def estimated_size(self) -> int:
-        """Bytes the batch would have: exact without compression, times the reference's margin of 1.05 on records."""
+        """Bytes the batch would have: those of the records, times the expected ratio and a margin of 1.05."""
         records = self._inner.size - BATCH_OVERHEAD_BYTES
-        return BATCH_OVERHEAD_BYTES + (int(records * _RATE_MARGIN) if records else 0)
+        return BATCH_OVERHEAD_BYTES + (int(records * self._ratio) if records else 0)
 
     @property
     def is_full(self) -> bool:
@@ -191,8 +186,14 @@ class RecordsBuilder:
                 self._info = BuilderInfo(self._append_time, self.next_offset - 1)
             elif inner.count and inner.max_timestamp >= 0:
                 self._info = BuilderInfo(inner.max_timestamp, self.next_offset - 1)
-            self._built = inner.build(**self._header)  # type: ignore[arg-type]
+            self._built = self._compressed(inner.build(**self._header))  # type: ignore[arg-type]
         return self._built
+
+    def _compressed(self, plain: bytearray) -> bytearray:
+        if not plain or self._compression == CompressionType.NONE:
+            return plain
+        payload = compress(self._compression, memoryview(plain)[BATCH_OVERHEAD_BYTES:], level=self._level)
+        return with_payload(plain, payload, self._compression)
 
     def info(self) -> BuilderInfo:
         """Largest timestamp and its offset, as the reference reports them for v2: the last offset (REC-36)."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from kafkalog._core.decode import decode
 from kafkalog._core.scan import (
     REASON_SIZE,
     BatchHeader,
@@ -22,8 +21,8 @@ from kafkalog._core.scan import (
     scan,
 )
 from kafkalog._core.seek import NOT_HERE, find_record_by_time
-from kafkalog.errors import FormatError, IllegalArgument, InvalidRecord, LogClosed, ReadOnlyLog, StorageError
-from kafkalog.records.dispatch import require_readable
+from kafkalog.errors import FormatError, IllegalArgument, LogClosed, ReadOnlyLog, StorageError
+from kafkalog.records.tables import batch_table
 from kafkalog.storage.file_slice import HEADER_BYTES, FileSlice, bad_size, clamp
 from kafkalog.types import NO_TIMESTAMP, OffsetAndTimestamp, TimestampOffset
 from kafkalog.util.fileio import OS, File, FileSystem
@@ -237,9 +236,11 @@ class FileRecords:
             table = scan(data, at - start, check_crc=False, file_mode=True, base_position=start, max_batches=1)
             if not len(table):
                 return None  # cut shorter under our feet
-            require_readable(table[0], path=self.path)
-            records = decode(data, table, base_position=start)
-            raise InvalidRecord(records.error_text, path=self.path, position=at, offset=walk.base_offset)
+            records = batch_table(data, table, 0, base_position=start, path=self.path)
+            row = records.find_timestamp(target_ms, start_offset)
+            if row >= 0:
+                return OffsetAndTimestamp(records.offsets[row], records.timestamps[row], table.leader_epoch(0))
+            position = at + walk.size
         return None
 
     def largest_timestamp_after(self, position: int) -> TimestampOffset:

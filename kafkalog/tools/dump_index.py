@@ -1,111 +1,222 @@
-"""The dump tool's text of `.index` and `.timeindex` files (format.md section 13, A5 to A7)."""
+"""The dump tool on `.index` and `.timeindex` files, and what it has against them (format.md section 13, A5 to A8)."""
 
 from __future__ import annotations
 
-import os
-from typing import BinaryIO
+import struct
+from collections.abc import Callable
+from typing import Final
 
-from kafkalog._core.listing import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, list_entries
-from kafkalog._core.text import TextBuffer
-from kafkalog.errors import CorruptIndex, StorageError, UnsupportedForFormat
+from kafkalog._core.listing import OFFSET_ENTRY_BYTES
+from kafkalog.errors import CorruptIndex, CorruptRecord, StorageError
+from kafkalog.records.format import NO_TIMESTAMP
+from kafkalog.storage import names
+from kafkalog.tools.dump_complaints import Complaints
 from kafkalog.tools.dump_options import DumpOptions
+from kafkalog.tools.dump_printer import Printer
+from kafkalog.tools.index_sanity import check_offset_index, check_time_index
+from kafkalog.tools.log_peek import BatchPlace, Chain, LogPeek, beside
 from kafkalog.util.fileio import File, FileSystem
 
 CHUNK_ENTRIES = 1 << 14
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
+_TIME_ENTRY: Final = struct.Struct(">qi")
+_WARM_BYTES: Final = 8192
+
+# compares the next entry (timestamp or None, offset, position or None) with the log
+Check = Callable[[int, int], None]
 
 
-def dump_index(path: str, base_offset: int, out: BinaryIO, options: DumpOptions, *, fs: FileSystem) -> None:
-    """Writes the entries of an offset index: `offset: 2 position: 87`."""
-    with _opened(path, options, fs) as file:
+def dump_index(
+    path: str, base_offset: int, printer: Printer, options: DumpOptions, complaints: Complaints, *, fs: FileSystem
+) -> None:
+    """Prints the entries of an offset index (`offset: 2 position: 87`), each compared with the batch it points to.
+
+    CorruptIndex or CorruptRecord where it points to no whole batch; the entries before have been printed then.
+    """
+    with LogPeek(beside(path, names.LOG_SUFFIX), fs) as log, _opened(path, fs) as file:
         size = file.size()
         if size < OFFSET_ENTRY_BYTES:
-            out.write(os.fsencode(f"{path} is empty.\n"))
-        elif options.index_sanity_check:
-            _check_offset_index(file, size, base_offset)
-            out.write(os.fsencode(f"{path} passed sanity check.\n"))
-        else:
-            _list(file, size // OFFSET_ENTRY_BYTES, base_offset, out, times=False)
-
-
-def dump_time_index(path: str, base_offset: int, out: BinaryIO, options: DumpOptions, *, fs: FileSystem) -> None:
-    """Writes the entries of a time index: `timestamp: 1002 offset: 2`; without entries, nothing."""
-    with _opened(path, options, fs) as file:
-        size = file.size()
+            printer.empty(path)
+            return
         if options.index_sanity_check:
-            _check_time_index(file, size, base_offset)
-            out.write(os.fsencode(f"{path} passed sanity check.\n"))
+            check_offset_index(file, size, base_offset)
+            printer.passed(path)
+            return
+
+        def check(relative: int, position: int) -> None:
+            place = log.batch_at(position, options.max_message_size)
+            if place is None:
+                raise CorruptIndex(
+                    f"no whole batch of at most {options.max_message_size} bytes begins where an entry points to",
+                    path=path,
+                    offset=base_offset + relative,
+                    position=position,
+                    hint="rebuild the index from the log, or raise --max-message-size",
+                )
+            if place.last_offset != base_offset + relative:
+                pair = (base_offset + relative, place.last_offset)
+                complaints.index_mismatches.setdefault(path, []).append(pair)
+
+        _walk(path, file, _OFFSET_ENTRY, base_offset, None if options.verify_index_only else printer, check)
+
+
+def dump_time_index(
+    path: str, base_offset: int, printer: Printer, options: DumpOptions, complaints: Complaints, *, fs: FileSystem
+) -> None:
+    """Prints the entries of a time index (`timestamp: 1002 offset: 2`), each compared with the log and the one before.
+
+    Without entries it prints nothing. The log's batches are found through the offset index beside it. CorruptIndex,
+    CorruptRecord or InvalidRecord where they cannot be read; the entries before have been printed then.
+    """
+    with (
+        LogPeek(beside(path, names.LOG_SUFFIX), fs) as log,
+        _opened(beside(path, names.INDEX_SUFFIX), fs) as index,
+        _opened(path, fs) as file,
+    ):
+        if options.index_sanity_check:
+            check_time_index(file, file.size(), base_offset)
+            printer.passed(path)
+            return
+        search = _Search(log, index, base_offset)
+        check = _TimeCheck(path, base_offset, search, complaints)
+        _walk(path, file, _TIME_ENTRY, base_offset, None if options.verify_index_only else printer, check)
+
+
+class _Search:
+    """Finds batches of a log by offset through its offset index, which may be out of order (its tail may be zeros)."""
+
+    def __init__(self, log: LogPeek, index: File, base_offset: int) -> None:
+        self.log = log
+        self._base = base_offset
+        size = index.size()
+        self._data = _read(index, size - size % OFFSET_ENTRY_BYTES, 0)
+        self._entries = len(self._data) // OFFSET_ENTRY_BYTES
+        self._whole: Chain | None = None
+        self._other: tuple[int, Chain] = (-1, Chain())
+        self._last = (-1, 0, 0)
+
+    def batch_with(self, offset: int) -> BatchPlace | None:
+        """The batch that the reference takes for the one that holds the offset: the first that ends there or later,
+        from the position on that the index names. None where there is none; CorruptRecord where a batch behind that
+        position, any of them, has a size that none has.
+        """
+        start = self._position(offset - self._base)
+        self.log.check_position(start)
+        chain, first = self._chain(start)
+        at = first
+        # entries mostly go up: what the last search passed over is passed over again
+        if self._last[0] == start and self._last[1] <= offset:
+            at = self._last[2]
+        while at < len(chain.positions) and chain.last_offsets[at] < offset:
+            at += 1
+        self._last = (start, offset, at)
+        return chain.place(at) if at < len(chain.positions) else None
+
+    def _chain(self, start: int) -> tuple[Chain, int]:
+        """The batches of the file from its beginning if one of them begins at `start`, else those from there on; and
+        the number of the one that does."""
+        if self._whole is None:
+            try:
+                self._whole = self.log.chain(0)
+            except CorruptRecord:
+                # the sound part is of no use: every chain in it runs into the damage
+                self._whole = Chain()
+        first = self._whole.find(start)
+        if first >= 0:
+            return self._whole, first
+        if self._other[0] != start:
+            self._other = (start, self.log.chain(start))
+        return self._other[1], 0
+
+    def _position(self, relative: int) -> int:
+        """The position of the entry at or before a relative offset by the reference's search, step by step: over
+        entries that are out of order another search would end elsewhere."""
+        if self._entries == 0:
+            return 0
+        last = self._entries - 1
+        warm = max(0, last - _WARM_BYTES // OFFSET_ENTRY_BYTES)
+        if self._entry(warm)[0] < relative:
+            slot = self._between(warm, last, relative)
+        elif self._entry(0)[0] > relative:
+            return 0
         else:
-            _list(file, size // TIME_ENTRY_BYTES, base_offset, out, times=True)
+            slot = self._between(0, warm, relative)
+        return self._entry(slot)[1]
+
+    def _between(self, low: int, high: int, relative: int) -> int:
+        while low < high:
+            middle = (low + high + 1) >> 1
+            found = self._entry(middle)[0]
+            if found > relative:
+                high = middle - 1
+            elif found < relative:
+                low = middle
+            else:
+                return middle
+        return low
+
+    def _entry(self, n: int) -> tuple[int, int]:
+        relative, position = _OFFSET_ENTRY.unpack_from(self._data, OFFSET_ENTRY_BYTES * n)
+        return relative, position
 
 
-def _opened(path: str, options: DumpOptions, fs: FileSystem) -> File:
-    if options.verify_index_only and not options.index_sanity_check:
-        raise UnsupportedForFormat("--verify-index-only: entries cannot be compared with the log yet", path=path)
-    try:
-        return fs.open_file(path, "r")
-    except OSError as error:
-        raise StorageError.from_os(error, "open", path=path) from error
+class _TimeCheck:
+    """Compares the entries of a time index, one after the other, with the log."""
+
+    def __init__(self, path: str, base_offset: int, search: _Search, complaints: Complaints) -> None:
+        self._path = path
+        self._base = base_offset
+        self._search = search
+        self._complaints = complaints
+        self._previous = NO_TIMESTAMP
+
+    def __call__(self, timestamp: int, relative: int) -> None:
+        offset = self._base + relative
+        complaints, path = self._complaints, self._path
+        place = self._search.batch_with(offset)
+        if place is None or place.last_offset != offset:
+            found = -1 if place is None else place.last_offset
+            complaints.offsets_not_found.setdefault(path, []).append((offset, found))
+        else:
+            largest = self._search.log.largest_timestamp(place)
+            if largest != timestamp:
+                complaints.time_mismatches.setdefault(path, []).append((timestamp, largest))
+            if self._previous >= timestamp:
+                complaints.times_out_of_order.setdefault(path, []).append((timestamp, self._previous))
+        self._previous = timestamp
 
 
-def _list(file: File, entries: int, base_offset: int, out: BinaryIO, *, times: bool) -> None:
-    """Writes the first `entries` entries, or those before the unused tail."""
-    size = TIME_ENTRY_BYTES if times else OFFSET_ENTRY_BYTES
-    text = TextBuffer()
-    for first in range(0, entries, CHUNK_ENTRIES):
-        data = _read(file, min(CHUNK_ENTRIES, entries - first) * size, first * size)
-        more = list_entries(text, data[: len(data) - len(data) % size], base_offset, times=times, first=first == 0)
-        out.write(text)
-        text.clear()
-        if not more or not data:
+def _walk(
+    path: str, file: File, entry: struct.Struct, base_offset: int, printer: Printer | None, check: Check
+) -> None:
+    """Checks and lists entries, up to the unused tail or the first one whose check raises.
+
+    The tail begins at the first entry other than entry 0 whose relative offset is 0 (A6).
+    """
+    times = entry is _TIME_ENTRY
+    total = file.size() // entry.size
+    for first in range(0, total, CHUNK_ENTRIES):
+        data = _read(file, min(CHUNK_ENTRIES, total - first) * entry.size, first * entry.size)
+        data = data[: len(data) - len(data) % entry.size]
+        done = 0
+        try:
+            for one, other in entry.iter_unpack(data):
+                if (other if times else one) == 0 and first + done > 0:
+                    return
+                check(one, other)
+                done += 1
+        finally:
+            if printer is not None:
+                printer.entries(path, base_offset, data[: done * entry.size], times=times, first=first == 0)
+        if not data:
             return
 
 
-def _check_offset_index(file: File, size: int, base_offset: int) -> None:
-    """CorruptIndex unless the last entry is not below the base and the length holds whole entries (A7)."""
-    last = _entry(file, size, OFFSET_ENTRY_BYTES, 0)
-    if last < 0:
-        raise CorruptIndex(
-            f"Corrupt index found, index file ({file.path}) has non-zero size but the last offset is "
-            f"{base_offset + last} which is less than the base offset {base_offset}",
-            path=file.path,
-        )
-    if size % OFFSET_ENTRY_BYTES:
-        raise CorruptIndex(
-            f"Index file {file.path} is corrupt, found {size} bytes which is neither positive nor a multiple of 8",
-            path=file.path,
-        )
-
-
-def _check_time_index(file: File, size: int, base_offset: int) -> None:
-    """CorruptIndex unless times go up from the first entry to the last and the length holds whole entries (A7)."""
-    if size >= TIME_ENTRY_BYTES:
-        first_time = int.from_bytes(_read(file, 8, 0), "big", signed=True)
-        last_time = int.from_bytes(
-            _read(file, 8, (size // TIME_ENTRY_BYTES - 1) * TIME_ENTRY_BYTES), "big", signed=True
-        )
-        last = _entry(file, size, TIME_ENTRY_BYTES, 8)
-        found = f"Corrupt time index found, time index file ({file.path}) has non-zero size but the last "
-        if last_time < first_time:
-            raise CorruptIndex(
-                f"{found}timestamp is {last_time} which is less than the first timestamp {first_time}", path=file.path
-            )
-        if last < 0:
-            raise CorruptIndex(
-                f"{found}offset is {base_offset + last} which is less than the first offset {base_offset}",
-                path=file.path,
-            )
-    if size % TIME_ENTRY_BYTES:
-        raise CorruptIndex(
-            f"Time index file {file.path} is corrupt, found {size} bytes which is neither positive nor a multiple "
-            "of 12",
-            path=file.path,
-        )
-
-
-def _entry(file: File, size: int, entry_bytes: int, at: int) -> int:
-    """The relative offset of the last whole entry, which begins `at` bytes into the entry."""
-    position = (size // entry_bytes - 1) * entry_bytes
-    return int.from_bytes(_read(file, 4, position + at), "big", signed=True)
+def _opened(path: str, fs: FileSystem) -> File:
+    try:
+        return fs.open_file(path, "r")
+    except OSError as error:
+        raise StorageError.from_os(error, "open the index", path=path) from error
 
 
 def _read(file: File, size: int, position: int) -> bytes:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
+
+from kafkalog.tools.record_readers import RecordReader
+
+MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """The reference tool's options; max_bytes None is the whole file."""
+    """The reference tool's options.
+
+    max_bytes: how much of a `.log` file is read, None for all. max_message_size: how many bytes behind the position of
+    an index entry its batch may take. reader: makes the decoder of keys and values when a `.log` file is dumped (None:
+    they are printed as text). A decoder implies print_data_log, and that deep_iteration.
+    """
 
     deep_iteration: bool = False
     print_data_log: bool = False
@@ -15,3 +26,15 @@ class DumpOptions:
     verify_index_only: bool = False
     index_sanity_check: bool = False
     max_bytes: int | None = None
+    max_message_size: int = MAX_MESSAGE_BYTES
+    reader: Callable[[], RecordReader | None] | None = None
+
+    @property
+    def data(self) -> bool:
+        """True when keys and values are printed."""
+        return self.print_data_log or self.reader is not None
+
+    @property
+    def deep(self) -> bool:
+        """True when record lines are printed."""
+        return self.deep_iteration or self.data

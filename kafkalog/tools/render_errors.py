@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kafkalog._core.decode import STATUS_TEXT
-from kafkalog._core.render import BAD_CODEC, BAD_CONTROL, BAD_HEADER, BAD_SIZE, UNKNOWN_CONTROL
+from kafkalog._core.decode import STATUS_COMPRESSED, STATUS_MAGIC, STATUS_TEXT
+from kafkalog._core.render import BAD_CODEC, BAD_CONTROL, BAD_FORMAT, BAD_HEADER, BAD_SIZE
 from kafkalog._core.template import BAD_CRC, BAD_MAGIC
-from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedCompression, UnsupportedForFormat
+from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedCompression
 from kafkalog.records.dispatch import check_readable
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES
 
@@ -47,7 +47,7 @@ def stop_error(status: int, at: Renderer, path: str, base_position: int) -> Kafk
             position=position,
             hint="zeros up to the end are a file preallocated and not closed well" if field == 0 else _HINT,
         )
-    if status == BAD_MAGIC:
+    if status in (BAD_MAGIC, BAD_FORMAT):
         return CorruptRecord(f"no batch has the format {at.stop_value}", path=path, position=position, hint=_HINT)
     if status == BAD_HEADER:
         return CorruptRecord(
@@ -67,6 +67,8 @@ def _batch_error(status: int, at: Renderer, path: str, position: int) -> Kafkalo
     if status == BAD_CODEC:
         text = f"unknown compression id {at.stop_value}"
         return UnsupportedCompression(text, path=path, offset=at.batch_offset, position=position, hint=_HINT)
+    if status not in (STATUS_COMPRESSED, STATUS_MAGIC):
+        return None
     try:
         # a scan of a file takes a magic above 2 as 2
         check_readable(min(at.batch_magic, 2), at.batch_codec, path=path, offset=at.batch_offset, position=position)
@@ -77,14 +79,6 @@ def _batch_error(status: int, at: Renderer, path: str, position: int) -> Kafkalo
 
 def _record_error(status: int, at: Renderer, path: str, base_position: int) -> KafkalogError:
     position = base_position + at.record_position
-    if status == UNKNOWN_CONTROL:
-        return UnsupportedForFormat(
-            f"control records of type {at.stop_value} cannot be printed yet",
-            path=path,
-            offset=at.batch_offset,
-            position=position,
-            hint="without --deep-iteration and --print-data-log the batches are listed",
-        )
     what = "a control record's key or value is too short" if status == BAD_CONTROL else STATUS_TEXT[status]
     return InvalidRecord(
         f"record {at.record_number} of the batch: {what}",

@@ -16,7 +16,7 @@ from kafkalog._core import assign, encode, index, ingest, pick, plan, render, sc
 from kafkalog._core.decode import RecordTable, decode
 from kafkalog._core.record import RecordIterator
 from tests import builder
-from tests.plain_reader import Read, read_batch, wrapped
+from tests.plain_reader import Read, read_batch, read_message, wrapped
 
 TIMES = int(os.environ.get("KAFKALOG_FUZZ", "1"))
 NASTY = [0, 1, 2, 3, 0x7F, 0x80, 0xFE, 0xFF]
@@ -101,9 +101,10 @@ def wanted_records(data: bytes, table: scan.BatchTable, base: int) -> tuple[list
     """What the plain reader finds in the batches of a table, up to the first damage."""
     found: list[Read] = []
     for header in table:
-        if header.magic != 2 or header.compression or header.size < 61:
+        if not 0 <= header.magic <= 2 or header.compression or (header.magic == 2 and header.size < 61):
             return found, False
-        records, sound = read_batch(data[header.position - base : header.position - base + header.size])
+        whole = data[header.position - base : header.position - base + header.size]
+        records, sound = read_batch(whole) if header.magic == 2 else read_message(whole)
         found += records
         if not sound:
             return found, False
@@ -119,7 +120,7 @@ def check_decode(data: bytes, records: RecordTable, wanted: tuple[list[Read], bo
         assert (records.key(row), records.value(row), records.headers(row)) == read[2:]
         view = record.value_view
         assert (None if view is None else bytes(view)) == read.value
-        assert record.timestamp_type in (0, 1)
+        assert record.timestamp_type in (-1, 0, 1)
     assert list(records.value_sizes) == [-1 if r.value is None else len(r.value) for r in wanted[0]]
     rising = [r.offset for r in RecordIterator([records, records], 3, 2**62)]
     assert rising == sorted(set(rising))

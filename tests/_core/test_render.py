@@ -2,6 +2,7 @@
 
 import struct
 import threading
+import zlib
 from typing import Any
 
 import pytest
@@ -112,25 +113,78 @@ def test_a_wrong_checksum_is_told_and_the_records_are_printed_all_the_same() -> 
 
 
 @pytest.mark.parametrize("codec", range(1, 5))
-def test_a_compressed_batch_has_its_line_and_no_records(codec: int) -> None:
+def test_a_compressed_batch_has_its_line_and_asks_for_its_records(codec: int) -> None:
     made = frame(b"unreadable", count=3, last_delta=2, attributes=codec)
     assert rendered(made) == reference_text.batch_line(made, 0)
     deep = DumpText(deep=True)
-    assert deep.render(made, 0, len(made), 0) not in (NEEDS_BYTES, IS_FULL)
+    assert deep.render(made, 0, len(made), 0) == render.NEEDS_RECORDS
     assert (deep.batch_codec, deep.batch_offset) == (codec, 0)
     assert deep.text.take().decode() == reference_text.batch_line(made, 0)
 
 
+ONE = message_v1(12, b"value", b"key", timestamp=99)
+ZERO = ONE[:16] + b"\0\0" + ONE[26:]
+ZERO = ZERO[:8] + struct.pack(">iI", len(ZERO) - 12, zlib.crc32(ZERO[16:])) + ZERO[16:]
+
+
 def test_messages_of_format_v1_and_v0_have_lines_of_their_own() -> None:
-    one = message_v1(12, b"value", b"key", timestamp=99)
-    zero = one[:16] + b"\0\x02" + one[26:]
-    zero = zero[:8] + struct.pack(">i", len(zero) - 12) + zero[12:]
-    expected = reference_text.message_line(one, 0) + reference_text.message_line(zero, len(one))
-    assert "NoTimestampType: -1 " in expected and "CreateTime: 99 " in expected
-    assert rendered(one + zero) == expected
-    deep = DumpText(deep=True)
-    assert deep.render(one, 0, len(one), 0) not in (NEEDS_BYTES, IS_FULL)
-    assert deep.batch_magic == 1
+    """DUMP-14, A1."""
+    expected = [reference_text.message_line(ONE, 0), reference_text.message_line(ZERO, len(ONE))]
+    assert "CreateTime: 99 " in expected[0] and "NoTimestampType: -1 " in expected[1]
+    assert rendered(ONE + ZERO) == "".join(expected)
+    bad = ONE[:-1] + b"!"
+    for made, kind in ((ONE, "CreateTime: 99"), (ZERO, "NoTimestampType: -1"), (bad, "CreateTime: 99")):
+        line, record = rendered(made, data=True).splitlines()
+        crc, valid = struct.unpack_from(">I", made, 12)[0], "false" if made is bad else "true"
+        value = made[-5:].decode()
+        fields = f"| offset: 12 {kind} keySize: 3 valueSize: 5 isValid: {valid} crc: {crc}"
+        assert record == f"{fields} key: key payload: {value}"
+        assert line + "\n" == reference_text.message_line(made, 0)
+        assert rendered(made, deep=True).splitlines()[1] == fields
+        assert rendered(made, data=True, skip_metadata=True).splitlines()[1] == f"| key: key payload: {value}"
+
+
+def test_messages_of_a_wrapper_are_the_callers() -> None:
+    """With LogAppendTime they have the wrapper's time, but one of format v0 in it has none; crc is each one's own."""
+    wrapper = message_v1(13, b"squeezed", timestamp=500)
+    wrapper = wrapper[:17] + b"\x09" + wrapper[18:]
+    deep = DumpText(data=True, limit=1)
+    assert deep.render(wrapper, 0, len(wrapper), 0) == render.NEEDS_RECORDS
+    deep.give_records(ONE + ZERO[:7] + b"\x0d" + ZERO[8:])
+    while deep.render(wrapper, deep.position, len(wrapper), 0) == IS_FULL:
+        continue
+    lines = deep.text.take().decode().splitlines()
+    assert [line.split(" keySize")[0] for line in lines[1:]] == [
+        "| offset: 12 LogAppendTime: 500",
+        "| offset: 13 LogAppendTime: -1",
+    ]
+    assert deep.non_consecutive == [(-1, 12)]
+    assert lines[1].endswith(f"isValid: true crc: {struct.unpack_from('>I', ONE, 12)[0]} key: key payload: value")
+
+
+@pytest.mark.parametrize("ask", [False, True])
+def test_a_message_whose_value_runs_past_its_end_is_printed_up_to_it(ask: bool) -> None:
+    """As in the reference, which finds out when it reads the value (format.md section 15, C2)."""
+    long = ONE[:-9] + struct.pack(">i", 6) + ONE[-5:]
+    text = DumpText(data=True, ask=ask)
+    assert text.render(long, 0, len(long), 0) in range(1, 30)
+    record = text.text.take().decode().splitlines()[1]
+    assert record.startswith("| offset: 12 CreateTime: 99 keySize: 3 valueSize: 6 isValid: false crc: ")
+    assert "key: key" not in record
+    assert rendered(long, deep=True).splitlines()[1] == record
+    for damaged in (ONE[:26] + struct.pack(">i", 99) + ONE[30:], ONE[:-9]):
+        damaged = damaged[:8] + struct.pack(">i", len(damaged) - 12) + damaged[12:]
+        text = DumpText(deep=True)
+        assert text.render(damaged, 0, len(damaged), 0) in range(1, 30)
+        assert text.text.take().decode().count("\n") == 1
+
+
+def test_sizes_of_a_message_are_printed_as_they_are_stored() -> None:
+    """Any size below 0 is null."""
+    made = ONE[:-9] + struct.pack(">i", -5)
+    made = made[:8] + struct.pack(">i", len(made) - 12) + made[12:]
+    record = rendered(made, data=True).splitlines()[1]
+    assert " keySize: 3 valueSize: -5 isValid: false " in record and record.endswith(" key: key")
 
 
 def test_transaction_markers_name_their_kind_and_epoch() -> None:
@@ -145,17 +199,131 @@ def test_transaction_markers_name_their_kind_and_epoch() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "status"),
     [
-        (struct.pack(">hh", 0, 3), b"x" * 6, render.UNKNOWN_CONTROL),
         (struct.pack(">hh", -1, 0), b"x" * 6, render.BAD_CONTROL),
         (b"\0\0\0", b"x" * 6, render.BAD_CONTROL),
         (None, b"x" * 6, render.BAD_CONTROL),
         (struct.pack(">hh", 0, 0), b"\0\0\0\0\0", render.BAD_CONTROL),
         (struct.pack(">hh", 0, 1), struct.pack(">hi", -1, 0), render.BAD_CONTROL),
+        (struct.pack(">hh", 0, 1), None, render.BAD_CONTROL),
     ],
 )
-def test_other_control_records_are_refused(key: bytes | None, value: bytes, status: int) -> None:
+def test_malformed_control_records_stop_behind_their_header_keys(
+    key: bytes | None, value: bytes | None, status: int
+) -> None:
+    """The reference dies there as well, with the same text before it."""
     made = batch([R(value, key)], attributes=48)
-    assert DumpText(deep=True).render(made, 0, len(made), 0) == status
+    text = DumpText(deep=True)
+    assert text.render(made, 0, len(made), 0) == status
+    assert text.text.take().decode().endswith(" headerKeys: []")
+
+
+@pytest.mark.parametrize("kind", [-1, 7, 32767])
+def test_control_types_that_mean_nothing_have_their_number(kind: int) -> None:
+    made = batch([R(None, struct.pack(">hh", 0, kind))], attributes=48)
+    assert rendered(made, deep=True).endswith(f" headerKeys: [] controlType: UNKNOWN({kind})\n")
+
+
+def answered(batches: bytes, answer: Any, **options: Any) -> tuple[str, list[tuple[bytes | None, bytes | None, int]]]:
+    """The text where `answer(renderer)` gives what is asked for, and (key, value, offset) of what was asked."""
+    text, asked = DumpText(deep=True, **options), []
+    at, out = 0, b""
+    while (status := text.render(batches, at, len(batches), 0)) in (render.NEEDS_TEXT, IS_FULL):
+        at = text.position
+        if status == render.NEEDS_TEXT:
+            asked.append((text.key, text.value, text.record_offset))
+            text.give(answer(text))
+        out += text.text.take()
+    assert status == NEEDS_BYTES
+    return (out + text.text.take()).decode(), asked
+
+
+@pytest.mark.parametrize("limit", [1, 1 << 30])
+def test_the_caller_gives_the_text_of_keys_and_values(limit: int) -> None:
+    records = [R(b"one", b"k"), R(None, None), R(b"", b"")]
+    data = batch(records, base_offset=7) + batch([R(b"two")], base_offset=10)
+    text, asked = answered(data, lambda at: b" <%d>" % at.record_offset, data=True, ask=True, limit=limit)
+    plain = rendered(data, deep=True)
+    lines = iter(range(7, 11))
+    expected = [line + f" <{next(lines)}>" if line.startswith("|") else line for line in plain.splitlines()]
+    assert text.splitlines() == expected
+    assert asked == [(b"k", b"one", 7), (None, None, 8), (b"", b"", 9), (None, b"two", 10)]
+
+
+def test_only_the_words_of_the_caller_stand_on_a_line_without_metadata() -> None:
+    data = batch([R(b"one"), R(b"two")]) + batch([R(struct.pack(">hi", 0, 1), bytes(4))], attributes=48, base_offset=2)
+    text, asked = answered(data, lambda at: at.value, data=True, ask=True, skip_metadata=True)
+    assert [line for line in text.splitlines() if not line.startswith("base")] == ["one", "two", ""]
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("kind", range(2, 7))
+def test_the_words_of_kraft_records_are_the_callers(kind: int) -> None:
+    record = R(b"body", struct.pack(">hh", 0, kind))
+    text, asked = answered(batch([record], attributes=32), lambda at: b" yes" if at.is_control else b" no")
+    assert text.endswith(" headerKeys: [] yes\n")
+    assert asked == [(record.key, record.value, 0)]
+
+
+def test_a_line_that_waits_for_text_is_given_it_first() -> None:
+    data = batch([R(b"one")])
+    text = DumpText(data=True, ask=True)
+    with pytest.raises(ValueError, match="no line waits"):
+        text.give(b"early")
+    assert text.render(data, 0, len(data), 0) == render.NEEDS_TEXT
+    with pytest.raises(ValueError, match="waits for its text"):
+        text.render(data, 0, len(data), 0)
+    text.give(b"")
+    assert text.render(data, 0, len(data), 0) == NEEDS_BYTES
+    assert (text.key, text.value) == (None, None)
+
+
+@pytest.mark.parametrize("limit", [1, 1 << 30])
+def test_records_of_a_compressed_batch_are_the_callers(limit: int) -> None:
+    plain = batch([R(b"one", b"k"), R(b"two")], base_offset=3)
+    squeezed = frame(b"squeezed", count=2, last_delta=1, base_offset=3, attributes=3, base_timestamp=R().timestamp)
+    data = squeezed + batch([R(b"three")], base_offset=5)
+    text, at, out, asked = DumpText(data=True, limit=limit), 0, b"", 0
+    while (status := text.render(data, at, len(data), 0)) in (render.NEEDS_RECORDS, IS_FULL):
+        at = text.position
+        if status == render.NEEDS_RECORDS:
+            asked += 1
+            assert (text.batch_size, text.batch_codec) == (len(squeezed), 3)
+            text.give_records(plain)
+        out += text.text.take()
+    assert (status, asked, text.position) == (NEEDS_BYTES, 1, len(data))
+    records = [R(b"one", b"k"), R(b"two")]
+    lines = [reference_text.record_line(r, i, plain, data=True) for i, r in enumerate(records)]
+    rest = reference_text.deep_text([R(b"three")], data[len(squeezed) :], len(squeezed))
+    expected = reference_text.batch_line(squeezed, 0) + "".join(lines) + rest
+    assert (out + text.text.take()).decode() == expected
+
+
+def test_records_that_nobody_waits_for_are_refused() -> None:
+    """Also for a plain batch of which some records are printed: the rest would be looked for behind those given."""
+    text = DumpText(data=True, limit=1)
+    with pytest.raises(ValueError, match="no batch waits"):
+        text.give_records(bytes(61))
+    many = batch([R(b"x" * 500)] * 9)
+    assert [text.render(many, 0, len(many), 0) for _ in range(4)] == [IS_FULL] * 4
+    with pytest.raises(ValueError, match="no batch waits"):
+        text.give_records(bytes(61))
+    text = DumpText(data=True)
+    made = frame(b"x", count=1, last_delta=0, attributes=1)
+    assert text.render(made, 0, len(made), 0) == render.NEEDS_RECORDS
+    with pytest.raises(ValueError, match="60 bytes are no batch"):
+        text.give_records(bytes(60))
+    text.give_records(bytes(61) + b"\xff")
+    with pytest.raises(ValueError, match="no batch waits"):
+        text.give_records(bytes(61))
+    assert text.render(made, 0, len(made), 0) not in (NEEDS_BYTES, IS_FULL, render.NEEDS_RECORDS)
+    assert text.record_position == 0
+
+
+def test_a_batch_of_no_records_is_not_looked_into() -> None:
+    """The reference takes count 0 for an empty batch, whatever follows its header or is compressed."""
+    for attributes in (0, 1):
+        made = frame(b"left", count=0, last_delta=0, attributes=attributes)
+        assert rendered(made, deep=True) == reference_text.batch_line(made, 0)
 
 
 def test_offsets_that_do_not_follow_are_collected_from_minus_one_on() -> None:
@@ -199,7 +367,7 @@ def test_every_prefix_asks_for_more() -> None:
         text = DumpText(data=True)
         assert text.render(SMALL[:size], 0, size, 0) == NEEDS_BYTES
         assert (text.position, len(text.text)) == (0, 0)
-        assert text.needed == (17 if size < 17 else len(SMALL))
+        assert text.needed == (18 if size < 18 else len(SMALL))
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -230,7 +398,6 @@ def test_every_changed_byte_ends_in_a_status(sealed: bool) -> None:
         (varint(7) + b"\0\0\0\0\0\0\0", 1),
         (b"", 1),
         (b"", -1),
-        (varint(6) + b"\0" * 6, 0),
         (varint(6) + b"\0" * 6 + b"\0", 1),
         (varint(12) + b"\0\0\0" + sized(None) + sized(None) + varint(4) + b"\0\0\0\0\0\0", 1),
     ],

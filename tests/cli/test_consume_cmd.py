@@ -212,3 +212,20 @@ def test_it_takes_no_lock_and_changes_nothing(data: Path) -> None:
     time.sleep(0.01)
     assert len(lines("-d", data, "-t", "t")) == 15
     assert {path: path.stat().st_mtime_ns for path in data.rglob("*")} == before
+
+
+def test_decoders_of_keys_and_values(data: Path) -> None:
+    """kcat's -s: pack strings, named decoders, and functions."""
+    assert lines("-d", data, "-t", "t", "-p", "1", "-c", "1", "-K", ":", "-s", "key=cB$") == ["k48:1/0"]
+    assert lines("-d", data, "-t", "t", "-p", "1", "-c", "1", "-s", "bytes") == [b"1/0".hex()]
+    sizes = ("-d", data, "-t", "t", "-p", "1", "-s", "value=builtins:len")
+    assert lines(*sizes, "-c", "2", "-f", "%o %s\\n") == ["0 3", "1 3"]
+    one = json.loads(ok("consume", *sizes, "-c", "1", "-J"))
+    assert (one["key"], one["payload"]) == ("k0", 3)
+
+
+def test_values_that_a_decoder_does_not_understand(data: Path) -> None:
+    done = kafkalog("consume", "-d", data, "-t", "t", "-p", "0", "-s", "value=q")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"the value cannot be decoded" in done.stderr and b"offset 0" in done.stderr
+    assert kafkalog("consume", "-d", data, "-t", "t", "-s", "value=nothing").returncode == 2

@@ -1,5 +1,6 @@
 """`kafkalog dump`: its flags, its exit status, and what goes where."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,16 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog import __version__ as kafkalog_version
 from tests import reference_text
 from tests.builder import R, batch
+from tests.commands import ROOT
 
 ROWS = [R(b"one", b"k1", 1000), R(None, None, 1001)]
 MADE = batch(ROWS)
 
 
-def kafkalog(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def kafkalog(*arguments: str | Path, **env: str | Path) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "kafkalog.cli.main", "dump", *map(str, arguments)]
-    return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    path = os.pathsep.join([str(env.get("PYTHONPATH", ROOT)), str(ROOT)])
+    surroundings = os.environ | {"PYTHONPATH": path}
+    return subprocess.run(
+        line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=surroundings
+    )
 
 
 @pytest.fixture
@@ -47,14 +54,13 @@ def test_names_with_commas_arguments_and_a_directory(log: Path) -> None:
     expected = [f"Dumping {index}", f"{index} is empty.", f"Dumping {times}", "timestamp: 0 offset: 0"]
     assert kafkalog("--files", f"{index},{times}").stdout.splitlines() == expected
     assert kafkalog(index, times).stdout.splitlines() == expected
-    (log.parent / "00000000000000000009.snapshot").touch()
+    snapshot = log.parent / "00000000000000000009.snapshot"
+    snapshot.touch()
     whole = kafkalog(log.parent)
     assert [line for line in whole.stdout.splitlines() if line.startswith("Dumping")] == [
-        f"Dumping {index}",
-        f"Dumping {log}",
-        f"Dumping {times}",
+        f"Dumping {path}" for path in (index, log, times, snapshot)
     ]
-    assert (whole.returncode, whole.stderr.count("snapshot is left out")) == (0, 1)
+    assert (whole.returncode, whole.stderr.splitlines()[0]) == (0, "Snapshot failed schema validation: null")
 
 
 def test_sanity_check(log: Path) -> None:
@@ -79,11 +85,73 @@ def test_an_absent_file_is_status_1(tmp_path: Path) -> None:
     assert str(tmp_path) in done.stderr
 
 
-@pytest.mark.parametrize("flag", ["-J", "--offsets-decoder", "--transaction-log-decoder", "--cluster-metadata-decoder"])
-def test_what_is_not_there_is_refused_by_name(log: Path, flag: str) -> None:
+SKIPPED = "payload: Error at"
+UNKNOWN = "key: Unknown record type 27441 at offset 0, skipping."
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "words"),
+    [
+        ("--cluster-metadata-decoder", b"\x01\x0c\0", f"{SKIPPED} 0, skipping. Failed to deserialize record"),
+        ("--remote-log-metadata-decoder", b"", f"{SKIPPED} offset 0, skipping. Error while reading frame version"),
+        ("--offsets-decoder", b"", UNKNOWN),
+        ("--transaction-log-decoder", b"", UNKNOWN),
+        ("--share-group-state-decoder", b"", UNKNOWN),
+    ],
+)
+def test_decoders_of_internal_topics(log: Path, flag: str, value: bytes, words: str) -> None:
+    """DUMP-4: each brings the records with it, and tells what it does not understand."""
+    log.write_bytes(batch([R(value, b"k1")]))
     done = kafkalog(flag, log)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert flag in done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"headerKeys: [] {words}" in done.stdout.splitlines()[-1]
+
+
+def test_a_record_without_the_key_that_a_decoder_needs(log: Path) -> None:
+    """The reference dies there, with the same text before it."""
+    done = kafkalog("--offsets-decoder", log)
+    assert done.returncode == 1
+    assert done.stdout.endswith("| offset: 1 CreateTime: 1001 keySize: -1 valueSize: -1 sequence: -1 headerKeys: []")
+    assert "the record has no key" in done.stderr and "offset 1" in done.stderr
+
+
+def test_decoder_classes(log: Path, tmp_path: Path) -> None:
+    """Names, pack strings and functions; without a name the flag means text, and brings the records with it."""
+    (tmp_path / "shouting.py").write_text("def loud(data):\n    return data.decode().upper()\n")
+    last = [
+        kafkalog("--value-decoder-class", "shouting:loud", log, PYTHONPATH=tmp_path),
+        kafkalog("--key-decoder-class", "cB", "--value-decoder-class", "bytes", log),
+        kafkalog("--value-decoder-class", "--files", log),
+    ]
+    ends = ["key: k1 payload: ONE", "key: k49 payload: 6f6e65", "key: k1 payload: one"]
+    for done, end in zip(last, ends, strict=True):
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines()[3].endswith(end)
+    wrong = kafkalog("--key-decoder-class", "no.such.Class", log)
+    assert (wrong.returncode, wrong.stdout) == (2, f"Dumping {log}\n")
+    assert "there is no decoder 'no.such.Class'" in wrong.stderr
+
+
+def test_complaints_are_on_stderr_and_leave_the_status_alone(log: Path) -> None:
+    log.with_suffix(".index").write_bytes(bytes(8))
+    done = kafkalog("--verify-index-only", log.with_suffix(".index"))
+    assert (done.returncode, done.stdout) == (0, f"Dumping {log.with_suffix('.index')}\n")
+    assert done.stderr == f"Mismatches in :{log.with_suffix('.index')}\n  Index offset: 0, log offset: 1\n"
+    small = kafkalog("--max-message-size", "10", log.with_suffix(".index"))
+    assert (small.returncode, "--max-message-size" in small.stderr) == (1, True)
+
+
+def test_json_lines(log: Path) -> None:
+    done = kafkalog("-J", "--print-data-log", log)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["type"] for line in lines] == ["batch", "record", "record"]
+    assert (lines[1]["key"], lines[1]["payload"], lines[2]["payload"]) == ("k1", "one", None)
+
+
+def test_the_version_needs_no_file() -> None:
+    """DUMP-15."""
+    done = kafkalog("--version")
+    assert (done.returncode, done.stdout) == (0, f"{kafkalog_version}\n")
 
 
 def test_wrong_usage_is_status_2() -> None:

@@ -1,81 +1,93 @@
-"""Dump text equals the reference's, byte for byte, for every partition that holds plain records only.
+"""Dump text equals the reference's, byte for byte, for every file of every partition in every run of the capture.
 
-Taken are the partitions of a broker's directory whose topic is not internal and whose batches all have codec 0 and
-attribute bits 4 (transactional) and 5 (control) clear, as their own bytes say: producer ids, delete horizons and
-empty batches occur among them. DUMP-1, DUMP-2, DUMP-5, DUMP-7.
+Standard output and standard error are compared; where the reference died, ours raises a typed error after the same
+output. DUMP-1 to DUMP-8, DUMP-10 to DUMP-12, DUMP-14.
 """
 
 import io
 import os
-import struct
-from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from kafkalog.errors import KafkalogError
 from kafkalog.tools.dump import DumpOptions, dump_files
+from kafkalog.tools.record_readers import cluster_metadata_reader, offsets_reader, transaction_log_reader
 from tests.golden_cases import Case, each_partition
 
 pytestmark = pytest.mark.golden
 
-CODEC_AND_TRANSACTION_BITS = 0x37
-RUNS = {
-    ".log.deep.txt": DumpOptions(deep_iteration=True, print_data_log=True),
-    ".log.shallow.txt": DumpOptions(),
-    ".index.txt": DumpOptions(),
-    ".timeindex.txt": DumpOptions(),
+READERS = {
+    "__consumer_offsets": offsets_reader,
+    "__transaction_state": transaction_log_reader,
+    "__cluster_metadata": cluster_metadata_reader,
 }
+LIST, VERIFY, CHECK = DumpOptions(), DumpOptions(verify_index_only=True), DumpOptions(index_sanity_check=True)
+RUNS = {
+    ".log.shallow.txt": LIST,
+    ".index.txt": LIST,
+    ".timeindex.txt": LIST,
+    ".txnindex.txt": LIST,
+    ".snapshot.txt": LIST,
+    ".index.verify.txt": VERIFY,
+    ".timeindex.verify.txt": VERIFY,
+    ".index.sanity.txt": CHECK,
+    ".timeindex.sanity.txt": CHECK,
+}
+DEEP = ".log.deep.txt"
+FOLDERS = ("dump", "dump-before")
+NOTES = (".stderr", ".exception")
 
 
-def frames_of(data: bytes) -> Iterator[tuple[int, int]]:
-    """(magic, attributes) of every whole batch."""
-    at = 0
-    while len(data) - at >= 23:
-        size = struct.unpack_from(">i", data, at + 8)[0] + 12
-        if size < 26 or len(data) - at < size:
-            return
-        magic = struct.unpack_from(">b", data, at + 16)[0]
-        yield magic, data[at + 22] if magic >= 2 else data[at + 17]
-        at += size
+class Run(NamedTuple):
+    """One run of the tool: the file with its output, the file it was run on, how it was run."""
+
+    expected: str
+    file: str
+    options: DumpOptions
 
 
-def is_plain(case: Case) -> bool:
-    """True for a partition of plain records: read from its `.log` files alone."""
-    if case.topic.startswith("__"):
-        return False
-    logs = [case.path(name).read_bytes() for name in case.files_with(".log")]
-    return all(
-        magic == 2 and not attributes & CODEC_AND_TRANSACTION_BITS
-        for data in logs
-        for magic, attributes in frames_of(data)
-    )
+def runs_of(case: Case) -> list[Run]:
+    """Every run of a partition that was made on its files as the archive has them."""
+    deep = DumpOptions(deep_iteration=True, print_data_log=True, reader=READERS.get(case.topic))
+    runs = []
+    for name in case.expected:
+        folder, *rest = Path(name).parts
+        if folder not in FOLDERS or name.endswith(NOTES):
+            continue
+        kind = next(suffix for suffix in (DEEP, *RUNS) if name.endswith(suffix))
+        file = os.path.join(*rest).removesuffix(kind) + "." + kind.split(".")[1]
+        runs.append(Run(name, file, deep if kind == DEEP else RUNS[kind]))
+    return runs
 
 
-def dumped_file(expected: str, suffix: str) -> str:
-    """The file whose dump `expected` holds: `dump/TP/FILE.log.deep.txt` is that of `TP/FILE.log`."""
-    parts = Path(expected).parts
-    return str(Path(*parts[parts.index("dump") + 1 :]))[: -len(suffix)] + "." + suffix.split(".")[1]
-
-
-def runs_of(case: Case) -> list[tuple[str, str, DumpOptions]]:
-    """(expected file, dumped file, options) of every run this test takes."""
-    return [
-        (name, dumped_file(name, suffix), options)
-        for suffix, options in RUNS.items()
-        for name in case.expected_with(suffix)
-        if "dump" in Path(name).parts
-    ]
-
-
-@each_partition("logdir", where=is_plain)
+@each_partition("logdir", "crash", "legacy")
 def test_dump_text(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = runs_of(case)
     assert len(runs) >= 4
     monkeypatch.chdir(case.directory.parent)
-    for expected, file, options in runs:
+    here = os.fsencode(os.getcwd())
+    for run in runs:
         out, err = io.BytesIO(), io.BytesIO()
-        before = os.stat(file)
-        dump_files([file], out, options, err=err)
-        assert out.getvalue() == case.expected_path(expected).read_bytes(), expected
-        after = os.stat(file)
+        before = os.stat(run.file)
+        died = False
+        try:
+            dump_files([run.file], out, run.options, err=err)
+        except KafkalogError:
+            died = True
+        assert died == (run.expected + ".exception" in case.expected), run.expected
+        assert out.getvalue() == case.expected_path(run.expected).read_bytes(), run.expected
+        told = run.expected + ".stderr"
+        complaints = case.expected_path(told).read_bytes() if told in case.expected else b""
+        if not died:
+            assert err.getvalue().replace(here, b"<DATADIR>") == complaints, run.expected
+        after = os.stat(run.file)
         assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns), "DUMP-12"
+
+
+@each_partition("logdir", "crash", "legacy")
+def test_every_file_that_the_tool_reads_was_dumped(case: Case) -> None:
+    dumped = {Path(run.file).name for run in runs_of(case)}
+    suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    assert dumped == {Path(name).name for name in case.files if name.endswith(suffixes)}

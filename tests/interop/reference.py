@@ -102,6 +102,13 @@ class Reference:
         answer = self.ask("dump", args=[*options, "--files", str(file)], out=str(out), err=str(err))
         assert answer == {"status": 0, "exception": None}, f"the dump tool failed on {file}: {answer}"
 
+    def dump_outcome(self, *args: str) -> tuple[bytes, bytes, str | None]:
+        """Standard output and standard error of the dump tool with these arguments, and what it died of."""
+        with tempfile.TemporaryDirectory() as scratch:
+            out, err = Path(scratch, "out"), Path(scratch, "err")
+            answer = self.ask("dump", args=list(args), out=str(out), err=str(err))
+            return out.read_bytes(), err.read_bytes(), answer["exception"]
+
     def take_lock(self, file: Path) -> bool:
         """Takes a data directory's lock as a broker does; False when another process has it."""
         return bool(self.ask("lock", file=str(file)))

@@ -1,9 +1,13 @@
 """RecordBatch: what a batch says of itself, and the changes made in place."""
 
+import zlib
+
 import pytest
 
+from kafkalog._core.decode import DamagedField
+from kafkalog._core.record import Record
 from kafkalog._core.scan import scan
-from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, UnsupportedCompression, UnsupportedForFormat
+from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, UnsupportedForFormat
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.format import TimestampType
 from kafkalog.records.memory import MemoryRecords
@@ -125,17 +129,34 @@ def test_ensure_valid_names_both_checksums() -> None:
         of(short).ensure_valid()
 
 
-def test_what_cannot_be_read_is_refused_by_name_and_untouched() -> None:
-    """REC-23: unknown codec ids are an illegal argument; known codecs and old formats have their own errors."""
-    data = bytearray(batch([R()], attributes=4))
-    with pytest.raises(UnsupportedCompression, match="zstd"):
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_unknown_codec_ids_are_an_illegal_argument(codec: int) -> None:
+    """REC-23."""
+    data = batch([R()], attributes=codec, base_offset=9)
+    with pytest.raises(IllegalArgument, match=f"unknown compression id {codec}") as raised:
         of(data).records()
-    for codec in (5, 6, 7):
-        with pytest.raises(IllegalArgument, match=f"unknown compression id {codec}"):
-            of(batch([R()], attributes=codec)).records()
+    assert (raised.value.offset, raised.value.position) == (9, 0)
+
+
+def test_batches_of_v1_are_read_but_not_changed() -> None:
+    message = of(bytearray(message_v1(7, b"v", b"k", T)))
+    assert message.records() == [Record(b"v", b"k", T, (), 7)]
+    assert (message.base_offset, message.offset_of_max_timestamp(), message.sequences()) == (7, 7, [-1])
     with pytest.raises(UnsupportedForFormat, match="v1"):
-        of(message_v1(0, b"v")).records()
-    assert data == batch([R()], attributes=4)
+        message.set_last_offset(9)
+
+
+def test_a_length_past_the_message_is_an_error_once_it_is_read() -> None:
+    """format.md section 15, C2: with a wrong checksum the message still counts as a record."""
+    data = bytearray(message_v1(0, b"value", b"key"))
+    data[26:30] = b"\0\0\1\0"
+    (record,) = of(data).records()
+    for field in ("key", "value", "key_view", "value_view"):
+        with pytest.raises(DamagedField, match="past the end"):
+            getattr(record, field)
+    data[12:16] = zlib.crc32(data[16:]).to_bytes(4, "big")
+    with pytest.raises(InvalidRecord, match="key runs past"):
+        of(data).records()
 
 
 def test_broken_records_are_invalid_record() -> None:

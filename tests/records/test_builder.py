@@ -4,13 +4,7 @@ import pytest
 
 from kafkalog._core.encode import BatchBuilder
 from kafkalog._core.scan import scan
-from kafkalog.errors import (
-    IllegalArgument,
-    IllegalState,
-    RecordBatchTooLarge,
-    UnsupportedCompression,
-    UnsupportedForFormat,
-)
+from kafkalog.errors import IllegalArgument, IllegalState, RecordBatchTooLarge
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType, TimestampType
@@ -77,13 +71,34 @@ def test_flags_that_do_not_fit_together() -> None:
     RecordsBuilder(producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
 
 
-def test_formats_and_codecs_are_refused_by_name() -> None:
-    """REC-27: v0 and v1, with any flag, cannot be built yet."""
-    for magic in (0, 1):
-        with pytest.raises(UnsupportedForFormat, match=f"v{magic}"):
-            RecordsBuilder(magic=magic)
-    with pytest.raises(UnsupportedCompression, match="lz4"):
-        RecordsBuilder(compression=CompressionType.LZ4)
+@pytest.mark.parametrize("flags", [{}, {"is_transactional": True, "producer_id": 1}, {"delete_horizon_ms": 5}])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_formats_are_an_illegal_argument(magic: int, flags: dict[str, int]) -> None:
+    """REC-27: v0 and v1 have none of this builder's flags; their builder is LegacyBuilder."""
+    with pytest.raises(IllegalArgument, match=f"not v{magic}"):
+        RecordsBuilder(magic=magic, **flags)
+
+
+@pytest.mark.parametrize("codec", [c for c in CompressionType if c])
+def test_compressed_batches(codec: CompressionType) -> None:
+    """REC-21, REC-36: every header field, and the records, are those of the plain batch."""
+    plain, packed = RecordsBuilder(7), RecordsBuilder(7, compression=codec)
+    for builder in (plain, packed):
+        for n in range(50):
+            builder.append(T + n % 40, b"k", b"a value that repeats", (("h", None),), offset=7 + 2 * n)
+    expected, batch_ = built(plain), built(packed)
+    assert (batch_.is_valid, batch_.header.compression) == (True, codec)
+    assert batch_.size < expected.size
+    assert batch_.records() == list(batch_) == expected.records()
+    assert (batch_.base_offset, batch_.last_offset, batch_.header.count) == (7, 105, 50)
+    assert packed.info() == plain.info() == (T + 39, 105)
+
+
+def test_a_codec_that_is_none() -> None:
+    """REC-23, REC-28."""
+    with pytest.raises(IllegalArgument, match="unknown compression id 5"):
+        RecordsBuilder(compression=5)  # type: ignore[arg-type]
+    assert RecordsBuilder(compression=CompressionType.GZIP).build() == b""
 
 
 def test_empty_builder() -> None:
@@ -142,6 +157,19 @@ def test_room() -> None:
     assert builder.is_full
     builder.build()
     assert not builder.has_room_for(None, b"")
+
+
+def test_room_of_a_compressed_batch() -> None:
+    """REC-47: the expected ratio counts."""
+    plain, packed = (
+        RecordsBuilder(write_limit=200, compression=CompressionType.GZIP, compression_ratio=ratio)
+        for ratio in (1.0, 0.25)
+    )
+    for builder in (plain, packed):
+        builder.append(T, None, b"x" * 200)
+    assert (plain.is_full, packed.is_full) == (True, False)
+    records = len(batch([R(b"x" * 200, timestamp=T)])) - 61
+    assert packed.estimated_size == 61 + int(records * 0.25 * 1.05)
 
 
 def test_bytes_are_those_of_the_plain_encoder() -> None:

@@ -18,6 +18,9 @@ from kafkalog.errors import (
     ReadOnlyLog,
     UnsupportedForFormat,
 )
+from kafkalog.records.builder import RecordsBuilder
+from kafkalog.records.format import CompressionType
+from kafkalog.records.memory import MemoryRecords
 from kafkalog.storage.file_records import MAX_FILE_SIZE, FileRecords
 from kafkalog.types import OffsetAndTimestamp, TimestampOffset
 from tests import raw_batches
@@ -63,6 +66,10 @@ def test_size_is_what_was_appended_and_iteration_repeats(path: Path) -> None:
     assert [b.magic for b in records.batches()] == [1, 1, 2, 1, 2]
     assert headers(records, positions[2]) == expected[2:]
     assert headers(records, positions[2], positions[4]) == expected[2:4]
+    found = [record for batch in MemoryRecords(records.read(0, records.size)).batches() for record in batch]
+    assert [record.offset for record in found] == list(range(8))
+    assert [record.value for record in found[:2]] == [b"one", b"two"]
+    assert (found[1].key, found[5].value) == (b"k", None)
 
 
 def test_the_file_pointer_plays_no_part(path: Path) -> None:
@@ -253,13 +260,23 @@ def test_search_by_time_names_what_it_cannot_read(path: Path) -> None:
     broken = batch([R(timestamp=10), R(timestamp=20)], count=3)
     records = filled(path, [v2(0, 1, time=1), broken])
     assert records.search_for_timestamp(20, len(v2(0, 1))) == OffsetAndTimestamp(1, 20, -1)
-    path.write_bytes(v2(0, 1, time=1) + batch([R(b"x" * 5, timestamp=10)], base_offset=1, max_timestamp=99, count=2))
+    bad = batch([R(b"x" * 5, timestamp=10)], base_offset=1, max_timestamp=99, count=2)
+    path.write_bytes(v2(0, 1, time=1) + bad)
     with pytest.raises(InvalidRecord) as caught:
         FileRecords.open(path, mutable=False).search_for_timestamp(50)
-    assert (caught.value.path, caught.value.position, caught.value.offset) == (str(path), len(v2(0, 1)), 1)
-    path.write_bytes(message_v1(7, b"old", timestamp=50))
-    with pytest.raises(UnsupportedForFormat, match="v1"):
-        FileRecords.open(path, mutable=False).search_for_timestamp(50)
+    assert (caught.value.path, caught.value.position, caught.value.offset) == (str(path), len(v2(0, 1)) + len(bad), 1)
+
+
+def test_search_by_time_reads_every_format_and_codec(path: Path) -> None:
+    packed = RecordsBuilder(8, compression=CompressionType.LZ4)
+    for time in (60, 70, 65):
+        packed.append(time, None, b"v")
+    parts = [message_v1(7, b"old", timestamp=50), bytes(packed.build()), message_v1(11, b"late", timestamp=90)]
+    path.write_bytes(b"".join(parts))
+    records = FileRecords.open(path, mutable=False)
+    found = [records.search_for_timestamp(time) for time in (1, 50, 51, 61, 71, 91)]
+    assert [f and (f.offset, f.timestamp) for f in found] == [(7, 50), (7, 50), (8, 60), (9, 70), (11, 90), None]
+    assert records.search_for_timestamp(61, 0, 10) == OffsetAndTimestamp(10, 65, -1)
 
 
 def test_largest_timestamp_after(path: Path) -> None:

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.errors import UnsupportedCompression
+from kafkalog.errors import InvalidRecord
+from kafkalog.records.builder import RecordsBuilder
+from kafkalog.records.format import CompressionType
+from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import OffsetAndTimestamp
 from tests.raw_batches import batch
@@ -87,11 +90,34 @@ def test_answers_are_the_same_after_closing_and_opening(three: UnifiedLog, tmp_p
     assert [again.offset_for_time(time) for time in times] == before
 
 
-def test_a_compressed_batch_that_has_to_be_looked_into_is_refused_by_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("magic", "codec"),
+    [(m, c) for m in (0, 1, 2) for c in CompressionType if m == 2 or c != CompressionType.ZSTD],
+)
+def test_records_of_every_kind_are_found_by_their_time(tmp_path: Path, magic: int, codec: CompressionType) -> None:
+    """LOG-57: a v0 message has no time."""
+    builder: RecordsBuilder | LegacyBuilder
+    if magic == 2:
+        builder = RecordsBuilder(0, compression=codec, leader_epoch=0)
+    else:
+        builder = LegacyBuilder(0, magic=magic, compression=codec)
+    for n in range(10):
+        builder.append(NOW + 10 * n, None, b"v")
+    a_log = log(tmp_path)
+    a_log.append_as_follower(bytes(builder.build()), 0)
+    epoch = 0 if magic == 2 else -1
+    for time, offset in [(0, 0), (NOW + 30, 3), (NOW + 31, 4), (NOW + 90, 9)]:
+        found = None if magic == 0 else OffsetAndTimestamp(offset, NOW + 10 * offset, epoch)
+        assert a_log.offset_for_time(time) == found
+    assert a_log.offset_for_time(NOW + 91) is None
+
+
+def test_a_compressed_batch_that_cannot_be_looked_into_is_damage(tmp_path: Path) -> None:
     a_log = log(tmp_path)
     a_log.append_as_follower(sized(100, attributes=1, timestamp=NOW, epoch=0), 0)
-    with pytest.raises(UnsupportedCompression, match="gzip"):
+    with pytest.raises(InvalidRecord, match="gzip") as error:
         a_log.offset_for_time(NOW)
+    assert (error.value.path, error.value.offset) == (a_log.active_segment.records.path, 0)
     assert a_log.offset_for_time(NOW + 1) is None
 
 

@@ -9,19 +9,21 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import (
-    CorruptIndex,
     CorruptRecord,
+    FormatError,
     IllegalArgument,
     InvalidRecord,
     KafkalogError,
     StorageError,
     UnsupportedCompression,
-    UnsupportedForFormat,
 )
+from kafkalog.storage.producer_snapshot import ProducerEntry
 from kafkalog.tools.dump import DumpOptions, dump_files, files_of
+from kafkalog.tools.record_readers import cluster_metadata_reader, decoder_reader
 from kafkalog.util.fileio import OS, File, FileSystem
 from tests import reference_text
 from tests.builder import R, batch, frame, message_v1, varint
+from tests.storage.test_producer_snapshot import snapshot
 
 DEEP = DumpOptions(deep_iteration=True, print_data_log=True)
 ROWS = [R(b"one", b"k1", 1000, (("h", None),)), R(None, None, 1001), R(b"", b"", 1002)]
@@ -83,6 +85,14 @@ def test_several_files_and_their_complaints_after_all_text(tmp_path: Path) -> No
     assert complaints == f"Non-consecutive offsets in {second}\n  -1 is followed by 7\n"
 
 
+def test_offsets_that_go_back_are_told_by_rising_offset(tmp_path: Path) -> None:
+    """DUMP-11; of several with the same first offset the last one counts."""
+    path = log_file(tmp_path, [batch([R()], base_offset=offset) for offset in (9, 3, 9, 20, 4, 9, -5)])
+    pairs = ((-1, 9), (3, 9), (4, 9), (9, -5), (20, 4))
+    told = "".join(f"  {one} is followed by {other}\n" for one, other in pairs)
+    assert dumped(path, options=DEEP)[1] == f"Non-consecutive offsets in {path}\n{told}"
+
+
 def test_paths_are_printed_as_given_and_complained_about_in_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +115,16 @@ def test_trailing_bytes_are_counted(tmp_path: Path) -> None:
         assert dumped(path, options=DEEP)[0] == header(path) + reference_text.deep_text(ROWS, made, 0) + end
     path = log_file(tmp_path, [])
     assert dumped(path) == (header(path), "")
+
+
+def test_seventeen_bytes_are_never_a_batch(tmp_path: Path) -> None:
+    """The reference looks at a size only where something follows the format byte."""
+    made = batch(ROWS)
+    bad = struct.pack(">qiib", 3, -5, 0, 2)
+    path = log_file(tmp_path, [made, bad])
+    end = f"Found 17 invalid bytes at the end of {path.name}\n"
+    assert dumped(path)[0] == header(path) + reference_text.batch_line(made, 0) + end
+    assert "record size -5 " in str(stopped(log_file(tmp_path, [made, bad, b"x"]), CorruptRecord)[1])
 
 
 def test_max_bytes_ends_with_the_last_whole_batch_before_it(tmp_path: Path) -> None:
@@ -160,85 +180,118 @@ def test_damage_is_told_after_what_lies_before_it(tmp_path: Path) -> None:
     text, error = stopped(log_file(tmp_path, [made, short]), CorruptRecord)
     assert (text, error.position) == (before, len(made))
 
-    text, error = stopped(log_file(tmp_path, [frame(b"", count=0, last_delta=0, attributes=6)]), UnsupportedCompression)
+
+
+def test_unknown_codecs_and_formats_end_a_line_early(tmp_path: Path) -> None:
+    """Where the reference has printed the first half of the batch line when it dies."""
+    path = log_file(tmp_path, [frame(b"", count=0, last_delta=0, attributes=6)])
+    text, error = stopped(path, UnsupportedCompression)
+    assert text.startswith(header(path)) and text.endswith(" deleteHorizonMs: OptionalLong.empty")
     assert "unknown compression id 6" in str(error)
+    made = message_v1(7, b"v")
+    path = log_file(tmp_path, [made[:17] + b"\5" + made[18:]])
+    assert stopped(path, UnsupportedCompression, DumpOptions())[0] == header(path) + "offset: 7"
+    path = log_file(tmp_path, [made[:16] + b"\xff" + made[17:]])
+    text, error = stopped(path, CorruptRecord, DumpOptions())
+    assert (text, "no batch has the format -1" in str(error)) == (header(path) + "offset: 7", True)
 
 
 @pytest.mark.parametrize(
     ("made", "kind", "word"),
     [
-        (frame(b"xx", count=1, last_delta=0, base_offset=5, attributes=2), UnsupportedCompression, "snappy"),
-        (message_v1(5, b"v"), UnsupportedForFormat, "v1"),
-        (batch([R(b"x" * 8, b"\0\0\0\x02")], base_offset=5, attributes=32), UnsupportedForFormat, "control records"),
+        (frame(b"xx", count=1, last_delta=0, base_offset=5, attributes=2), InvalidRecord, "snappy"),
+        (frame(b"xx", count=1, last_delta=0, base_offset=5, attributes=4), InvalidRecord, "zstd"),
     ],
 )
-def test_records_that_cannot_be_read_are_refused_by_name(
+def test_records_that_cannot_be_decompressed_are_refused_by_name(
     tmp_path: Path, made: bytes, kind: type[KafkalogError], word: str
 ) -> None:
-    """Their batches are listed all the same (DUMP-14)."""
+    """Their batches are listed all the same."""
     path = log_file(tmp_path, [made])
     text, error = stopped(path, kind)
     assert word in str(error)
     assert (error.offset, text) == (5, dumped(path)[0])
 
 
-def test_indexes(tmp_path: Path) -> None:
-    """DUMP-5: the listing ends where the unused tail begins; many entries take many chunks."""
-    entries = 40_000
-    path = tmp_path / f"{100:020d}.index"
-    path.write_bytes(b"".join(struct.pack(">ii", i + 1, i * 9) for i in range(entries)) + bytes(800))
-    expected = f"Dumping {path}\n" + "".join(f"offset: {101 + i} position: {i * 9}\n" for i in range(entries))
-    assert dumped(path) == (expected, "")
-    path = tmp_path / f"{100:020d}.timeindex"
-    path.write_bytes(b"".join(struct.pack(">qi", 5000 + i, i + 1) for i in range(entries)) + bytes(1200))
-    expected = f"Dumping {path}\n" + "".join(f"timestamp: {5000 + i} offset: {101 + i}\n" for i in range(entries))
-    assert dumped(path) == (expected, "")
-
-
-@pytest.mark.parametrize("check", [False, True])
-def test_empty_indexes(tmp_path: Path, check: bool) -> None:
-    """DUMP-7 and A5: an offset index without entries is called empty in every mode, a time index never is."""
-    options = DumpOptions(index_sanity_check=check)
-    index, times = tmp_path / f"{0:020d}.index", tmp_path / f"{0:020d}.timeindex"
-    index.write_bytes(b"")
-    times.write_bytes(b"")
-    assert dumped(index, options=options)[0] == f"Dumping {index}\n{index} is empty.\n"
-    passed = f"{times} passed sanity check.\n" if check else ""
-    assert dumped(times, options=options)[0] == f"Dumping {times}\n{passed}"
-
-
-def test_sanity_checks(tmp_path: Path) -> None:
-    """A7."""
-    check = DumpOptions(index_sanity_check=True)
-    index, times = tmp_path / f"{9:020d}.index", tmp_path / f"{9:020d}.timeindex"
-    for data in (struct.pack(">ii", 4, 7), bytes(80), struct.pack(">ii", 4, 7) + bytes(80)):
-        index.write_bytes(data)
-        assert dumped(index, options=check)[0] == f"Dumping {index}\n{index} passed sanity check.\n"
-    for data in (struct.pack(">qi", 4, 7), bytes(120), struct.pack(">qiqi", 4, 7, 4, 9)):
-        times.write_bytes(data)
-        assert dumped(times, options=check)[0] == f"Dumping {times}\n{times} passed sanity check.\n"
-    bad = [
-        (index, struct.pack(">ii", -4, 7), "last offset is 5 which is less than the base offset 9"),
-        (index, bytes(13), "found 13 bytes which is neither positive nor a multiple of 8"),
-        (times, struct.pack(">qi", 4, 7) + bytes(12), "last timestamp is 0 which is less than the first timestamp 4"),
-        (times, struct.pack(">qi", 4, -7), "last offset is 2 which is less than the first offset 9"),
-        (times, bytes(11), "found 11 bytes which is neither positive nor a multiple of 12"),
-    ]
-    for path, data, words in bad:
-        path.write_bytes(data)
-        text, error = stopped(path, CorruptIndex, check)
-        assert (text, words in str(error)) == (f"Dumping {path}\n", True)
-
-
 def test_other_files(tmp_path: Path) -> None:
-    """DUMP-13: a suffix that means nothing is a line on stderr; what is not printed yet is refused by name."""
-    path = tmp_path / "leader-epoch-checkpoint"
-    assert dumped(path) == (f"Dumping {path}\n", f"Ignoring unknown file {path}\n")
-    for name in ("00000000000000000000.snapshot", "00000000000000000000.txnindex"):
-        assert name[20:] in str(stopped(tmp_path / name, UnsupportedForFormat)[1])
-    index = tmp_path / f"{0:020d}.index"
-    index.write_bytes(bytes(8))
-    assert "--verify-index-only" in str(stopped(index, UnsupportedForFormat, DumpOptions(verify_index_only=True))[1])
+    """DUMP-13: a suffix that means nothing is a line on stderr."""
+    for name in ("leader-epoch-checkpoint", "00000000000000000000.log.deleted", "x."):
+        path = tmp_path / name
+        assert dumped(path) == (f"Dumping {path}\n", f"Ignoring unknown file {path}\n")
+
+
+def test_transaction_indexes(tmp_path: Path) -> None:
+    """DUMP-8."""
+    path = tmp_path / f"{0:020d}.txnindex"
+    path.write_bytes(struct.pack(">hqqqq", 0, 9, 2, 3, 4) + b"partial")
+    line = "version: 0 producerId: 9 firstOffset: 2 lastOffset: 3 lastStableOffset: 4\n"
+    assert dumped(path) == (f"Dumping {path}\n{line}", "")
+    path.write_bytes(struct.pack(">hqqqq", 0, 9, 2, 3, 4) + struct.pack(">hqqqq", 256, 9, 2, 3, 4))
+    assert stopped(path, FormatError)[0] == f"Dumping {path}\n"
+
+
+LAST = 2147483647
+# last sequence, offset delta, first sequence
+SEQUENCES = [(2, 0, 2), (2, 5, LAST - 2), (0, 1, LAST), (-1, 0, LAST), (5, -3, 8), (LAST, -2, -LAST)]
+
+
+def test_producer_snapshots(tmp_path: Path) -> None:
+    """DUMP-8, A9: sequences wrap; a producer without batch data has fewer fields; damage is a line on stderr."""
+    path = tmp_path / f"{6:020d}.snapshot"
+    entries = [ProducerEntry(9, 1, last, 3, delta, 1002, -1, 2) for last, delta, _ in SEQUENCES]
+    path.write_bytes(snapshot(*entries, entries[0]._replace(last_offset=-1, current_txn_first_offset=-1)))
+    start = "producerId: 9 producerEpoch: 1 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong"
+    lines = [
+        f"{start}[2] lastTimestamp: 1002 firstSequence: {first} lastSequence: {last} lastOffset: 3 "
+        f"offsetDelta: {delta} timestamp: 1002"
+        for last, delta, first in SEQUENCES
+    ]
+    text, complaints = dumped(path)
+    assert text.splitlines() == [f"Dumping {path}", *lines, f"{start}.empty lastTimestamp: 1002"]
+    assert complaints == ""
+    path.write_bytes(snapshot(*entries)[:-1])
+    assert dumped(path) == (f"Dumping {path}\n", "Snapshot failed schema validation: null\n")
+
+
+def test_control_records(tmp_path: Path) -> None:
+    """A3: KRaft's records say what they hold; one that is malformed ends the dump behind its header keys."""
+    footer = R(b"\0\0\0", struct.pack(">hh", 0, 4))
+    path = log_file(tmp_path, [batch([footer], attributes=32)])
+    for options in (DEEP, DumpOptions(reader=cluster_metadata_reader)):
+        assert dumped(path, options=options)[0].endswith(' headerKeys: [] SnapshotFooter {"version":0}\n')
+    made = batch([R(b"v"), R(b"v")])
+    path = log_file(tmp_path, [made, batch([footer._replace(value=b"\0")], attributes=32, base_offset=2)])
+    text, error = stopped(path, InvalidRecord)
+    assert text.endswith("keySize: 4 valueSize: 1 sequence: -1 headerKeys: []")
+    assert (error.offset, error.position) == (2, len(made) + 61)
+
+
+def test_decoders(tmp_path: Path) -> None:
+    """DUMP-4: a decoder brings keys and values with it; what one does not understand ends the dump there."""
+    path = log_file(tmp_path, [batch([R(b"\0" * 7 + b"\5", b"\0\0\0\7"), R(None, None)])])
+    options = DumpOptions(reader=lambda: decoder_reader("integer", "long"))
+    lines = dumped(path, options=options)[0].splitlines()
+    assert lines[3].endswith("headerKeys: [] key: 7 payload: 5") and lines[4].endswith("headerKeys: []")
+    bare = DumpOptions(reader=options.reader, skip_record_metadata=True)
+    assert dumped(path, options=bare)[0].splitlines()[3:] == ["| key: 7 payload: 5", ""]
+    as_text = DumpOptions(reader=lambda: decoder_reader(None, "string"))
+    assert dumped(path, options=as_text) == dumped(path, options=DEEP)
+    path = log_file(tmp_path, [batch([R(b"short", b"\0\0\0\7")])])
+    text, error = stopped(path, InvalidRecord, options)
+    assert text.endswith("headerKeys: []") and error.offset == 0
+    assert "the value cannot be decoded: a number of 8 bytes does not fit in 5" in str(error)
+
+
+def test_decoders_are_made_when_a_log_is_dumped(tmp_path: Path) -> None:
+    """A name that means nothing is told after the line that names the file, as in the reference."""
+    path = log_file(tmp_path, [])
+    wrong = DumpOptions(reader=lambda: decoder_reader("no.such.Class", None))
+    out = io.BytesIO()
+    with pytest.raises(IllegalArgument, match=r"there is no decoder 'no\.such\.Class'"):
+        dump_files([str(path)], out, wrong, err=io.BytesIO())
+    assert out.getvalue().decode() == f"Dumping {path}\n"
+    other = tmp_path / "meta.properties"
+    assert dumped(other, options=wrong)[0] == f"Dumping {other}\n"
 
 
 def test_snapshots_of_the_metadata_log_say_what_they_are(tmp_path: Path) -> None:
@@ -259,7 +312,9 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     path.mkdir()
     assert stopped(path, StorageError)[0] == header(path)
     stopped(tmp_path / "no-offset.log", IllegalArgument)
-    assert stopped(tmp_path / f"{0:020d}.timeindex", StorageError)[0].startswith("Dumping ")
+    for suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
+        with pytest.raises(StorageError):
+            dumped(tmp_path / f"{7:020d}{suffix}")
 
 
 class ReadOnly(FileSystem):
@@ -273,19 +328,20 @@ class ReadOnly(FileSystem):
 def test_nothing_is_changed(tmp_path: Path) -> None:
     """DUMP-12."""
     log = log_file(tmp_path, [batch(ROWS), b"torn"])
-    index, times = tmp_path / f"{0:020d}.index", tmp_path / f"{0:020d}.timeindex"
-    index.write_bytes(bytes(80))
-    times.write_bytes(bytes(120))
-    before = [(path.stat().st_size, path.stat().st_mtime_ns) for path in (log, index, times)]
-    dumped(log, index, times, options=DEEP, fs=ReadOnly())
-    assert [(path.stat().st_size, path.stat().st_mtime_ns) for path in (log, index, times)] == before
+    others = [tmp_path / f"{0:020d}{suffix}" for suffix in (".index", ".timeindex", ".txnindex", ".snapshot")]
+    for path, size in zip(others, (80, 120, 68, 10), strict=True):
+        path.write_bytes(bytes(size))
+    files = [log, *others]
+    before = [(path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    dumped(*files, options=DEEP, fs=ReadOnly())
+    dumped(*files, options=DumpOptions(index_sanity_check=True), fs=ReadOnly())
+    assert [(path.stat().st_size, path.stat().st_mtime_ns) for path in files] == before
 
 
 def test_files_of_a_partition_directory(tmp_path: Path) -> None:
     for name in ("b.log", "a.log", "a.index", "a.timeindex", "a.snapshot", "a.txnindex", "a.log.deleted", "x"):
         (tmp_path / name).touch()
-    dumped_names, left_out = files_of(str(tmp_path))
-    assert [os.path.basename(p) for p in dumped_names] == ["a.index", "a.log", "a.timeindex", "b.log"]
-    assert [os.path.basename(p) for p in left_out] == ["a.snapshot", "a.txnindex"]
+    names = [os.path.basename(p) for p in files_of(str(tmp_path))]
+    assert names == ["a.index", "a.log", "a.snapshot", "a.timeindex", "a.txnindex", "b.log"]
     with pytest.raises(StorageError, match="cannot list"):
         files_of(str(tmp_path / "absent"))

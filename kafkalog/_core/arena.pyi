@@ -1,0 +1,26 @@
+from typing import final
+
+from typing_extensions import Buffer
+
+from kafkalog._core.scan import BatchTable
+from kafkalog._core.store import Block, Store
+
+@final
+class Arena:
+    first: int
+    store: Store
+    table: BatchTable
+    status: int
+    payload_position: int
+    def __init__(
+        self, source: Buffer, batches: BatchTable, first: int, *, base_position: int = 0, capacity: int = 0
+    ) -> None: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def copy_plain(self, i: int, last: int) -> int: ...
+    def begin(self, i: int) -> memoryview | None: ...
+    def end(self) -> int: ...
+    def cancel(self) -> None: ...
+    def finish(self) -> Block: ...

@@ -1,0 +1,236 @@
+"""Batches whose records were compressed, as uncompressed ones: one buffer of plain batches and the table that goes with it.
+
+All that reads plain batches (decode, check, render) then reads these. The rows keep everything their headers said but
+the codec, the place and the size. Codecs are called from Python; they write straight into this buffer.
+"""
+cimport cython
+from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from kafkalog._core.batch cimport BatchRow, place_of
+from kafkalog._core.cursor cimport Cursor
+from kafkalog._core.endian cimport store16, store32, store64
+from kafkalog._core.layout cimport (
+    CODEC_MASK, ERR_SHORT, ERR_WRAPPER_CODEC, ERR_WRAPPER_EMPTY, ERR_WRAPPER_NESTED, ERR_WRAPPER_NULL,
+    ERR_WRAPPER_OFFSET, LOG_OVERHEAD, OK, SIZE_AT, V2_ATTRIBUTES_AT, V2_RECORDS_AT,
+)
+from kafkalog._core.messages cimport Message, take_fields, take_frame
+from kafkalog._core.scan cimport BatchTable
+from kafkalog._core.store cimport Block, Store
+from kafkalog._core.wrap cimport added, subtracted
+
+cdef enum:
+    ZSTD = 4                        # codec id
+
+
+cdef int settle(uint8_t* p, int64_t size, BatchRow* row) noexcept nogil:
+    """Gives the inner messages of a wrapper their absolute offsets, in place, and the row first offset and count.
+
+    format.md section 4: offsets of a v0 wrapper are absolute already; those of a v1 wrapper are relative, and the
+    wrapper's offset is that of the last one, or 0 from an old librdkafka.
+    """
+    cdef Cursor c
+    cdef Message m
+    cdef int status
+    cdef int64_t base = 0
+    cdef int32_t count = 0
+    c.p = p
+    c.end = p + size
+    while True:
+        status = take_frame(&c, &m)
+        if status != OK:
+            break
+        if m.attributes & CODEC_MASK:
+            return ERR_WRAPPER_NESTED
+        base = m.offset
+        if count == 0:
+            row.base_offset = base
+        count += 1
+    if status != ERR_SHORT:
+        return status
+    if count == 0:
+        return ERR_WRAPPER_EMPTY
+    row.count = count
+    if row.magic == 0:
+        return OK
+    if row.last_offset != 0 and row.last_offset < base:
+        return ERR_WRAPPER_OFFSET
+    base = 0 if row.last_offset == 0 else subtracted(row.last_offset, base)
+    row.base_offset = added(row.base_offset, base)
+    c.p = p
+    while take_frame(&c, &m) == OK:
+        store64(<uint8_t*>m.start, added(m.offset, base))
+    return OK
+
+
+@cython.final
+@cython.no_gc_clear     # clearing would drop the buffer without releasing it
+cdef class Arena:
+    """The rows of a batch table, one after the other from `first` on, made plain.
+
+    `source` is the chunk that `batches` was scanned from, with the same `base_position`. Each row is either copied
+    (`copy_plain`) or begun (`begin` gives its compressed bytes), filled through `store`, and ended (`end` gives a
+    status of decode.STATUS_TEXT) or cancelled. `finish` hands out the buffer, and `table` is its batch table: row i
+    of it is row `first` + i of `batches`. An arena belongs to one thread.
+    """
+    cdef Py_buffer view
+    cdef bint held
+    cdef object source
+    cdef BatchTable batches
+    cdef int64_t base_position
+    cdef Py_ssize_t row_start       # of the row that was begun; -1 between rows
+    cdef readonly Py_ssize_t first
+    cdef readonly Store store
+    cdef readonly BatchTable table
+    cdef readonly int status
+    cdef readonly Py_ssize_t payload_position
+
+    def __cinit__(self, source, BatchTable batches not None, Py_ssize_t first, *, int64_t base_position=0, Py_ssize_t capacity=0):
+        PyObject_GetBuffer(source, &self.view, PyBUF_SIMPLE)
+        self.held = True
+        self.source = memoryview(source).cast("B")
+        self.batches = batches
+        self.first = first
+        self.base_position = base_position
+        self.row_start = -1
+        self.store = Store(capacity)
+        self.table = BatchTable.__new__(BatchTable)
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+    @property
+    def rows(self) -> int:
+        """Rows ended so far."""
+        return self.table.count
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return self.store.size
+
+    cdef const uint8_t* batch_at(self, Py_ssize_t i) except NULL:
+        """The bytes of a source row, which must lie in the chunk whole and be the next one."""
+        cdef BatchRow* row = self.batches.row_at(i)
+        cdef int64_t at = place_of(row, self.base_position, self.view.len)
+        if at < 0:
+            raise ValueError(f"batch {i} of the table lies outside the {self.view.len} bytes given")
+        if self.row_start >= 0 or i != self.first + self.table.count:
+            raise ValueError(f"batch {i} is not the next one of this arena")
+        return <const uint8_t*>self.view.buf + at
+
+    cdef BatchRow* add_row(self, BatchRow* source, Py_ssize_t start) except NULL:
+        """One more row of the new table: the old one without codec, in its new place."""
+        cdef BatchRow* row
+        if self.table.count == self.table.capacity and self.table.grow() < 0:
+            raise MemoryError
+        row = &self.table.rows[self.table.count]
+        row[0] = source[0]
+        row.attributes &= ~CODEC_MASK
+        row.position = start
+        row.size = self.store.size - start
+        self.table.count += 1
+        return row
+
+    def copy_plain(self, Py_ssize_t i, Py_ssize_t last) -> int:
+        """Copies the rows from `i` on that need no decompression, and returns the first that does, or `last`.
+
+        A v2 batch that declares no records, or is shorter than its header, needs none.
+        """
+        cdef BatchRow* row
+        cdef const uint8_t* p
+        cdef Py_ssize_t size
+        cdef Py_ssize_t start
+        while i < last:
+            row = self.batches.row_at(i)
+            size = <Py_ssize_t>row.size
+            if row.attributes & CODEC_MASK:
+                if row.magic < 2 or (row.count > 0 and size >= V2_RECORDS_AT):
+                    return i
+                size = min(size, V2_RECORDS_AT)
+            p = self.batch_at(i)
+            self.store.reserve(size)
+            start = self.store.size
+            memcpy(self.store.data + start, p, <size_t>size)
+            self.store.size += size
+            self.add_row(row, start)
+            i += 1
+        return last
+
+    def begin(self, Py_ssize_t i) -> memoryview | None:
+        """The compressed bytes of row `i`, whose decompressed ones go into `store` next.
+
+        `payload_position` is where they begin in the batch. None where a v0 or v1 message does not hold any; `status`
+        then says why.
+        """
+        cdef BatchRow* row = self.batches.row_at(i)
+        cdef const uint8_t* p = self.batch_at(i)
+        cdef const uint8_t* base = <const uint8_t*>self.view.buf
+        cdef Cursor c
+        cdef Message m
+        if row.magic >= 2:
+            if row.size < V2_RECORDS_AT:
+                raise ValueError(f"batch {i} is shorter than its header")
+            self.store.reserve(V2_RECORDS_AT)
+            memcpy(self.store.data + self.store.size, p, V2_RECORDS_AT)
+            self.row_start = self.store.size
+            self.store.size += V2_RECORDS_AT
+            self.payload_position = V2_RECORDS_AT
+            return self.source[p - base + V2_RECORDS_AT:p - base + row.size]
+        c.p = p
+        c.end = p + row.size
+        self.status = take_frame(&c, &m)
+        if self.status == OK:
+            self.status = take_fields(&m)
+        if self.status == OK and m.value_size < 0:
+            self.status = ERR_WRAPPER_NULL
+        if self.status == OK and row.attributes & CODEC_MASK == ZSTD:
+            self.status = ERR_WRAPPER_CODEC
+        if self.status != OK:
+            return None
+        self.row_start = self.store.size
+        self.payload_position = m.value - p
+        return self.source[m.value - base:m.value - base + m.value_size]
+
+    def end(self) -> int:
+        """Ends the row that was begun and returns 0, or why its inner messages are unsound; it is then cancelled."""
+        cdef Py_ssize_t start = self.row_start
+        cdef BatchRow* row
+        cdef uint8_t* p
+        if start < 0:
+            raise ValueError("no batch was begun")
+        row = self.batches.row_at(self.first + self.table.count)
+        if self.store.size < start + (V2_RECORDS_AT if row.magic >= 2 else 0):
+            raise ValueError("the store was emptied while a batch was begun")
+        row = self.add_row(row, start)
+        p = self.store.data + start
+        self.status = OK
+        if row.magic < 2:
+            with nogil:
+                self.status = settle(p, row.size, row)
+        else:
+            store32(p + SIZE_AT, <int32_t>(row.size - LOG_OVERHEAD))
+            store16(p + V2_ATTRIBUTES_AT, row.attributes)
+        if self.status != OK:
+            self.table.count -= 1
+            self.cancel()
+        self.row_start = -1
+        return self.status
+
+    def cancel(self) -> None:
+        """Forgets the batch that was begun, with what was written for it."""
+        if self.row_start >= 0:
+            self.store.cut(self.row_start)
+            self.row_start = -1
+
+    def finish(self) -> Block:
+        """The buffer, for `decode` with `table`; the arena takes no more."""
+        cdef Block out
+        self.cancel()
+        self.table.valid_bytes = self.table.stop_position = self.store.size
+        self.table.summarise()
+        out = self.store.take()
+        self.first = -1
+        return out

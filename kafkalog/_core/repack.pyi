@@ -1,0 +1,3 @@
+from typing_extensions import Buffer
+
+def with_payload(batch: Buffer, payload: Buffer, codec: int) -> bytearray: ...

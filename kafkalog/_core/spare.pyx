@@ -1,0 +1,71 @@
+"""Memory of some size that is wanted again and again: kept for the next one instead of being given back to the system.
+
+The C library returns large pieces to the system at once, and touching new ones costs more than to decompress into
+them. A few pieces are kept, each with the length it was made with. The GIL guards them; they hold no Python object.
+"""
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from libc.string cimport memcpy
+
+cdef enum:
+    SLOTS = 6
+    SMALLEST = 64 * 1024            # below this malloc keeps its pieces itself
+    LARGEST = 1024 * 1024
+    LOOSEST = 4                     # a piece serves for no less than this part of it
+
+cdef struct Spare:
+    char* data
+    size_t capacity
+
+cdef Spare spares[SLOTS]
+cdef int kept = 0
+
+MOST_KEPT_BYTES = SLOTS * LARGEST
+
+
+cdef char* take_memory(size_t wanted, size_t* capacity) noexcept:
+    """At least `wanted` bytes, `capacity` of them, for give_memory later; NULL where there are none. Needs the GIL."""
+    global kept
+    cdef int i
+    cdef char* found
+    for i in range(kept):
+        if wanted <= spares[i].capacity <= wanted * LOOSEST:
+            found = spares[i].data
+            capacity[0] = spares[i].capacity
+            kept -= 1
+            spares[i] = spares[kept]
+            return found
+    capacity[0] = wanted if wanted > 0 else 1
+    return <char*>PyMem_RawMalloc(capacity[0])
+
+
+cdef void give_memory(char* data, size_t capacity) noexcept:
+    """Takes back what take_memory gave; NULL is no memory. Needs the GIL."""
+    global kept
+    if data != NULL and kept < SLOTS and SMALLEST <= capacity <= LARGEST:
+        spares[kept].data = data
+        spares[kept].capacity = capacity
+        kept += 1
+    else:
+        PyMem_RawFree(data)
+
+
+cdef char* grow_memory(char* data, size_t size, size_t wanted, size_t* capacity) noexcept:
+    """The first `size` bytes in a piece of at least `wanted`; NULL, and all as it was, where there is none."""
+    cdef size_t before = capacity[0]
+    cdef char* fresh = take_memory(wanted, capacity)
+    if fresh == NULL:
+        capacity[0] = before
+        return NULL
+    if size:
+        memcpy(fresh, data, size)
+    give_memory(data, before)
+    return fresh
+
+
+def kept_bytes() -> int:
+    """Bytes that wait for their next use, at most MOST_KEPT_BYTES."""
+    cdef int i
+    cdef size_t total = 0
+    for i in range(kept):
+        total += spares[i].capacity
+    return total

@@ -1,0 +1,21 @@
+# cython: language_level=3
+from libc.stdint cimport uint8_t
+
+
+cdef class Block:
+    cdef uint8_t* data
+    cdef size_t capacity
+    cdef Py_ssize_t start           # what a buffer exported now covers: the content, or the room that is being filled
+    cdef Py_ssize_t size
+    cdef bint writable
+    cdef readonly Py_ssize_t exports
+    cdef object __weakref__
+
+
+cdef class Store:
+    cdef Block block
+    cdef uint8_t* data
+    cdef readonly Py_ssize_t size
+
+    cdef int reserve(self, Py_ssize_t more) except -1
+    cdef int cut(self, Py_ssize_t size) except -1

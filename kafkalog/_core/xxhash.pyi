@@ -1,0 +1,3 @@
+from typing_extensions import Buffer
+
+def xxh32(buf: Buffer, seed: int = 0) -> int: ...

@@ -1,0 +1,65 @@
+"""What keys and values mean: plain functions that take the bytes of a record.
+
+>>> import struct
+>>> from kafkalog import decoders
+>>> decoders.json(b'{"a": 1}'), decoders.long(bytes(7) + b"\\x05"), decoders.pack("h h")(bytes([0, 1, 255, 255]))
+({'a': 1}, 5, '1 -1')
+
+`text`, `json`, `integer` and `long` decode by themselves; `pack` (kcat's pack strings), `avro`, `protobuf` and
+`json_schema` (values with a schema registry's header, and a directory of schemas) make a decoder; `decoder` finds one
+by the name that the command line takes. `group_record`, `transaction_record`, `share_state_record`,
+`cluster_record` and `remote_log_record` read the records of Kafka's own topics.
+
+Bytes that are not understood are a DecodeError, or MessageError for Kafka's own records; both are InvalidRecord.
+"""
+
+from __future__ import annotations
+
+from kafkalog.records.internal import CoordinatorRecord, MetadataRecord, coordinator_record, metadata_record
+from kafkalog.records.message import MessageError
+from kafkalog.tools.decoders import DecodeError, Decoder, decoder, integer, json, long, pack, text
+from kafkalog.tools.registry import avro, json_schema, protobuf
+
+__all__ = [
+    "CoordinatorRecord", "DecodeError", "Decoder", "MessageError", "MetadataRecord", "avro", "cluster_record",
+    "decoder", "group_record", "integer", "json", "json_schema", "long", "pack", "protobuf", "remote_log_record",
+    "share_state_record", "text", "transaction_record",
+]  # fmt: skip
+
+
+def group_record(key: bytes, value: bytes | None) -> CoordinatorRecord:
+    """A record of `__consumer_offsets`: type, key, version and value (None for a tombstone), with dicts by field name.
+
+    Type 1 is a committed offset: `key` has group, topic and partition, `value` has offset and metadata.
+    """
+    from kafkalog.records.schemas import groups
+
+    return coordinator_record(key, value, groups.KEYS, groups.VALUES)
+
+
+def transaction_record(key: bytes, value: bytes | None) -> CoordinatorRecord:
+    """A record of `__transaction_state`, as `group_record`."""
+    from kafkalog.records.schemas import transactions
+
+    return coordinator_record(key, value, transactions.KEYS, transactions.VALUES)
+
+
+def share_state_record(key: bytes, value: bytes | None) -> CoordinatorRecord:
+    """A record of `__share_group_state`, as `group_record`."""
+    from kafkalog.records.schemas import share_state
+
+    return coordinator_record(key, value, share_state.KEYS, share_state.VALUES)
+
+
+def cluster_record(value: bytes) -> MetadataRecord:
+    """A record of `__cluster_metadata` or of its snapshots: type, name, version and fields; its key is null."""
+    from kafkalog.records.schemas.metadata import RECORDS
+
+    return metadata_record(value, RECORDS)
+
+
+def remote_log_record(value: bytes) -> MetadataRecord:
+    """A record of `__remote_log_metadata`, as `cluster_record`."""
+    from kafkalog.records.schemas.remote_log import RECORDS
+
+    return metadata_record(value, RECORDS)

@@ -1,0 +1,135 @@
+"""Every codec by its id: bytes in, bytes out, in the framings that Kafka uses (format.md section 6).
+
+The packages do the work with the GIL released: zlib of the standard library for gzip, cramjam for snappy and lz4
+blocks, zstandard or cramjam for zstd. How much a piece decompresses to is known, or bounded, before memory is taken.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from kafkalog._core.store import MOST_BYTES, Store
+from kafkalog.errors import IllegalArgument
+from kafkalog.records import lz4_frame, xerial, zstd_frame
+from kafkalog.records.codec_errors import damaged, too_large
+from kafkalog.records.format import CompressionType, codec_name
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["DECODED_LIMIT_BYTES", "LEVELS", "check_codec", "compress", "decompress", "decompress_into"]
+
+DECODED_LIMIT_BYTES: Final = 256 << 20
+"""What one batch may decompress to unless a caller says otherwise."""
+
+LEVELS: Final = {
+    CompressionType.GZIP: (-1, 9),
+    CompressionType.LZ4: (1, 17),
+    CompressionType.ZSTD: (-131072, 22),
+}
+"""Lowest and highest level of the codecs that have levels, as `compression.<codec>.level` takes them."""
+
+_CODECS: Final = tuple(CompressionType)
+_GZIP: Final = "gzip"
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_GZIP_BITS: Final = 31
+# members are fed in pieces: zlib copies what it does not use, which must not grow with the rest of the data
+_PIECE_BYTES: Final = 16 << 10
+# the last block may need room above the limit before its size is known
+_HEADROOM_BYTES: Final = 8 << 20
+
+
+def check_codec(codec: int) -> CompressionType:
+    """The codec of an id; ids 5 to 7 mean nothing: IllegalArgument (REC-23)."""
+    if not 0 <= codec < len(_CODECS):
+        raise IllegalArgument(
+            f"unknown compression id {codec}",
+            hint="ids 0 to 4 are none, gzip, snappy, lz4 and zstd; the attributes of this batch are damaged or newer",
+        )
+    return _CODECS[codec]
+
+
+def check_level(codec: CompressionType, level: int | None) -> None:
+    """IllegalArgument for a level that the codec does not have."""
+    if level is None:
+        return
+    if codec not in LEVELS:
+        raise IllegalArgument(f"{codec_name(codec)} has no levels")
+    low, high = LEVELS[codec]
+    if not low <= level <= high or (codec == CompressionType.GZIP and level == 0):
+        raise IllegalArgument(f"{codec_name(codec)} has no level {level}", hint=f"levels are {low} to {high}")
+
+
+def compress(codec: int, data: Buffer, *, level: int | None = None, magic: int = 2) -> Buffer:
+    """`data` compressed, as the records of a batch of format `magic`; NONE gives `data` itself.
+
+    IllegalArgument for an unknown codec, a level that it does not have, or zstd in format v0 or v1.
+    """
+    kind = check_codec(codec)
+    check_level(kind, level)
+    view = memoryview(data).cast("B")
+    if kind == CompressionType.GZIP:
+        deflater = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_BITS)
+        return deflater.compress(view) + deflater.flush()
+    if kind == CompressionType.SNAPPY:
+        return xerial.compress(view)
+    if kind == CompressionType.LZ4:
+        return lz4_frame.compress(view, level, magic)
+    if kind == CompressionType.ZSTD:
+        if magic < 2:
+            raise IllegalArgument(f"format v{magic} has no zstd")
+        return zstd_frame.compress(view, level)
+    return data
+
+
+def decompress_into(
+    store: Store, codec: int, data: memoryview, *, magic: int = 2, limit_bytes: int = DECODED_LIMIT_BYTES
+) -> None:
+    """Appends to `store` what `data`, the compressed records of a batch of format `magic`, decompresses to.
+
+    InvalidRecord for damage and for more than `limit_bytes`; it names the codec and the byte in `data`, and what was
+    appended before it has no meaning. IllegalArgument for an unknown codec. Threads: each has its own contexts.
+    """
+    limit_bytes = max(min(limit_bytes, MOST_BYTES - _HEADROOM_BYTES - store.size), 0)
+    if codec == CompressionType.LZ4:
+        lz4_frame.decompress_into(store, data, limit_bytes, magic)
+    elif codec == CompressionType.SNAPPY:
+        xerial.decompress_into(store, data, limit_bytes)
+    elif codec == CompressionType.ZSTD:
+        zstd_frame.decompress_into(store, data, limit_bytes)
+    elif codec == CompressionType.GZIP:
+        _gunzip_into(store, data, limit_bytes)
+    else:
+        check_codec(codec)
+        store.append(data)
+
+
+def decompress(codec: int, data: Buffer, *, magic: int = 2, limit_bytes: int = DECODED_LIMIT_BYTES) -> memoryview:
+    """What `data` decompresses to, read-only; errors as for `decompress_into`."""
+    store = Store()
+    decompress_into(store, codec, memoryview(data).cast("B"), magic=magic, limit_bytes=limit_bytes)
+    return memoryview(store.take())
+
+
+def _gunzip_into(store: Store, data: memoryview, limit_bytes: int) -> None:
+    """One gzip member or more; bytes that begin no member end it, as in the reference."""
+    most = store.size + limit_bytes
+    at, end = 0, len(data)
+    while True:
+        member = at
+        inflater = zlib.decompressobj(_GZIP_BITS)
+        while not inflater.eof:
+            if at == end:
+                raise damaged(_GZIP, "the stream is cut off", end)
+            piece = data[at : at + _PIECE_BYTES]
+            at += len(piece)
+            try:
+                store.append(inflater.decompress(piece, most - store.size + 1))
+            except zlib.error as error:
+                raise damaged(_GZIP, str(error), member) from None
+            if store.size > most:
+                raise too_large(_GZIP, limit_bytes, member)
+        at -= len(inflater.unused_data)
+        if bytes(data[at : at + 2]) != _GZIP_MAGIC:
+            return

@@ -1,0 +1,173 @@
+"""The records of Kafka's own topics: what their keys and values say, by the tables in `records.schemas`.
+
+Errors are MessageError, in the reference's words: a tool prints them in place of the record and goes on.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kafkalog.records.message import UNDERFLOW, MessageError, Source
+from kafkalog.records.schema import Message, Schema
+from kafkalog.records.schemas import consumer_protocol, control
+
+METADATA_FRAME_VERSION = 1
+MAX_SHORT = 0x7FFF
+NO_UUID = "A" * 22
+_CONSUMER = "consumer"
+
+
+class UnknownRecordType(MessageError):
+    """A record whose key begins with a number that means nothing; it is in `number`."""
+
+    def __init__(self, message: str = "", *, number: int = -1, **where: Any) -> None:
+        super().__init__(message, **where)
+        self.number = number
+
+
+class CoordinatorRecord(NamedTuple):
+    """A record of a coordinator's topic; `version` and `value` are None for a tombstone."""
+
+    type: int
+    key: Message
+    version: int | None
+    value: Message | None
+
+
+class MetadataRecord(NamedTuple):
+    """A record with a frame version in front, as in `__cluster_metadata`."""
+
+    type: int
+    name: str
+    version: int
+    data: Message
+
+
+def coordinator_record(
+    key: bytes, value: bytes | None, keys: Mapping[int, Schema], values: Mapping[int, Schema]
+) -> CoordinatorRecord:
+    """What a record of `__consumer_offsets`, `__transaction_state` or `__share_group_state` says.
+
+    Both parts begin with an i16: the type in the key, the version in the value; bytes behind them are not looked at.
+    """
+    source, number = _begin(key, "key")
+    if number not in keys:
+        raise UnknownRecordType(f"there is no record type {number}", number=number)
+    found = _read(keys[number], source, number, "key")
+    if value is None:
+        return CoordinatorRecord(number, found, None, None)
+    source, version = _begin(value, "value")
+    schema = values[number]
+    if not schema.lowest <= version <= schema.highest:
+        raise MessageError(f"Found an unknown record version {version} for {number} type")
+    return CoordinatorRecord(number, found, version, _read(schema, source, version, "value"))
+
+
+def _begin(data: bytes, what: str) -> tuple[Source, int]:
+    source = Source(data)
+    if source.left < 2:
+        raise MessageError(f"Could not read version from {what}'s buffer.")
+    return source, source.i16()
+
+
+def _read(schema: Schema, source: Source, version: int, what: str) -> Message:
+    try:
+        return schema.read(source, version)
+    except MessageError as error:
+        raise MessageError(
+            f"Could not read record with version {version} from {what}'s buffer due to: {error.message}."
+        ) from None
+
+
+def with_consumer_protocol(group: Message) -> Message:
+    """A classic group's value with the members' subscriptions and assignments read, where they can be.
+
+    Only groups of the protocol type "consumer" have such bytes; what does not read well stays bytes.
+    """
+    if group["protocolType"] != _CONSUMER:
+        return group
+    members = [
+        member
+        | {
+            "subscription": _protocol(consumer_protocol.SUBSCRIPTION, member["subscription"]),
+            "assignment": _protocol(consumer_protocol.ASSIGNMENT, member["assignment"]),
+        }
+        for member in group["members"]
+    ]
+    return group | {"members": members}
+
+
+def _protocol(schema: Schema, data: bytes) -> Message | bytes:
+    source = Source(data)
+    if source.left < 2:
+        return data
+    version = source.i16()
+    try:
+        return schema.read(source, version)
+    except MessageError:
+        return data
+
+
+def metadata_record(value: bytes, records: Mapping[int, Schema]) -> MetadataRecord:
+    """What a record of `__cluster_metadata` or `__remote_log_metadata` says: frame version, type, version, fields."""
+    source = Source(value)
+    frame = _framing(source, "frame version")
+    if frame == 0:
+        raise MessageError(
+            "Could not deserialize metadata record with frame version 0. Note that upgrades from the preview release "
+            "of KRaft in 2.8 to newer versions are not supported."
+        )
+    if frame != METADATA_FRAME_VERSION:
+        raise MessageError(
+            f"Could not deserialize metadata record due to unknown frame version {frame}(only frame version "
+            f"{METADATA_FRAME_VERSION} is supported)"
+        )
+    number = _short(source, "type")
+    version = _short(source, "version")
+    if number not in records:
+        raise MessageError(f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {number}")
+    try:
+        data = records[number].read(source, version)
+    except MessageError:
+        raise MessageError(f"Failed to deserialize record with type {number}") from None
+    if source.left:
+        raise MessageError(f"Found {source.left} byte(s) of garbage after {number}")
+    return MetadataRecord(number, records[number].name, version, data)
+
+
+def _framing(source: Source, what: str) -> int:
+    try:
+        return source.uvarint()
+    except (MessageError, struct.error):
+        raise MessageError(f"Error while reading {what}") from None
+
+
+def _short(source: Source, what: str) -> int:
+    value = _framing(source, what)
+    if value > MAX_SHORT:
+        raise MessageError(f"Value for {what} was too large.")
+    return (value + 0x8000) % 0x10000 - 0x8000  # below 0 it is cut to 16 bits, as the reference does
+
+
+def enum_name(name: str) -> str:
+    """A record's name in capitals: FeatureLevelRecord is FEATURE_LEVEL_RECORD."""
+    return re.sub(r"(?<=.)([A-Z])", r"_\1", name).upper()
+
+
+def control_message(kind: int, value: bytes | None) -> Message:
+    """What one of KRaft's control records says; its first field is its version, yet all are laid out as version 0.
+
+    So the reference writes and reads them. In what it prints of a later leader change each voter has a directory id
+    all the same, of which nothing is known.
+    """
+    schema = control.VALUES[kind]
+    if value is None:
+        raise MessageError(UNDERFLOW)
+    found = schema.read(Source(value), 0)
+    if kind == control.LEADER_CHANGE and found["version"] > 0:
+        for voter in (*found["voters"], *found["grantingVoters"]):
+            voter["voterDirectoryId"] = NO_UUID
+    return found

@@ -1,0 +1,183 @@
+"""Record tables of batches of any format and codec: what needs decompressing is made plain first, many at a time.
+
+Plain batches are decoded where they lie. Where a run has compressed ones, all of it goes into an arena (`_core/arena`):
+one buffer, which the table keeps alive, and about TABLE_BYTES of it a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kafkalog._core.arena import Arena
+from kafkalog._core.decode import STATUS_MAGIC, STATUS_MESSAGE_SIZE, STATUS_OK, STATUS_TEXT, RecordTable, decode
+from kafkalog._core.scan import BatchTable
+from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedForFormat
+from kafkalog.records.compression import DECODED_LIMIT_BYTES, check_codec, decompress_into
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from kafkalog._core.store import Block
+
+__all__ = ["TABLE_BYTES", "batch_table", "plain_batch", "record_tables"]
+
+TABLE_BYTES: Final = 512 << 10
+"""Decompressed bytes after which a table ends, so that they are in the cache when decoded; no batch is divided."""
+_CODEC_MASK: Final = 7
+_GUESSED_RATIO: Final = 4
+_HINT: Final = "what lies before it was read; a replica or a backup may have the rest"
+
+
+def record_tables(
+    data: Buffer,
+    batches: BatchTable,
+    first: int = 0,
+    last: int = -1,
+    *,
+    base_position: int = 0,
+    path: str | None = None,
+    limit_bytes: int = DECODED_LIMIT_BYTES,
+) -> Iterator[RecordTable]:
+    """The tables of rows `first` up to `last` (exclusive; -1 is all) of a batch table made from `data`, none empty.
+
+    `base_position` is the one the scan was given, `path` the file that errors name, `limit_bytes` what one batch may
+    decompress to. After the records before it, damage raises InvalidRecord, a message that is no whole one
+    CorruptRecord, an unknown codec IllegalArgument, each with the batch's offset and position.
+    """
+    last = len(batches) if last < 0 else last
+    while first < last:
+        table, failure, rows = _next_table(data, batches, first, last, base_position, limit_bytes)
+        if len(table):
+            yield table
+        if table.status != STATUS_OK:
+            failure = _undecodable(table, batches, first, base_position)
+        if failure is not None:
+            failure.path = path
+            try:
+                raise failure
+            finally:
+                del failure, table  # else they, the traceback and this frame keep each other alive
+        first += rows
+
+
+def batch_table(
+    data: Buffer,
+    batches: BatchTable,
+    row: int,
+    *,
+    base_position: int = 0,
+    path: str | None = None,
+    lenient: bool = False,
+    limit_bytes: int = DECODED_LIMIT_BYTES,
+) -> RecordTable:
+    """The records of one batch, arguments and errors as for `record_tables`; `lenient` as for `_core.decode.decode`."""
+    if not batches.attributes(row) & _CODEC_MASK:
+        table = decode(data, batches, row, row + 1, base_position=base_position, lenient=lenient)
+        failure = None
+    else:
+        table, failure = _unpacked(data, batches, row, row + 1, base_position, limit_bytes)
+    if table.status != STATUS_OK:
+        failure = _undecodable(table, batches, row, base_position)
+    if failure is not None:
+        failure.path = path
+        try:
+            raise failure
+        finally:
+            del failure, table  # as above
+    return table
+
+
+def plain_batch(
+    data: Buffer,
+    batches: BatchTable,
+    row: int,
+    *,
+    base_position: int = 0,
+    path: str | None = None,
+    limit_bytes: int = DECODED_LIMIT_BYTES,
+) -> Block:
+    """The bytes of one compressed batch as they would be uncompressed; arguments and errors as for `record_tables`.
+
+    They are a v2 header and its records, or the inner messages of a v0 or v1 wrapper with their absolute offsets.
+    """
+    arena = Arena(data, batches, row, base_position=base_position)
+    failure = _unpack(arena, batches, row, limit_bytes)
+    if failure is not None:
+        failure.path = path
+        try:
+            raise failure
+        finally:
+            del failure  # as above
+    return arena.finish()
+
+
+def _next_table(
+    data: Buffer, batches: BatchTable, first: int, last: int, base_position: int, limit_bytes: int
+) -> tuple[RecordTable, KafkalogError | None, int]:
+    """(table, what stopped it, rows in it) for as many rows as one table takes."""
+    if not batches.codec:
+        return decode(data, batches, first, last, base_position=base_position), None, last - first
+    table, failure = _unpacked(data, batches, first, last, base_position, limit_bytes)
+    return table, failure, len(table.batches)
+
+
+def _unpacked(
+    data: Buffer, batches: BatchTable, first: int, last: int, base_position: int, limit_bytes: int
+) -> tuple[RecordTable, KafkalogError | None]:
+    """The table of the rows from `first` on, and the error of the batch that could not be decompressed."""
+    guess = _GUESSED_RATIO * (batches.position(last - 1) + batches.size(last - 1) - batches.position(first))
+    arena = Arena(data, batches, first, base_position=base_position, capacity=min(guess, 2 * TABLE_BYTES))
+    row = first
+    failure: KafkalogError | None = None
+    while failure is None and arena.size < TABLE_BYTES:
+        row = arena.copy_plain(row, last)
+        if row == last:
+            break
+        failure = _unpack(arena, batches, row, limit_bytes)
+        row += 1
+    return decode(arena.finish(), arena.table), failure
+
+
+def _unpack(arena: Arena, batches: BatchTable, row: int, limit_bytes: int) -> KafkalogError | None:
+    """Decompresses one batch into the arena; the error, with its place, where that cannot be done."""
+    at = batches.position(row)
+    magic = batches.magic(row)
+    try:
+        codec = check_codec(batches.attributes(row) & _CODEC_MASK)
+        payload = arena.begin(row)
+        if payload is None or _fill(arena, codec, payload, magic, limit_bytes):
+            return _located(_status_error(arena.status, STATUS_TEXT[arena.status]), batches, row, at)
+        return None
+    except KafkalogError as error:
+        arena.cancel()
+        within = 0 if error.position is None else arena.payload_position + error.position
+        return _located(error.with_traceback(None), batches, row, at + within)
+
+
+def _fill(arena: Arena, codec: int, payload: memoryview, magic: int, limit_bytes: int) -> int:
+    """Fills the row that was begun and ends it; the status of its inner messages."""
+    decompress_into(arena.store, codec, payload, magic=magic, limit_bytes=limit_bytes)
+    return arena.end()
+
+
+def _undecodable(table: RecordTable, batches: BatchTable, first: int, base_position: int) -> KafkalogError:
+    """The error for the batch at which decoding stopped."""
+    unpacked = table.batches is not batches
+    row = table.error_batch + (first if unpacked else 0)
+    error = _status_error(table.status, f"record {table.error_record} of the batch: {table.error_text}")
+    return _located(error, batches, row, batches.position(row) if unpacked else base_position + table.error_position)
+
+
+def _status_error(status: int, text: str) -> KafkalogError:
+    if status == STATUS_MESSAGE_SIZE:
+        return CorruptRecord(text, hint=_HINT)
+    if status == STATUS_MAGIC:
+        return UnsupportedForFormat(text, hint=_HINT)
+    return InvalidRecord(text, hint=_HINT)
+
+
+def _located(error: KafkalogError, batches: BatchTable, row: int, position: int) -> KafkalogError:
+    error.offset = batches.base_offset(row)
+    error.position = position
+    return error

@@ -1,0 +1,76 @@
+"""Producer snapshots: who wrote to the log up to the offset in the file's name (format.md section 7)."""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import Final, NamedTuple
+
+from kafkalog._core.crc import crc32c
+from kafkalog.errors import CorruptSnapshot, StorageError
+from kafkalog.util.fileio import OS, FileSystem
+
+VERSION: Final = 1
+_VERSION: Final = struct.Struct(">h")
+_HEADER: Final = struct.Struct(">hIi")
+_CHECKED_FROM: Final = 6
+_ENTRY: Final = struct.Struct(">qhiqiqiq")
+MAX_SNAPSHOT_BYTES: Final = 1 << 30
+
+
+class ProducerEntry(NamedTuple):
+    """The newest batch of one producer, and its open transaction.
+
+    last_offset below 0: known from a marker alone, without any data. current_txn_first_offset -1: none is open.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
+def read_snapshot(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> list[ProducerEntry]:
+    """The producers of a `.snapshot` file, in the file's order; CorruptSnapshot or StorageError otherwise."""
+    try:
+        data = fs.read_file(path, MAX_SNAPSHOT_BYTES)
+    except OSError as error:
+        raise StorageError.from_os(error, "read the producer snapshot", path=path) from error
+    return parse_snapshot(data, os.fspath(path))
+
+
+def parse_snapshot(data: bytes, path: str | None = None) -> list[ProducerEntry]:
+    """The producers of a snapshot's bytes; CorruptSnapshot, in the reference's words, for what is none.
+
+    Bytes behind the last entry are taken, as long as the checksum covers them (as the reference does).
+    """
+    if len(data) >= _VERSION.size and _VERSION.unpack_from(data)[0] != VERSION:
+        version = _VERSION.unpack_from(data)[0]
+        raise _corrupt(f"failed schema validation: Snapshot contained an unknown file version {version}", path)
+    if len(data) < _HEADER.size:
+        raise _corrupt("failed schema validation: null", path)
+    _, stored, count = _HEADER.unpack_from(data)
+    left = len(data) - _HEADER.size
+    if count < 0:
+        raise _corrupt("failed schema validation: non-nullable field producerEntries was serialized as null", path)
+    if count > left:
+        raise _corrupt(
+            f"failed schema validation: Tried to allocate a collection of size {count}, but there are only {left} "
+            "bytes remaining.",
+            path,
+        )
+    if count * _ENTRY.size > left:
+        raise _corrupt("failed schema validation: null", path)
+    computed = crc32c(memoryview(data)[_CHECKED_FROM:])
+    if computed != stored:
+        raise _corrupt(f"is corrupt (CRC is no longer valid). Stored crc: {stored}. Computed crc: {computed}", path)
+    end = _HEADER.size + count * _ENTRY.size
+    return [ProducerEntry(*fields) for fields in _ENTRY.iter_unpack(data[_HEADER.size : end])]
+
+
+def _corrupt(what: str, path: str | None) -> CorruptSnapshot:
+    return CorruptSnapshot(f"Snapshot {what}", path=path)

@@ -1,0 +1,180 @@
+"""Decoders of keys and values: plain callables that take bytes and return what they mean.
+
+`text`, `json`, `integer` and `long` are decoders; `pack` and, in `kafkalog.tools.registry`, `avro`, `protobuf` and
+`json_schema` make one. `decoder` finds one by name, also a function of the user's: `module:function`.
+A decoder raises DecodeError for bytes it does not understand.
+"""
+
+from __future__ import annotations
+
+import json as _json
+import re
+import struct
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+from kafkalog._core.text import java_text
+from kafkalog.errors import IllegalArgument, InvalidRecord, KafkalogError
+from kafkalog.records.json_text import json_text
+
+Decoder = Callable[[bytes], Any]
+
+_REFERENCE: Final = "org.apache.kafka.tools.api."
+_PACK: Final = re.compile(r"[<>bBhHiIqQc ]*s?\$?")
+_WIDTHS: Final = {"b": 1, "h": 2, "i": 4, "q": 8}
+_REGISTRY: Final = {"avro": "avro", "protobuf": "protobuf", "jsonschema": "json_schema"}
+
+
+class DecodeError(InvalidRecord):
+    """Bytes that a decoder does not understand."""
+
+
+def text(data: bytes) -> str:
+    """UTF-8, malformed pieces replaced as Java does."""
+    return java_text(data).decode()
+
+
+def json(data: bytes) -> Any:
+    """A JSON document as Python values."""
+    try:
+        return _json.loads(data)
+    except ValueError as error:
+        raise DecodeError(f"it is no JSON: {error}") from None
+
+
+def raw(data: bytes) -> bytes:
+    """The bytes themselves."""
+    return data
+
+
+def integer(data: bytes) -> int:
+    """The first four bytes as a signed big-endian number, as Kafka's IntegerDecoder."""
+    return _number(data, 4)
+
+
+def long(data: bytes) -> int:
+    """The first eight bytes as a signed big-endian number, as Kafka's LongDecoder."""
+    return _number(data, 8)
+
+
+def _number(data: bytes, size: int) -> int:
+    if len(data) < size:
+        raise DecodeError(f"a number of {size} bytes does not fit in {len(data)}")
+    return int.from_bytes(data[:size], "big", signed=True)
+
+
+def pack(format: str) -> Decoder:
+    """A decoder of kcat's pack strings: a function that returns text.
+
+    `<` and `>` (the default) set the byte order; b h i q are signed numbers of 1, 2, 4 and 8 bytes, B H I Q unsigned
+    ones, c is a character, s the rest as text, `$` the end of the data. A blank is printed; nothing else comes between.
+    Bytes behind the last letter are left alone where there is no `$`. IllegalArgument for any other letter.
+    """
+    if not _PACK.fullmatch(format):
+        raise IllegalArgument(
+            f"{format!r} is no pack string", hint="its letters are < > b B h H i I q Q c, then s, then $"
+        )
+    return lambda data: _unpack(format, data)
+
+
+def _unpack(format: str, data: bytes) -> str:
+    order, at, words = ">", 0, ""
+    for letter in format:
+        if letter in "<>":
+            order = letter
+        elif letter == " ":
+            words += " "
+        elif letter == "$":
+            if at < len(data):
+                raise DecodeError(f"{len(data) - at} bytes are left where the end is expected")
+        elif letter == "s":
+            words += text(data[at:])
+            at = len(data)
+        else:
+            size = _WIDTHS.get(letter.lower(), 1)
+            if len(data) - at < size:
+                raise DecodeError(f"{letter!r} takes {size} bytes, and {len(data) - at} are left")
+            (value,) = struct.unpack_from(order + letter, data, at)
+            words += text(value) if letter == "c" else str(value)
+            at += size
+    return words
+
+
+NAMED: Final[dict[str, Decoder]] = {
+    "string": text,
+    "text": text,
+    "json": json,
+    "integer": integer,
+    "long": long,
+    "bytes": raw,
+    f"{_REFERENCE}StringDecoder": text,
+    f"{_REFERENCE}IntegerDecoder": integer,
+    f"{_REFERENCE}LongDecoder": long,
+    f"{_REFERENCE}DefaultDecoder": raw,
+}
+
+
+def decoder(name: str, *, schemas: str | None = None) -> Decoder:
+    """The decoder of a name: one of NAMED, `avro`, `protobuf` or `jsonschema` (which read `schemas`, a directory), a
+    pack string, or `module:function`.
+
+    IllegalArgument for a name that means nothing, with what was tried.
+    """
+    if name in NAMED:
+        return NAMED[name]
+    if name in _REGISTRY:
+        if schemas is None:
+            raise IllegalArgument(f"the decoder {name} needs a directory of schemas")
+        from kafkalog.tools import registry
+
+        made: Decoder = getattr(registry, _REGISTRY[name])(schemas)
+        return made
+    if ":" in name:
+        return _imported(name)
+    if name and _PACK.fullmatch(name):
+        return pack(name)
+    known = ", ".join([*(known for known in NAMED if "." not in known), *_REGISTRY])
+    raise IllegalArgument(
+        f"there is no decoder {name!r}", hint=f"known are {known}, pack strings such as >iq$, and module:function"
+    )
+
+
+def _imported(name: str) -> Decoder:
+    module, _, path = name.partition(":")
+    try:
+        found: Any = import_module(module)
+        for attribute in path.split("."):
+            found = getattr(found, attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise IllegalArgument(
+            f"the decoder {name} cannot be loaded: {error}",
+            hint="it is module:function, and the module must be found on PYTHONPATH",
+        ) from error
+    if not callable(found):
+        raise IllegalArgument(f"the decoder {name} is no function")
+    made: Decoder = found
+    return made
+
+
+def decoded(decode: Decoder, data: bytes, what: str) -> Any:
+    """What a decoder makes of a key or value; what it raises about the bytes is a DecodeError that says of `what`.
+
+    Errors that have nothing to do with these bytes (a schema that cannot be read) are raised as they are.
+    """
+    try:
+        return decode(data)
+    except Exception as error:
+        if isinstance(error, KafkalogError) and not isinstance(error, InvalidRecord):
+            raise
+        why = error.message if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
+        raise DecodeError(f"the {what} cannot be decoded: {why}") from error
+
+
+def shown(value: Any) -> str:
+    """A decoded value as text: a str as it is, bytes in hexadecimal, all else as JSON or by str()."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    return json_text(value) if value is None or isinstance(value, bool | dict | list | tuple) else str(value)

@@ -1,0 +1,61 @@
+"""What the dump tool has to say against its files: collected while it prints, told on stderr at the end (A8)."""
+
+from __future__ import annotations
+
+import os
+from typing import BinaryIO, Final
+
+Pair = tuple[int, int]
+
+
+class Complaints:
+    """Pairs of numbers that should agree, by kind and file; `write` tells them in the reference's order."""
+
+    def __init__(self) -> None:
+        self.index_mismatches: dict[str, list[Pair]] = {}
+        """(offset in the index, last offset of the batch at its position)"""
+        self.time_mismatches: dict[str, list[Pair]] = {}
+        """(timestamp in the index, largest timestamp of its batch)"""
+        self.times_out_of_order: dict[str, list[Pair]] = {}
+        """(timestamp, the one of the entry before it)"""
+        self.offsets_not_found: dict[str, list[Pair]] = {}
+        """(offset in the time index, last offset of the batch it would lie in; -1: there is none)"""
+        self.non_consecutive: dict[str, list[Pair]] = {}
+        """(offset, offset of the record after it)"""
+
+    def write(self, err: BinaryIO) -> None:
+        """Writes them all; nothing where there are none.
+
+        As in the reference, mismatches of an offset index come by falling offset, offsets that are not followed by
+        the next one by rising offset, and of several with the same first number the last one counts.
+        """
+        for path, pairs in self.index_mismatches.items():
+            by_offset = sorted(dict(pairs).items(), reverse=True)
+            _tell(err, f"Mismatches in :{_full(path)}", "  Index offset: {}, log offset: {}", by_offset)
+        for kind, title, line in _TIME_KINDS:
+            for path, pairs in getattr(self, kind).items():
+                _tell(err, f"{title} in :{_full(path)}", line, pairs)
+        for path, pairs in self.non_consecutive.items():
+            by_offset = sorted(dict(pairs).items())
+            _tell(err, f"Non-consecutive offsets in {_full(path)}", "  {} is followed by {}", by_offset)
+
+
+_TIME_KINDS: Final = (
+    ("time_mismatches", "Found timestamp mismatch", "  Index timestamp: {}, log timestamp: {}"),
+    ("times_out_of_order", "Found out of order timestamp", "  Index timestamp: {}, Previously indexed timestamp: {}"),
+    (
+        "offsets_not_found",
+        "The following indexed offsets are not found",
+        "Indexed offset: {}, found log offset: {}",
+    ),
+)
+
+
+def _full(path: str) -> str:
+    """As the reference names files in complaints: with the working directory in front."""
+    return os.path.join(os.getcwd(), path)
+
+
+def _tell(err: BinaryIO, title: str, line: str, pairs: list[Pair]) -> None:
+    lines = "".join(f"{line.format(*pair)}\n" for pair in pairs)
+    err.write(os.fsencode(f"{title}\n{lines}"))

@@ -1,0 +1,138 @@
+"""What the dump tool prints, apart from what it finds: one method for each kind of thing, as text or as JSON lines."""
+
+from __future__ import annotations
+
+import os
+from typing import BinaryIO, Protocol
+
+from kafkalog._core.listing import list_entries
+from kafkalog._core.text import TextBuffer
+from kafkalog.storage.producer_snapshot import ProducerEntry
+from kafkalog.storage.txn_index import AbortedTxn
+from kafkalog.tools.dump_complaints import Complaints, Pair
+from kafkalog.tools.dump_options import DumpOptions
+from kafkalog.tools.log_text import LogText
+from kafkalog.tools.record_readers import RecordReader
+from kafkalog.tools.window import FileWindow
+
+MAX_SEQUENCE = 2**31 - 1
+
+
+class Printer(Protocol):
+    """Prints one file after the other: `begin`, then whatever is in the file."""
+
+    def begin(self, path: str) -> None:
+        """A file's turn has come."""
+
+    def title(self, path: str, title: str) -> None:
+        """What the name of a `.log` file says."""
+
+    def log(
+        self, path: str, window: FileWindow, options: DumpOptions, reader: RecordReader | None
+    ) -> list[Pair]:
+        """Batches and records of a `.log` file, up to the last whole batch of the window, which is left there.
+
+        The pairs of offsets that do not follow one another.
+        """
+
+    def left_over(self, path: str, position: int, count: int) -> None:
+        """Bytes behind the last whole batch of a `.log` file."""
+
+    def entries(self, path: str, base_offset: int, data: bytes, *, times: bool, first: bool) -> None:
+        """Whole entries of an index, none of its unused tail; `first` when entry 0 is among them."""
+
+    def empty(self, path: str) -> None:
+        """An offset index has no entry."""
+
+    def passed(self, path: str) -> None:
+        """An index passed its sanity check."""
+
+    def aborted(self, path: str, entry: AbortedTxn) -> None:
+        """An entry of a transaction index."""
+
+    def producer(self, path: str, entry: ProducerEntry) -> None:
+        """An entry of a producer snapshot."""
+
+    def complain(self, complaints: Complaints) -> None:
+        """What is wrong with the files, after the last of them."""
+
+
+class TextPrinter:
+    """Prints the text of the reference's tool (format.md sections 12 and 13)."""
+
+    def __init__(self, out: BinaryIO, err: BinaryIO) -> None:
+        self._out = out
+        self._err = err
+        self._text = TextBuffer()
+
+    def _line(self, text: str) -> None:
+        self._out.write(os.fsencode(f"{text}\n"))
+
+    def begin(self, path: str) -> None:
+        """`Dumping F`."""
+        self._line(f"Dumping {path}")
+
+    def title(self, path: str, title: str) -> None:
+        """`Log starting offset: 0`."""
+        self._line(title)
+
+    def log(
+        self, path: str, window: FileWindow, options: DumpOptions, reader: RecordReader | None
+    ) -> list[Pair]:
+        """Batch lines and record lines."""
+        return LogText(path, window, self._out, options, reader).write()
+
+    def left_over(self, path: str, position: int, count: int) -> None:
+        """`Found N invalid bytes at the end of F`."""
+        self._line(f"Found {count} invalid bytes at the end of {os.path.basename(path)}")
+
+    def entries(self, path: str, base_offset: int, data: bytes, *, times: bool, first: bool) -> None:
+        """`offset: 2 position: 87` or `timestamp: 1002 offset: 2`."""
+        list_entries(self._text, data, base_offset, times=times, first=first)
+        self._out.write(self._text)
+        self._text.clear()
+
+    def empty(self, path: str) -> None:
+        """`F is empty.`"""
+        self._line(f"{path} is empty.")
+
+    def passed(self, path: str) -> None:
+        """`F passed sanity check.`"""
+        self._line(f"{path} passed sanity check.")
+
+    def aborted(self, path: str, entry: AbortedTxn) -> None:
+        """`version: 0 producerId: 9 ...`"""
+        self._line(
+            f"version: {entry.version} producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
+            f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
+        )
+
+    def producer(self, path: str, entry: ProducerEntry) -> None:
+        """`producerId: 9 ...`; without batch data the line ends after lastTimestamp (A9)."""
+        first = entry.current_txn_first_offset
+        text = (
+            f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
+            f"coordinatorEpoch: {entry.coordinator_epoch} "
+            f"currentTxnFirstOffset: {'OptionalLong.empty' if first < 0 else f'OptionalLong[{first}]'} "
+            f"lastTimestamp: {entry.timestamp}"
+        )
+        if entry.last_offset >= 0:
+            text += (
+                f" firstSequence: {first_sequence(entry)} lastSequence: {entry.last_sequence} "
+                f"lastOffset: {entry.last_offset} offsetDelta: {entry.offset_delta} timestamp: {entry.timestamp}"
+            )
+        self._line(text)
+
+    def complain(self, complaints: Complaints) -> None:
+        """The complaints, on stderr."""
+        complaints.write(self._err)
+
+
+def first_sequence(entry: ProducerEntry) -> int:
+    """The sequence number of the first record of a producer's newest batch.
+
+    Before 0 comes 2147483647; numbers that no broker writes wrap as 32 bits do in the reference.
+    """
+    sequence, delta = entry.last_sequence, entry.offset_delta
+    first = sequence - delta if sequence >= delta else MAX_SEQUENCE - (delta - sequence) + 1
+    return (first + 2**31) % 2**32 - 2**31

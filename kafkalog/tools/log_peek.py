@@ -1,0 +1,142 @@
+"""Single batches of a `.log` file, found by position: what index entries are compared with."""
+
+from __future__ import annotations
+
+import os
+import struct
+from array import array
+from bisect import bisect_left
+from typing import Final, NamedTuple
+
+from kafkalog._core.scan import BatchTable
+from kafkalog.errors import CorruptIndex, CorruptRecord, IllegalArgument, StorageError
+from kafkalog.records.format import LOG_OVERHEAD_BYTES, MAGIC_V2
+from kafkalog.storage.file_slice import FileSlice
+from kafkalog.tools.batch_records import largest_timestamp
+from kafkalog.util.fileio import File, FileSystem
+
+_HEAD: Final = struct.Struct(">qiibIhi")  # up to the last offset delta of a v2 batch
+_TO_MAGIC: Final = 17
+_LEAST_SIZE: Final = 14
+_HINT: Final = "the index points to another place than a batch: rebuild it from the log"
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch lies in its file, and the offset of its last record."""
+
+    position: int
+    size: int
+    last_offset: int
+
+
+class Chain:
+    """Batches that lie one behind the other, as columns; the last one is whole."""
+
+    def __init__(self) -> None:
+        self.positions = array("q")
+        self.last_offsets = array("q")
+        self.end = 0
+
+    def add(self, table: BatchTable) -> None:
+        """Appends the batches of a table, which come next in the file."""
+        self.positions.frombytes(memoryview(table.positions).tobytes())
+        self.last_offsets.frombytes(memoryview(table.last_offsets).tobytes())
+        self.end = table.stop_position
+
+    def find(self, position: int) -> int:
+        """The number of the batch that begins at `position`; -1 where none does."""
+        at = bisect_left(self.positions, position)
+        return at if at < len(self.positions) and self.positions[at] == position else -1
+
+    def place(self, n: int) -> BatchPlace:
+        """Batch number n."""
+        position = self.positions[n]
+        after = self.positions[n + 1] if n + 1 < len(self.positions) else self.end
+        return BatchPlace(position, after - position, self.last_offsets[n])
+
+
+class LogPeek:
+    """A `.log` file open for looking at one batch at a time; every call reads a few bytes."""
+
+    def __init__(self, path: str, fs: FileSystem) -> None:
+        try:
+            self._file: File = fs.open_file(path, "r")
+            self.size = self._file.size()
+        except OSError as error:
+            raise StorageError.from_os(error, "open the log of this index", path=path) from error
+        self.path = path
+
+    def __enter__(self) -> LogPeek:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._file.close()
+
+    def check_position(self, position: int) -> None:
+        """CorruptIndex for a position outside the file."""
+        if not 0 <= position <= self.size:
+            raise CorruptIndex(
+                f"an entry points to position {position} of a log of {self.size} bytes",
+                path=self.path,
+                position=position,
+                hint=_HINT,
+            )
+
+    def batch_at(self, position: int, limit: int) -> BatchPlace | None:
+        """The batch that begins at `position`, or None where no whole one of at most `limit` bytes does.
+
+        CorruptIndex for a position outside the file, CorruptRecord for a size that no batch has.
+        """
+        if limit < 0:
+            raise IllegalArgument(f"--max-message-size is a number of bytes from 0 on, not {limit}", path=self.path)
+        self.check_position(position)
+        end = min(self.size, position + limit)
+        if end - position <= _TO_MAGIC:
+            return None
+        head = self._read(_HEAD.size, position)
+        field = int.from_bytes(head[8:12], "big", signed=True)
+        if field < _LEAST_SIZE:
+            raise CorruptRecord(
+                f"Found record size {field} smaller than minimum record overhead (14)",
+                path=self.path,
+                position=position,
+                hint=_HINT,
+            )
+        size = LOG_OVERHEAD_BYTES + field
+        if size > end - position:
+            return None
+        if len(head) < _HEAD.size:
+            raise CorruptRecord("the log ends inside a batch header", path=self.path, position=position)
+        base_offset, _, _, magic, _, _, last_delta = _HEAD.unpack(head)
+        return BatchPlace(position, size, base_offset + last_delta if magic >= MAGIC_V2 else base_offset)
+
+    def chain(self, position: int) -> Chain:
+        """The batches from `position` to the end of the file, one behind the other; their sizes and last offsets.
+
+        CorruptRecord for a size that no batch has, wherever in the chain: the reference looks at all of them.
+        """
+        chain = Chain()
+        try:
+            for table in FileSlice(self._file, position, self.size - position).tables():
+                chain.add(table)
+        except CorruptRecord as error:
+            # the reference looks at no size with so few bytes behind it
+            if error.position is None or self.size - error.position > _TO_MAGIC:
+                raise
+        return chain
+
+    def largest_timestamp(self, place: BatchPlace) -> int:
+        """The largest timestamp among the records of a batch, -1 where it has none."""
+        batch = self._read(place.size, place.position)
+        return largest_timestamp(batch, path=self.path, offset=place.last_offset, position=place.position)
+
+    def _read(self, size: int, position: int) -> bytes:
+        try:
+            return self._file.pread(size, position)
+        except OSError as error:
+            raise StorageError.from_os(error, "read", path=self.path, position=position) from error
+
+
+def beside(index_path: str, suffix: str) -> str:
+    """The file of the same segment with another suffix."""
+    return os.path.join(os.path.dirname(index_path), os.path.basename(index_path).split(".")[0] + suffix)

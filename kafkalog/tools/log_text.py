@@ -1,0 +1,102 @@
+"""The dump tool's text of one `.log` file: the compiled renderer, and answers to what it asks for."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO, Final
+
+from kafkalog._core.render import IS_FULL, NEEDS_BYTES, NEEDS_RECORDS, NEEDS_TEXT, DumpText
+from kafkalog.errors import InvalidRecord
+from kafkalog.tools.batch_records import plain_batch
+from kafkalog.tools.control_text import control_text
+from kafkalog.tools.decoders import shown
+from kafkalog.tools.dump_complaints import Pair
+from kafkalog.tools.dump_options import DumpOptions
+from kafkalog.tools.record_readers import RecordReader
+from kafkalog.tools.render_errors import stop_error
+from kafkalog.tools.window import FileWindow
+
+FLUSH_BYTES: Final = 1 << 18
+
+
+class LogText:
+    """One file on its way through the renderer."""
+
+    def __init__(
+        self, path: str, window: FileWindow, out: BinaryIO, options: DumpOptions, reader: RecordReader | None
+    ) -> None:
+        self.path = path
+        self.window = window
+        self.out = out
+        self.reader = reader
+        self.bar = "|" if options.skip_record_metadata else ""
+        self.text = DumpText(
+            deep=options.deep,
+            data=options.data,
+            skip_metadata=options.skip_record_metadata,
+            ask=reader is not None,
+        )
+
+    def write(self) -> list[Pair]:
+        """Writes the text of the window's file, and leaves the window where the last whole batch ends.
+
+        The pairs (offset, offset after it) that are not consecutive, from -1 on; only records that were printed count.
+        """
+        self.window.advance(0, 1)
+        try:
+            while self._step():
+                pass
+        finally:
+            self._flush()
+        return self.text.non_consecutive
+
+    def _step(self) -> bool:
+        """Renders until something is asked for, and gives it; False at the end of the file."""
+        window, text = self.window, self.text
+        status = text.render(window.buffer, window.start, window.stop, window.base_position)
+        if status == NEEDS_BYTES:
+            self._flush()
+            return window.advance(text.position, text.needed)
+        window.position += text.position - window.start
+        window.start = text.position
+        if status == NEEDS_TEXT:
+            text.give(self._words().encode(errors="replace"))
+        elif status == NEEDS_RECORDS:
+            where: dict[str, Any] = {"path": self.path, "offset": text.batch_offset, "position": window.position}
+            text.give_records(plain_batch(window.buffer, window.start, text.batch_size, **where))
+        elif status != IS_FULL:
+            raise stop_error(status, text, self.path, window.base_position)
+        if len(text.text) >= FLUSH_BYTES:
+            self._flush()
+        return True
+
+    def _words(self) -> str:
+        """The end of the line at hand: a KRaft control record's, or that of a key and value which are decoded."""
+        text = self.text
+        try:
+            if text.is_control:
+                return f" {control_text(text.key, text.value)}"
+            assert self.reader is not None
+            return line_end(*self.reader(text.key, text.value, text.record_offset), self.bar)
+        except InvalidRecord as error:
+            raise type(error)(
+                error.message,
+                path=self.path,
+                offset=text.record_offset,
+                position=self.window.base_position + text.record_position,
+                hint=error.hint,
+            ) from error
+
+    def _flush(self) -> None:
+        if len(self.text.text):
+            self.out.write(self.text.text)
+            self.text.text.clear()
+
+
+def line_end(key: Any, payload: Any, bar: str) -> str:
+    """Key and payload as they end a record line; `bar` is what begins a line that holds nothing else."""
+    words = ""
+    for label, value in (("key", key), ("payload", payload)):
+        if value is not None:
+            words += f"{bar} {label}: {shown(value)}"
+            bar = ""
+    return words

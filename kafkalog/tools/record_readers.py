@@ -1,0 +1,134 @@
+"""What the dump tool prints for keys and values: the reference's decoders (format.md section 13, A10 to A12).
+
+A RecordReader turns key, value and offset of a record into what is printed for its key and its payload: a str as it
+is, a dict as JSON, nothing (not even a label) for None. What a decoder does not understand is told by a str, in the
+reference's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from kafkalog.errors import InvalidRecord
+from kafkalog.records.internal import (
+    UnknownRecordType,
+    coordinator_record,
+    enum_name,
+    metadata_record,
+    with_consumer_protocol,
+)
+from kafkalog.records.message import MessageError
+from kafkalog.records.schema import Message, Schema
+from kafkalog.tools import decoders
+from kafkalog.tools.remote_log_text import remote_log_text
+
+Bytes = bytes | None
+Parts = tuple[Any, Any]
+RecordReader = Callable[[Bytes, Bytes, int], Parts]
+
+DELETED: Final = "<DELETE>"
+GROUP_METADATA: Final = 2
+_NO_VALUE: Final = (
+    'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of '
+    '"org.apache.kafka.common.record.internal.Record.value()" is null'
+)
+
+
+def offsets_reader() -> RecordReader:
+    """--offsets-decoder: records of `__consumer_offsets`."""
+    from kafkalog.records.schemas import groups
+
+    return partial(_coordinator, groups.KEYS, groups.VALUES, {GROUP_METADATA: with_consumer_protocol})
+
+
+def transaction_log_reader() -> RecordReader:
+    """--transaction-log-decoder: records of `__transaction_state`."""
+    from kafkalog.records.schemas import transactions
+
+    return partial(_coordinator, transactions.KEYS, transactions.VALUES, {})
+
+
+def share_state_reader() -> RecordReader:
+    """--share-group-state-decoder: records of `__share_group_state`."""
+    from kafkalog.records.schemas import share_state
+
+    return partial(_coordinator, share_state.KEYS, share_state.VALUES, {})
+
+
+def cluster_metadata_reader() -> RecordReader:
+    """--cluster-metadata-decoder: records of `__cluster_metadata` and of snapshots; keys are not printed."""
+    from kafkalog.records.schemas.metadata import RECORDS
+
+    return partial(_metadata, RECORDS)
+
+
+def remote_log_metadata_reader() -> RecordReader:
+    """--remote-log-metadata-decoder: records of `__remote_log_metadata`; keys are not printed."""
+    from kafkalog.records.schemas.remote_log import RECORDS
+
+    return partial(_remote, RECORDS)
+
+
+def decoder_reader(key: str | None, value: str | None, schemas: str | None = None) -> RecordReader | None:
+    """--key-decoder-class and --value-decoder-class: names as `tools.decoders.decoder` takes them, None for text.
+
+    None where both are text: the renderer prints that by itself. IllegalArgument for a name that means nothing.
+    """
+    of_key = decoders.text if key is None else decoders.decoder(key, schemas=schemas)
+    of_value = decoders.text if value is None else decoders.decoder(value, schemas=schemas)
+    if of_key is decoders.text and of_value is decoders.text:
+        return None
+
+    def words(key: Bytes, value: Bytes, offset: int) -> Parts:
+        return _decoded(of_key, key, "key"), _decoded(of_value, value, "value")
+
+    return words
+
+
+def _decoded(decode: decoders.Decoder, data: Bytes, what: str) -> Any:
+    if data is None:
+        return None
+    value = decoders.decoded(decode, data, what)
+    return "null" if value is None else value
+
+
+def _coordinator(
+    keys: Mapping[int, Schema],
+    values: Mapping[int, Schema],
+    better: Mapping[int, Callable[[Message], Message]],
+    key: Bytes,
+    value: Bytes,
+    offset: int,
+) -> Parts:
+    if key is None:
+        raise InvalidRecord("the record has no key, which says what it is", offset=offset)
+    try:
+        record = coordinator_record(key, value, keys, values)
+    except UnknownRecordType as error:
+        return f"Unknown record type {error.number} at offset {offset}, skipping.", None
+    except MessageError as error:
+        return f"Error at offset {offset}, skipping. {error.message}", None
+    shown: dict[str, Any] = {"type": str(record.type), "data": record.key}
+    if record.value is None:
+        return shown, DELETED
+    data = better[record.type](record.value) if record.type in better else record.value
+    return shown, {"version": str(record.version), "data": data}
+
+
+def _metadata(records: Mapping[int, Schema], key: Bytes, value: Bytes, offset: int) -> Parts:
+    try:
+        record = metadata_record(value or b"", records)
+    except MessageError as error:
+        return None, f"Error at {offset}, skipping. {error.message}"
+    return None, {"type": enum_name(record.name), "version": record.version, "data": record.data}
+
+
+def _remote(records: Mapping[int, Schema], key: Bytes, value: Bytes, offset: int) -> Parts:
+    try:
+        if value is None:
+            raise MessageError(_NO_VALUE)
+        return None, remote_log_text(metadata_record(value, records))
+    except MessageError as error:
+        return None, f"Error at offset {offset}, skipping. {error.message}"

@@ -1,0 +1,88 @@
+"""Store: a buffer that others fill, and that hands out what was filled and nothing else."""
+
+import weakref
+
+import pytest
+
+from kafkalog._core.spare import MOST_KEPT_BYTES, kept_bytes
+from kafkalog._core.store import MOST_BYTES, Store
+
+
+def copy(data: bytes, room: memoryview) -> int:
+    room[: len(data)] = data
+    return len(data)
+
+
+def test_content_grows_by_filling_and_copying() -> None:
+    store = Store()
+    assert store.fill(copy, b"abc", 100) == 3
+    store.append(memoryview(b"-def-")[1:4])
+    for n in range(300):
+        store.fill(copy, bytes([n % 256]) * 50, 50)
+    assert (store.size, len(store)) == (15006, 15006)
+    out = store.take()
+    assert memoryview(out) == b"abcdef" + b"".join(bytes([n % 256]) * 50 for n in range(300))
+    assert (len(out), memoryview(out).readonly, repr(out)) == (15006, True, "<Block of 15006 B>")
+    assert (store.size, bytes(store.take())) == (0, b"")
+
+
+@pytest.mark.parametrize("claimed", [-1, 11, 2**40])
+def test_a_function_that_claims_more_than_it_got(claimed: int) -> None:
+    store = Store(1000)
+    with pytest.raises(ValueError, match="more than"):
+        store.fill(lambda data, room: claimed, b"", 10)
+    assert store.size == 0
+
+
+def test_a_function_that_fails_leaves_the_content() -> None:
+    store = Store()
+    store.append(b"abc")
+    with pytest.raises(ZeroDivisionError):
+        store.fill(lambda data, room: 1 // 0, b"", 10)
+    assert bytes(store.take()) == b"abc"
+
+
+def test_a_room_that_is_kept_stops_the_store_from_moving() -> None:
+    kept: list[memoryview] = []
+    store = Store()
+    store.fill(lambda data, room: kept.append(room) or 4, b"", 4)  # type: ignore[func-returns-value]
+    with pytest.raises(BufferError):
+        store.fill(copy, bytes(10_000), 10_000)
+    kept[0][:] = b"kept"
+    kept.clear()
+    assert store.fill(copy, bytes(10_000), 10_000) == 10_000
+    assert bytes(store.take()) == b"kept" + bytes(10_000)
+
+
+def test_a_function_that_takes_the_store_apart() -> None:
+    store = Store()
+    with pytest.raises(ValueError, match="more than"):
+        store.fill(lambda data, room: store.take() and 0 or 4, b"", 4)
+    assert store.size == 0
+
+
+def test_a_block_lives_as_long_as_its_views() -> None:
+    store = Store()
+    store.append(b"some bytes")
+    view = memoryview(store.take())[5:]
+    block = weakref.ref(view.obj)
+    assert (view, block().exports) == (b"bytes", 1)  # type: ignore[union-attr]
+    del view
+    assert block() is None
+
+
+def test_memory_is_used_again_and_little_is_kept() -> None:
+    for size in (100_000, 300_000, 1_000_000, 3_000_000):
+        for _ in range(20):
+            blocks = [Store(size) for _ in range(10)]
+            for store in blocks:
+                store.append(bytes(size))
+            del blocks, store
+        assert 0 < kept_bytes() <= MOST_KEPT_BYTES
+
+
+def test_no_more_than_fits() -> None:
+    store = Store()
+    for n in (-1, MOST_BYTES + 1, 2**62):
+        with pytest.raises(OverflowError):
+            store.fill(copy, b"", n)

@@ -1,0 +1,141 @@
+"""Every prefix and every changed byte of small batches, each format and codec: an answer or a typed error, no crash."""
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog._core.decode import DamagedField
+from kafkalog._core.scan import scan
+from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, KafkalogError, UnsupportedForFormat
+from kafkalog.records.builder import RecordsBuilder
+from kafkalog.records.format import CompressionType
+from kafkalog.records.legacy import LegacyBuilder
+from kafkalog.records.memory import MemoryRecords
+from kafkalog.records.tables import record_tables
+from tests.builder import crc32c, seal
+
+T = 1_700_000_000_000
+EXPECTED = (CorruptRecord, IllegalArgument, InvalidRecord, UnsupportedForFormat)
+LIMIT_BYTES = 1 << 20
+KINDS = [(magic, codec) for magic in (0, 1, 2) for codec in CompressionType if magic == 2 or codec != 4]
+ids = [f"v{magic}-{codec.name.lower()}" for magic, codec in KINDS]
+kinds = pytest.mark.parametrize(("magic", "codec"), KINDS, ids=ids)
+
+
+def small(magic: int, codec: CompressionType) -> bytes:
+    builder: RecordsBuilder | LegacyBuilder
+    builder = RecordsBuilder(5, compression=codec) if magic == 2 else LegacyBuilder(5, magic=magic, compression=codec)
+    headers = [("h", b"1"), ("", None)] if magic == 2 else []
+    builder.append(T, None, b"first")
+    builder.append(T + 3, b"key", b"second " * 6, headers)
+    builder.append(T - 2, b"", None)
+    return bytes(builder.build())
+
+
+def sealed(data: bytes) -> bytes:
+    """With every checksum made right again, so that the damage lies behind it."""
+    out, at = bytearray(data), 0
+    while len(out) - at >= 26:
+        size = int.from_bytes(out[at + 8 : at + 12], "big", signed=True) + 12
+        if size < 26 or at + size > len(out):
+            break
+        if out[at + 16] > 1 and size >= 61:
+            out[at : at + size] = seal(bytes(out[at : at + size]))
+        elif out[at + 16] <= 1:
+            out[at + 12 : at + 16] = zlib.crc32(out[at + 16 : at + size]).to_bytes(4, "big")
+        at += size
+    return bytes(out)
+
+
+def check(data: bytes) -> int:
+    """Reads all that can be read by both ways in; the number of records."""
+    seen = 0
+    for file_mode in (False, True):
+        table = scan(data, file_mode=file_mode)
+        try:
+            for records in record_tables(data, table, path="f.log", limit_bytes=LIMIT_BYTES):
+                for record in records:
+                    assert len(record.key or b"") + len(record.value or b"") <= LIMIT_BYTES
+                    assert isinstance(record.headers, tuple)
+                    seen += 1
+        except EXPECTED as error:
+            assert error.path == "f.log"
+            assert error.position is not None and 0 <= error.position <= len(data)
+    try:
+        for batch in MemoryRecords(data).batches():
+            try:
+                for record in batch:
+                    _ = record.key, record.value, record.timestamp_type
+            except (*EXPECTED, DamagedField):
+                continue
+    except KafkalogError:
+        pass
+    return seen
+
+
+@kinds
+def test_every_prefix(magic: int, codec: CompressionType) -> None:
+    whole = small(magic, codec)
+    assert check(whole) == 6
+    for size in range(len(whole)):
+        assert check(whole[:size]) < 6
+        cut = whole[:8] + max(size - 12, 0).to_bytes(4, "big") + whole[12:size]
+        if size >= 26:
+            check(sealed(cut))
+
+
+@kinds
+def test_every_changed_byte(magic: int, codec: CompressionType) -> None:
+    """With the checksum wrong, and with it made right again."""
+    whole = small(magic, codec)
+    for at in range(len(whole)):
+        for value in {0, 1, 0x7F, 0x80, 0xFF, whole[at] ^ 1, whole[at] ^ 0x80, (whole[at] + 1) & 0xFF}:
+            data = whole[:at] + bytes((value,)) + whole[at + 1 :]
+            check(data)
+            check(sealed(data))
+
+
+@kinds
+@given(data=st.data())
+def test_several_changes_cuts_and_repeats(magic: int, codec: CompressionType, data: st.DataObject) -> None:
+    whole = bytearray(small(magic, codec) * data.draw(st.integers(1, 3)))
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(whole) - 1))
+        change = data.draw(st.binary(min_size=0, max_size=5))
+        whole[at : at + data.draw(st.integers(0, 5))] = change
+        if not whole:
+            return
+    check(sealed(bytes(whole)))
+
+
+@kinds
+@given(data=st.data())
+def test_any_inner_bytes(magic: int, codec: CompressionType, data: st.DataObject) -> None:
+    """What is decompressed is as hostile as what is not."""
+    from kafkalog._core.legacy import wrapper
+    from kafkalog._core.repack import with_payload
+    from kafkalog.records.compression import compress
+
+    inner = bytearray(small(magic, CompressionType.NONE)[61 if magic == 2 else 0 :])
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(inner) - 1))
+        inner[at] = data.draw(st.integers(0, 255))
+    del inner[data.draw(st.integers(0, len(inner))) :]
+    payload = compress(codec, inner, magic=magic)
+    if magic == 2:
+        whole = bytes(with_payload(small(2, CompressionType.NONE), payload, codec))
+    elif codec:
+        offset = data.draw(st.integers(-5, 20))
+        whole = bytes(wrapper(payload, magic=magic, codec=codec, offset=offset, timestamp=T))
+    else:
+        whole = bytes(inner)
+    check(whole)
+
+
+def test_the_plain_checksum_agrees() -> None:
+    for kind in KINDS:
+        data = small(*kind)
+        assert sealed(data) == data
+    assert crc32c(b"123456789") == 0xE3069283

@@ -1,0 +1,224 @@
+"""Record tables of runs of batches, plain and compressed, and where they stop."""
+
+import gc
+import struct
+import tracemalloc
+import weakref
+
+import pytest
+
+from kafkalog._core.decode import RecordTable
+from kafkalog._core.record import Record
+from kafkalog._core.repack import with_payload
+from kafkalog._core.scan import scan
+from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, KafkalogError, UnsupportedForFormat
+from kafkalog.records import tables
+from kafkalog.records.builder import RecordsBuilder
+from kafkalog.records.compression import compress
+from kafkalog.records.format import CompressionType
+from kafkalog.records.legacy import LegacyBuilder
+from tests.builder import R, batch, frame, seal
+
+T = 1_700_000_000_000
+CODECS = list(CompressionType)
+Made = list[tuple[bytes, list[Record]]]
+
+
+def made(base: int, codec: int, magic: int = 2, count: int = 20) -> tuple[bytes, list[Record]]:
+    """A batch and its records."""
+    builder: RecordsBuilder | LegacyBuilder
+    if magic == 2:
+        builder = RecordsBuilder(base, compression=CompressionType(codec))
+    else:
+        builder = LegacyBuilder(base, magic=magic, compression=CompressionType(codec))
+    headers = [("h", b"%d" % base), ("n", None)] if magic == 2 else []
+    rows = [(T + n, b"k%d" % n, b"value %d " % n * 9) for n in range(count)]
+    for row in rows:
+        builder.append(*row, headers)
+    time = (lambda t: t) if magic else (lambda t: -1)
+    return bytes(builder.build()), [Record(v, k, time(t), headers, base + n) for n, (t, k, v) in enumerate(rows)]
+
+
+def run_of(*kinds: tuple[int, int]) -> Made:
+    return [made(20 * n, codec, magic) for n, (codec, magic) in enumerate(kinds)]
+
+
+MIXED = run_of((3, 2), (0, 2), (1, 0), (0, 1), (4, 2), (2, 1), (2, 2), (0, 0), (3, 0), (1, 2))
+
+
+def read(data: bytes, first: int = 0, last: int = -1, **options: int) -> list[Record]:
+    return [r for table in tables.record_tables(data, scan(data), first, last, **options) for r in table]
+
+
+def joined(parts: Made) -> tuple[bytes, list[Record]]:
+    return b"".join(data for data, _ in parts), [r for _, records in parts for r in records]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_one_codec(codec: CompressionType) -> None:
+    """REC-21: every codec gives the records of the plain batch."""
+    data, records = joined([made(20 * n, codec) for n in range(5)])
+    assert read(data) == records
+    table = tables.batch_table(data, scan(data), 2)
+    assert list(table) == records[40:60]
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_one_batch_without_its_compression(magic: int) -> None:
+    """A v2 header and the records, or a run of messages with their own offsets."""
+    data, records = made(7, CompressionType.GZIP, magic)
+    plain = bytes(tables.plain_batch(b"before" + data, scan(b"before" + data, 6), 0))
+    if magic == 2:
+        assert plain[61:] == made(7, CompressionType.NONE)[0][61:]
+    assert read(plain) == records
+    broken = data[:-30]
+    broken = broken[:8] + struct.pack(">i", len(broken) - 12) + broken[12:]
+    with pytest.raises(KafkalogError) as caught:
+        tables.plain_batch(broken, scan(broken, check_crc=False), 0, path="f.log")
+    assert caught.value.path == "f.log"
+
+
+def test_formats_and_codecs_mixed() -> None:
+    data, records = joined(MIXED)
+    assert read(data) == records
+    batches = scan(data)
+    rows = [row for row in range(len(batches)) if batches.base_offset(row) in range(40, 100)]
+    found = [r for table in tables.record_tables(data, batches, rows[0], rows[-1] + 1) for r in table]
+    assert {(r.offset in range(20, 100)) for r in found} == {True}
+
+
+def test_a_run_begins_and_ends_anywhere() -> None:
+    data, _ = joined(run_of((3, 2), (4, 2), (0, 2), (1, 2)))
+    for first in range(4):
+        for last in range(first, 5):
+            assert [r.offset for r in read(data, first, last)] == list(range(20 * first, 20 * last))
+
+
+def test_large_runs_come_in_several_tables() -> None:
+    data, records = joined([made(2000 * n, 4, count=2000) for n in range(20)])
+    found = list(tables.record_tables(data, scan(data)))
+    assert len(found) > 3
+    assert [r.offset for table in found for r in table] == [r.offset for r in records]
+    assert [table.batch_of(0) for table in found] == [0] * len(found)
+
+
+@pytest.mark.parametrize("codec", [c for c in CODECS if c])
+def test_declared_counts_of_compressed_batches(codec: CompressionType) -> None:
+    """REC-9."""
+    rows = [R(b"a"), R(b"b"), R(b"c")]
+    payload = compress(codec, batch(rows)[61:])
+    for count, reason in ((2, "left after"), (4, "more records"), (2**30, "more records"), (-1, "negative")):
+        data = bytes(with_payload(batch(rows, count=count, base_offset=7), payload, codec))
+        with pytest.raises(InvalidRecord, match=reason) as raised:
+            read(data)
+        assert (raised.value.offset, raised.value.position) == (7, 0)
+
+
+@pytest.mark.parametrize("codec", [c for c in CODECS if c])
+def test_damage_stops_behind_the_records_before_it(codec: CompressionType) -> None:
+    good, records = joined(run_of((0, 2), (int(codec), 2)))
+    bad = bytearray(made(40, codec)[0])
+    bad[61:66] = b"\x04\x22\x4d\x18\x99"
+    after = made(60, codec)[0]
+    data = good + seal(bytes(bad)) + after
+    found: list[Record] = []
+    with pytest.raises(InvalidRecord) as raised:
+        for table in tables.record_tables(data, scan(data, base_position=0), path="some.log"):
+            found += table
+    assert found == records
+    error = raised.value
+    assert error.message.startswith(codec.name.lower())
+    assert (error.path, error.offset) == ("some.log", 40)
+    assert len(good) + 61 <= (error.position or 0) < len(data)
+
+
+def test_positions_are_those_of_the_file() -> None:
+    good, bad = made(0, 3)[0], bytearray(made(20, 3)[0])
+    bad[61] ^= 1
+    data = good + seal(bytes(bad))
+    batches = scan(data, base_position=5000)
+    with pytest.raises(InvalidRecord) as raised:
+        list(tables.record_tables(data, batches, base_position=5000))
+    assert raised.value.position == 5000 + len(good) + 61
+    with pytest.raises(InvalidRecord) as raised:
+        tables.batch_table(data, batches, 1, base_position=5000, path="p")
+    assert (raised.value.position, raised.value.path) == (5000 + len(good) + 61, "p")
+
+
+def test_each_kind_of_damage_has_its_error() -> None:
+    """REC-23, REC-39, REC-43."""
+    plain = batch([R()])
+    short = bytearray(LegacyBuilder(0, magic=1).build() or made(0, 0, 1, 1)[0])
+    short[8:12] = (18).to_bytes(4, "big")
+    nested = LegacyBuilder(5, compression=CompressionType.GZIP)
+    nested.append(T, None, b"v")
+    cases: list[tuple[bytes, type[KafkalogError], str]] = [
+        (seal(plain[:22] + b"\x06" + plain[23:]), IllegalArgument, "id 6"),
+        (bytes(short[:30]), CorruptRecord, "shorter"),
+        (plain[:16] + b"\x05" + plain[17:], UnsupportedForFormat, "none of v0"),
+        (bytes(nested.build())[:17] + b"\x04" + bytes(nested.build())[18:], InvalidRecord, "zstd"),
+        (seal(frame(b"\x7f", count=1, last_delta=0)), InvalidRecord, "more records"),
+    ]
+    for data, kind, reason in cases:
+        with pytest.raises(kind, match=reason):
+            list(tables.record_tables(data, scan(data, file_mode=True)))
+
+
+def test_the_limit_of_one_batch() -> None:
+    data, records = joined([made(20 * n, 1) for n in range(3)])
+    assert read(data, limit_bytes=10_000) == records
+    with pytest.raises(InvalidRecord, match="limit of 100 bytes"):
+        read(data, limit_bytes=100)
+
+
+def test_a_bomb_among_batches_takes_no_memory() -> None:
+    bombs = b"".join(
+        bytes(with_payload(batch([R()], base_offset=n), compress(4, bytes(32 << 20)), 4)) for n in range(20)
+    )
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRecord, match="limit"):
+            read(bombs, limit_bytes=1 << 20)
+        with pytest.raises(InvalidRecord):
+            read(bombs, limit_bytes=33 << 20)
+        assert tracemalloc.get_traced_memory()[1] < 90 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_was_decompressed_goes_with_the_last_record() -> None:
+    """REC-22: an iteration that stops early keeps nothing; past the end there is nothing more."""
+    data, _ = joined([made(2000 * n, 3, count=2000) for n in range(6)])
+    gc.disable()
+    try:
+        walk = tables.record_tables(data, scan(data))
+        record = next(iter(next(walk)))
+        block = weakref.ref(record.value_view.obj)  # type: ignore[union-attr]
+        assert block() is not None
+        del walk
+        assert block() is not None
+        del record
+        assert block() is None
+    finally:
+        gc.enable()
+    rest = iter(tables.batch_table(data, scan(data), 5))
+    assert len(list(rest)) == 2000
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            next(rest)
+
+
+def test_an_error_keeps_no_table() -> None:
+    """No cycle of error, traceback and frame holds what was decompressed."""
+    rows = [R(b"a" * 1000)] * 200
+    packed = bytes(with_payload(batch(rows, count=500), compress(3, batch(rows)[61:]), 3))
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(InvalidRecord):
+            read(packed)
+        with pytest.raises(InvalidRecord):
+            tables.batch_table(packed, scan(packed), 0)
+        assert not [o for o in gc.get_objects() if isinstance(o, RecordTable)]
+    finally:
+        gc.enable()
