@@ -22,6 +22,7 @@ asan:                   ## the compiled modules under the sanitizers, random byt
 	bash ci/asan.sh
 
 bench: all              ## the table of speeds, with ratios against peers run in the same call
+	$(PYTHON) -m pip install -q --disable-pip-version-check "aiokafka>=0.12" "lmdb>=1.4" asv
 	$(PYTHON) -m asv_benchmarks
 
 fmt:                    ## order imports and lay out Python files
