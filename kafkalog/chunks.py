@@ -8,13 +8,14 @@ if it is still wrong then, what lies before it has been handed on and the error 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from errno import ENOENT
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.decode import RecordTable
 from kafkalog._core.record import RecordIterator
 from kafkalog._core.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
 from kafkalog.engine import closed, cuts, has_cut, refresh
-from kafkalog.errors import CorruptRecord, OffsetOutOfRange
+from kafkalog.errors import CorruptRecord, OffsetOutOfRange, StorageError
 from kafkalog.records import tables
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.view_end import claimed_size, is_worth_reading, rising_rows
@@ -116,12 +117,17 @@ def _has_changed(log: Engine, piece: FileSlice | None, trouble: CorruptRecord, s
     segment = log.segments.floor(start)
     if piece is None or segment is None:
         return True
-    now, then = segment.records.slice(0, 0).file.stat(), piece.file.stat()
-    if (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino) or segment.size <= (trouble.position or 0):
-        return True
-    if piece.file.pread(last.asked, last.position) != last.data:
-        return True
-    found = segment.translate_offset(start)
+    try:
+        now, then = segment.records.slice(0, 0).file.stat(), piece.file.stat()
+        if (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino) or segment.size <= (trouble.position or 0):
+            return True
+        if piece.file.pread(last.asked, last.position) != last.data:
+            return True
+        found = segment.translate_offset(start)
+    except StorageError as error:
+        if error.errno != ENOENT:
+            raise
+        return True  # deleted meanwhile
     return found is not None and found[0] == start and found[1] != trouble.position
 
 

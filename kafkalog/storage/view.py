@@ -142,17 +142,18 @@ class LogView:
         end the slice is empty. OffsetOutOfRange below the log start and above the log end, also when
         the owner has cut or deleted what the view had seen.
         """
-        for attempt in (1, 2):
+        for attempt in range(1, LOOKS + 1):
             self._check_open()
             state = self._state
             if state.start_offset <= start_offset <= state.end.next_offset:
                 try:
                     return self._read_state(state, start_offset, max_length, min_one_message)
                 except StorageError as error:
-                    if error.errno != errno.ENOENT or attempt == 2:
+                    if error.errno != errno.ENOENT or attempt == LOOKS:
                         raise
-            if attempt == 1:
-                self._refresh_fully()
+            elif attempt > 1:
+                break
+            self._refresh_fully()
         raise self.out_of_range(start_offset)
 
     def _refresh_fully(self) -> None:
@@ -206,6 +207,10 @@ class LogView:
             try:
                 return self._offset_for_time(self._state, timestamp)
             except CorruptRecord:  # the owner may have cut the file, or written it anew
+                self._refresh_fully()
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
                 self._refresh_fully()
         return self._offset_for_time(self._state, timestamp)
 

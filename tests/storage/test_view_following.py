@@ -179,6 +179,16 @@ class TestFollowing:
             with pytest.raises(OffsetOutOfRange, match="before the log start"):
                 view.read(3, 100)
 
+    def test_time_search_when_a_segment_was_deleted_that_the_view_had_not_opened(self, folder: Path) -> None:
+        """No missing file is told of: the log begins later now."""
+        write_segment(folder, 1000, batches(1000, 3, 10))
+        for target, expected in ((1100, 500), (1600, 600), (2005, 1005)):
+            with LogView(folder) as view:
+                log_file(folder, 0).unlink(missing_ok=True)
+                found = view.offset_for_time(target)
+                assert found is not None and found.offset == expected
+            write_segment(folder, 0, batches(0, 50, 10))
+
     def test_deletion_the_view_has_not_seen(self, folder: Path) -> None:
         with LogView(folder) as view:
             log_file(folder, 0).unlink()

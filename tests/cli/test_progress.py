@@ -1,0 +1,82 @@
+"""Progress is for people: on a terminal, when work lasts, without colour where NO_COLOR says so."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.commands import environment
+
+COLOUR = re.compile(rb"\x1b\[[0-9;]*(3[0-9]|38;|9[0-7])[0-9;]*m")
+CODE = """
+import sys
+from kafkalog.cli import main, progress
+progress.SHOW_AFTER_S = -1.0  # every work lasts
+sys.exit(main.run(sys.argv[1:]))
+"""
+
+
+def on_terminal(arguments: list[str], *, colour: bool) -> tuple[bytes, bytes]:
+    """What a command prints on stdout, and on the terminal that its stderr is."""
+    env = environment(TERM="xterm-256color", COLORTERM="truecolor")
+    if colour:
+        del env["NO_COLOR"]
+    master, slave = pty.openpty()
+    out = tempfile.TemporaryFile()
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-c", CODE, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=slave, env=env
+        )
+        os.close(slave)
+        shown = b""
+        while True:
+            try:
+                part = os.read(master, 65536)
+            except OSError:  # the child has closed its end
+                break
+            if not part:
+                break
+            shown += part
+        assert child.wait(120) == 0, shown
+        out.seek(0)
+        return out.read(), shown
+    finally:
+        out.close()
+        os.close(master)
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    path = tmp_path / "lines"
+    path.write_bytes(b"".join(b"line %d\n" % n for n in range(200_000)))
+    return path
+
+
+@pytest.mark.parametrize("colour", [True, False], ids=["colour", "NO_COLOR"])
+def test_a_bar_on_a_terminal(tmp_path: Path, lines: Path, colour: bool) -> None:
+    data = str(tmp_path / "data")
+    out, shown = on_terminal(["produce", "-d", data, "-t", "t", "-l", str(lines)], colour=colour)
+    assert out == b"" and b"produce" in shown and b"t-0: 200,000 records" in shown
+    assert bool(COLOUR.search(shown)) == colour
+    out, shown = on_terminal(["produce", "-q", "-d", data, "-t", "t", "-l", str(lines)], colour=colour)
+    assert (out, shown) == (b"", b"")
+
+
+def test_data_goes_to_stdout_alone(tmp_path: Path, lines: Path) -> None:
+    data = str(tmp_path / "data")
+    on_terminal(["produce", "-q", "-d", data, "-t", "t", "-l", str(lines)], colour=False)
+    out, _ = on_terminal(["consume", "-d", data, "-t", "t"], colour=True)
+    assert out == lines.read_bytes()
+
+
+def test_no_bar_where_nobody_looks(tmp_path: Path, lines: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, "produce", "-d", str(tmp_path / "data"), "-t", "t", "-l", str(lines)],
+        stdin=subprocess.DEVNULL, capture_output=True, env=environment(), timeout=120,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == (b"", b"t-0: 200,000 records, offsets 0 to 199999\n")
