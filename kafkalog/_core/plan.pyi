@@ -13,7 +13,6 @@ WRONG_EPOCH: int
 BASE_OFFSET_NOT_ZERO: int
 BATCH_TOO_LARGE: int
 BAD_CHECKSUM: int
-TRANSACTIONAL: int
 
 @final
 class SegmentTail:

@@ -7,7 +7,6 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 
 from kafkalog._core.batch cimport BatchRow
-from kafkalog._core.layout cimport CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog._core.scan cimport BatchTable
 from kafkalog._core.values cimport LogAppendInfo, make_append_info
 from kafkalog._core.wrap cimport added, subtracted
@@ -32,7 +31,6 @@ WRONG_EPOCH = 1
 BASE_OFFSET_NOT_ZERO = 2
 BATCH_TOO_LARGE = 3
 BAD_CHECKSUM = 4
-TRANSACTIONAL = 5
 
 
 @cython.final
@@ -273,8 +271,7 @@ def refusal(
 ) -> tuple[int, int] | None:
     """(code, row) of the first batch that the analysis of a leader's append refuses, or None: format.md section 11, B.
 
-    A client's batch begins at offset 0 unless `offsets_free`; its transactional batches are refused, since there are
-    no transactions yet. What is inside the batches is checked elsewhere.
+    A client's batch begins at offset 0 unless `offsets_free`. What is inside the batches is checked elsewhere.
     """
     cdef Py_ssize_t i
     cdef BatchRow* batch
@@ -288,8 +285,6 @@ def refusal(
             return BATCH_TOO_LARGE, i
         if batch.valid == 0:
             return BAD_CHECKSUM, i
-        if from_client and batch.magic >= 2 and (batch.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT)) == TRANSACTIONAL_BIT:
-            return TRANSACTIONAL, i
     return None
 
 

@@ -22,6 +22,7 @@ cdef class BatchTable:
     cdef readonly int64_t record_count
     cdef readonly int64_t max_batch_size
     cdef readonly bint monotonic
+    cdef readonly bint has_producers
     cdef readonly int codec
     cdef readonly int32_t last_leader_epoch
 

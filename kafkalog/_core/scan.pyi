@@ -80,6 +80,7 @@ class BatchTable:
     record_count: int
     max_batch_size: int
     monotonic: bool
+    has_producers: bool
     codec: int
     last_leader_epoch: int
     def __len__(self) -> int: ...

@@ -197,6 +197,7 @@ cdef class BatchTable:
         self.last_leader_epoch = -1
         self.record_count = self.max_batch_size = 0
         self.monotonic = True
+        self.has_producers = False
         self.codec = 0
         self.first_invalid = -1
         for i in range(self.count):
@@ -216,6 +217,8 @@ cdef class BatchTable:
                 self.max_batch_size = row.size
             if row.attributes & CODEC_MASK:
                 self.codec = row.attributes & CODEC_MASK
+            if row.producer_id >= 0:
+                self.has_producers = True
             if row.valid == 0 and self.first_invalid < 0:
                 self.first_invalid = i
 

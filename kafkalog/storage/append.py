@@ -17,7 +17,6 @@ from kafkalog.errors import (
     CorruptRecord,
     IllegalArgument,
     InvalidRecord,
-    InvalidTxnState,
     KafkalogError,
     OffsetsOutOfOrder,
     RecordBatchTooLarge,
@@ -153,9 +152,7 @@ def refused(table: BatchTable, code: int, row: int, max_message_bytes: int, lead
             position=at,
             hint="send smaller batches, or raise max.message.bytes of the topic",
         )
-    if code == plan.BAD_CHECKSUM:
-        return damaged(table, row)
-    return InvalidTxnState("there are no transactions yet: a transactional batch is not taken", position=at)
+    return damaged(table, row)
 
 
 def damaged(table: BatchTable, row: int) -> CorruptRecord:
@@ -211,6 +208,26 @@ def check_follower_offsets(table: BatchTable, log_end_offset: int) -> None:
             first_offset=table.first_offset,
             last_offset=table.last_offset,
         )
+
+
+def duplicate_info(
+    table: BatchTable, duplicate: tuple[int, int, int], last_leader_epoch: int, log_start_offset: int
+) -> LogAppendInfo:
+    """The result of an append that was written before: (first offset, last offset, timestamp) of then (LOG-60)."""
+    first_offset, last_offset, timestamp = duplicate
+    return LogAppendInfo(
+        first_offset,
+        last_offset,
+        last_leader_epoch=last_leader_epoch,
+        max_timestamp=table.max_timestamp,
+        offset_of_max_timestamp=last_offset,
+        log_append_time=timestamp,
+        log_start_offset=log_start_offset,
+        source_compression=table.codec,
+        target_compression=table.codec,
+        shallow_count=table.count,
+        valid_bytes=table.valid_bytes,
+    )
 
 
 def base_for_roll(first_offset: int, last_offset: int) -> int:

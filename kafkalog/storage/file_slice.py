@@ -63,10 +63,16 @@ class FileSlice:
         return FileSlice(self.file, self.position + start, length)
 
     def tables(self, *, check_crc: bool = False) -> Iterator[BatchTable]:
-        """Tables of the whole batches of the slice, chunk by chunk; positions are the file's.
+        """Tables of the whole batches of the slice, chunk by chunk; positions are the file's. Errors as `scanned`."""
+        for _, table in self.scanned(check_crc=check_crc):
+            yield table
 
-        Any magic is taken (format.md §5); a last batch that is cut off ends it without error.
-        CorruptRecord where a size field is below 14, after the batches before it were handed out.
+    def scanned(self, *, check_crc: bool = False) -> Iterator[tuple[bytes, BatchTable]]:
+        """Chunks of the slice with the tables of their whole batches; positions are the file's.
+
+        A chunk begins at the first batch of its table. Any magic is taken (format.md §5); a last batch that is cut
+        off ends it without error. CorruptRecord where a size field is below 14, after the batches before it were
+        handed out.
         """
         position, end, chunk = self.position, self.position + self.size, FIRST_CHUNK
         while end - position >= HEADER_BYTES:
@@ -74,7 +80,7 @@ class FileSlice:
             data = FileSlice(self.file, position, wanted).read()
             table = scan(data, check_crc=check_crc, file_mode=True, base_position=position)
             if len(table):
-                yield table
+                yield data, table
             if table.stop_reason == REASON_SIZE:
                 raise bad_size(table.stop_value, self.path, table.stop_position)
             if len(data) < wanted:

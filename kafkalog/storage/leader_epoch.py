@@ -86,6 +86,27 @@ class LeaderEpochCache:
         at = bisect_right([entry.start_offset for entry in entries], offset)
         return entries[at - 1].epoch if at else -1
 
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry:
+        """(epoch, end offset) of the newest epoch not above the one asked about (EPOCH-3); (-1, -1): not known.
+
+        Below the first epoch it is the one asked about, with the first one's start.
+        """
+        entries = self._entries
+        if epoch < 0 or not entries or epoch > entries[-1].epoch:
+            return EpochEntry(-1, -1)
+        if epoch == entries[-1].epoch:
+            return EpochEntry(epoch, log_end_offset)
+        at = bisect_right([entry.epoch for entry in entries], epoch)
+        return EpochEntry(entries[at - 1].epoch if at else epoch, entries[at].start_offset)
+
+    def previous_epoch(self, epoch: int) -> int:
+        """The newest known epoch below this one; -1 where there is none (EPOCH-9)."""
+        return max((entry.epoch for entry in self._entries if entry.epoch < epoch), default=-1)
+
+    def next_epoch(self, epoch: int) -> int:
+        """The oldest known epoch above this one; -1 where there is none (EPOCH-9)."""
+        return min((entry.epoch for entry in self._entries if entry.epoch > epoch), default=-1)
+
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget epochs that begin at or after `end_offset` (LOG-52)."""
         self._keep(tuple(entry for entry in self._entries if entry.start_offset < end_offset))

@@ -1,135 +1,282 @@
-"""Opening the segments of a directory that was closed well.
+"""Opening a partition directory, after a clean end or an unclean one (LOAD-1 to LOAD-33).
 
-No record is deleted and nothing is recovered: the caller knows, by the clean-shutdown marker, that every file is whole.
-What an unclean end leaves behind is refused where data could be in it, and left lying where it cannot:
+    leftovers      files of interrupted cleans, splits and deletes               leftovers.py
+    segments       each `.log` with its indexes; those that are missing or damaged are made anew
+    recovery       unclean only: from the recovery point on, up to the first damage    recovery.py
+    log start      a log that ends below it begins anew there
+    producers      from the newest snapshot and what lies behind it
 
-* `.deleted` files wait for their delete; they hold nothing of the log.
-* `.cleaned` files are the unfinished output of a cleaner; the segments they were made from are still there.
-* `.swap` files are a finished output whose segments may be gone: UncleanShutdown, so that nothing is lost.
-* an index that is missing, or does not fit itself or its `.log`, is made anew from the `.log`: index trouble is
-  never fatal (KAFKA-1112, KAFKA-13603), and the data is only read for it.
+Index trouble is never fatal (KAFKA-1112, KAFKA-13603); what is cut or given up is told to the log.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
-from kafkalog._core.scan import scan
 from kafkalog.config import LogConfig
-from kafkalog.errors import CorruptRecord, NotAPartition, StorageError, UncleanShutdown
-from kafkalog.storage.names import SWAP_SUFFIX, index_file_name, is_log_file, parse_base_offset, time_index_file_name
-from kafkalog.storage.rebuild import last_entries_agree, offset_index_fits, rebuild_indexes, time_index_fits
+from kafkalog.errors import CorruptIndex, SegmentOffsetOverflow, StorageError
+from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.leftovers import clear_leftovers, list_files
+from kafkalog.storage.names import (
+    DELETED_SUFFIX,
+    index_file_name,
+    is_index_file,
+    is_log_file,
+    parse_base_offset,
+    time_index_file_name,
+)
+from kafkalog.storage.producer_state import ProducerStateManager
+from kafkalog.storage.rebuild import (
+    ends_whole,
+    last_entries_agree,
+    offset_index_fits,
+    rebuild_indexes,
+    time_index_fits,
+)
+from kafkalog.storage.rebuild_producers import rebuild_producers
+from kafkalog.storage.recovery import recover_segment
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.split import has_overflow, split_segment
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
-_UNCLEAN_HINT: Final = 'mode "r" reads it; a broker recovers it at its next start'
+Progress = Callable[[int, int], object]
 
 
-def load_segments(
-    directory: str, config: LogConfig, fs: FileSystem, clock: Clock, first_offset: int
-) -> tuple[LogSegments[LogSegment], int]:
-    """The segments of the directory with the next offset; a new one at `first_offset` where there is none.
+class Loaded(NamedTuple):
+    """A log's segments and offsets as they are on disk; `given_up` are segments renamed for their delayed delete.
 
-    The last segment is ready for appends. NotAPartition, StorageError, UncleanShutdown, CorruptIndex, CorruptRecord.
+    `given_up_files` are snapshots that go with them.
     """
-    names = _names(directory, fs)
-    swapped = sorted(name for name in names if name.endswith(SWAP_SUFFIX))
-    if swapped:
-        raise UncleanShutdown(
-            "a replacement of segments was not finished", path=os.path.join(directory, swapped[0]), hint=_UNCLEAN_HINT
+
+    segments: LogSegments[LogSegment]
+    log_start_offset: int
+    recovery_point: int
+    next_offset: int
+    given_up: tuple[LogSegment, ...]
+    given_up_files: tuple[str, ...]
+
+
+class LogLoader:
+    """One opening of one directory; `load` does it, once.
+
+    `recovery_point` and `log_start_offset` are what the directory's checkpoints say, `progress(done, all)` is called
+    for each segment that is recovered. Threads: one; many directories may load in parallel.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        config: LogConfig,
+        epochs: LeaderEpochCache,
+        producers: ProducerStateManager,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        had_clean_shutdown: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        self._directory = directory
+        self._config = config
+        self._epochs = epochs
+        self._producers = producers
+        self._fs = fs
+        self._clock = clock
+        self._log_start = log_start_offset
+        self._recovery_point = recovery_point
+        self._clean = had_clean_shutdown
+        self._progress = progress
+        self._segments: dict[int, LogSegment] = {}
+        self._given_up: list[LogSegment] = []
+        self._given_up_files: list[str] = []
+
+    def load(self) -> Loaded:
+        """The log; its last segment is ready for appends. StorageError, CorruptCheckpoint, FormatError.
+
+        FormatError: a transaction index of a newer version (LOAD-8).
+        """
+        try:
+            clear_leftovers(self._directory, self._fs)
+            while True:
+                try:
+                    self._open_segments()
+                    if not self._clean:
+                        self._recover()
+                    break
+                except SegmentOffsetOverflow as error:
+                    self._split(error)
+            end = self._start_anew_if_below_log_start()
+            return self._finish(end)
+        except BaseException:
+            for segment in (*self._segments.values(), *self._given_up):
+                segment.close_handlers()
+            raise
+
+    # Segments
+
+    def _open_segments(self) -> None:
+        names = list_files(self._directory, self._fs)
+        logs = {parse_base_offset(name) for name in names if is_log_file(name)}
+        for name in sorted(names):
+            if is_index_file(name) and parse_base_offset(name) not in logs:
+                _LOG.warning("%s has no .log file: removed", os.path.join(self._directory, name))
+                self._unlink(name)
+        bases = sorted(base for base in logs if base is not None)
+        for at, base in enumerate(bases):
+            self._open_segment(base, bases[at + 1] if at + 1 < len(bases) else None, set(names))
+        self._drop_hiding()
+
+    def _open_segment(self, base: int, following: int | None, names: set[str]) -> None:
+        """Open one segment. Without `.index`, or with a damaged transaction index, it is recovered (LOAD-7, LOAD-8)."""
+        segment = LogSegment.open(
+            self._directory, base, self._config, fs=self._fs, clock=self._clock, file_already_exists=True
         )
-    bases = sorted(base for base in map(parse_base_offset, filter(is_log_file, names)) if base is not None)
-    opened: list[LogSegment] = []
-    try:
-        for base in bases:
-            opened.append(LogSegment.open(directory, base, config, fs=fs, clock=clock, file_already_exists=True))
-        _ensure_indexes(directory, opened, fs)
-        _drop_hiding(opened)
-        if not opened:
-            opened.append(_first_segment(directory, config, fs, clock, first_offset))
-        next_offset = opened[-1].become_active()
-        _check_end(opened[-1], next_offset)
-        return LogSegments(opened), next_offset
-    except BaseException:
-        for segment in opened:
-            segment.close_handlers()
-        raise
-
-
-def _drop_hiding(segments: list[LogSegment]) -> None:
-    """Take out empty segments that begin below the end of the one before: they would hide its records.
-
-    Such a file is left by a roll that failed and could not be undone, or was cut short by a crash. It holds nothing,
-    so it is removed.
-    """
-    for at in range(len(segments) - 1, 0, -1):
-        empty, before = segments[at], segments[at - 1]
-        if not empty.size and before.size and before.read_next_offset() > empty.base_offset:
-            _LOG.warning("%s is empty and overlaps the segment before it: removed", empty.path)
-            empty.delete_if_exists()
-            del segments[at]
-
-
-def _first_segment(
-    directory: str, config: LogConfig, fs: FileSystem, clock: Clock, first_offset: int
-) -> LogSegment:
-    return LogSegment.open(
-        directory,
-        first_offset,
-        config,
-        fs=fs,
-        clock=clock,
-        init_file_size=config.init_file_size,
-        preallocate=config.preallocate,
-    )
-
-
-def _names(directory: str, fs: FileSystem) -> list[str]:
-    try:
-        return fs.listdir(directory)
-    except NotADirectoryError as error:
-        raise NotAPartition("a file where a partition directory is meant", path=directory) from error
-    except OSError as error:
-        raise StorageError.from_os(error, "read the partition directory", path=directory) from error
-
-
-def _ensure_indexes(directory: str, segments: list[LogSegment], fs: FileSystem) -> None:
-    """Make an index anew that is missing or contradicts itself or the data; sound ones are not even opened.
-
-    Those of the last segment are looked at more closely: the log end is found through them.
-    """
-    for at, segment in enumerate(segments):
-        base = segment.base_offset
-        end = segments[at + 1].base_offset if at + 1 < len(segments) else None
-        offsets = MAX_RELATIVE_OFFSET + 1 if end is None else end - base
-        sound = (
-            offset_index_fits(fs, os.path.join(directory, index_file_name(base)), segment.size, offsets)
-            and time_index_fits(fs, os.path.join(directory, time_index_file_name(base)), offsets)
-            and (end is not None or last_entries_agree(segment))
-        )
-        if not sound:
+        self._segments[base] = segment
+        if index_file_name(base) not in names or not self._is_txn_index_sound(segment):
+            if segment.size:
+                _LOG.warning("%s: an index is missing or damaged, all are made anew", segment.path)
+            self._recover_one(segment)
+        elif self._clean and not self._is_sound(segment, following):
             if segment.size:
                 _LOG.warning("the indexes of %s are missing or damaged: they are made anew", segment.path)
+            self._rebuild(segment)
+
+    @staticmethod
+    def _is_txn_index_sound(segment: LogSegment) -> bool:
+        try:
+            segment.txn_index.sanity_check()
+        except CorruptIndex as error:
+            _LOG.warning("%s", error)
+            return False
+        return True
+
+    def _is_sound(self, segment: LogSegment, following: int | None) -> bool:
+        """True when the indexes fit themselves and, at the log's end, the data (recovery looks for itself)."""
+        base = segment.base_offset
+        offsets = MAX_RELATIVE_OFFSET + 1 if following is None else following - base
+        return (
+            offset_index_fits(self._fs, os.path.join(self._directory, index_file_name(base)), segment.size, offsets)
+            and time_index_fits(self._fs, os.path.join(self._directory, time_index_file_name(base)), offsets)
+            and (following is not None or (last_entries_agree(segment) and ends_whole(segment)))
+        )
+
+    def _rebuild(self, segment: LogSegment) -> None:
+        """Make the indexes anew from the data; what is behind its last sound batch, whatever the marker says, goes."""
+        if ends_whole(segment):
             rebuild_indexes(segment)
+        else:
+            self._recover_one(segment)
 
+    def _split(self, error: SegmentOffsetOverflow) -> None:
+        """Split the segment that `error` names, then begin again with the files as they are now."""
+        segment = next((s for s in self._segments.values() if s.path == error.path), None)
+        if segment is None or not has_overflow(segment):
+            raise error
+        for part in split_segment(segment, self._directory, self._config, self._fs, self._clock):
+            part.close_handlers()
+        self._given_up.append(segment)
+        for other in self._segments.values():
+            if other is not segment:
+                other.close_handlers()
+        self._segments.clear()
 
-def _check_end(segment: LogSegment, next_offset: int) -> None:
-    """CorruptRecord when the active segment does not end with a whole, sound batch: then it was not closed well."""
-    position = segment.offset_index.lookup(max(next_offset - 1, segment.base_offset)).position
-    data = segment.records.read(position, segment.size - position)
-    table = scan(data, file_mode=True, base_position=position)
-    if table.valid_bytes == len(data) and table.first_invalid < 0:
-        return
-    at = table.stop_position if table.first_invalid < 0 else table.position(table.first_invalid)
-    raise CorruptRecord(
-        "the last segment does not end with a whole, undamaged batch",
-        path=segment.path,
-        offset=next_offset,
-        position=at,
-        hint=_UNCLEAN_HINT,
-    )
+    def _drop_hiding(self) -> None:
+        """Take out empty segments that begin below the end of the one before: they would hide its records.
+
+        Such a file is left by a roll that failed and could not be undone, or was cut short by a crash.
+        """
+        segments = list(self._segments.values())
+        for empty, before in zip(segments[:0:-1], segments[-2::-1], strict=True):
+            if not empty.size and before.size and before.read_next_offset() > empty.base_offset:
+                _LOG.warning("%s is empty and overlaps the segment before it: removed", empty.path)
+                empty.delete_if_exists()
+                del self._segments[empty.base_offset]
+
+    # Recovery
+
+    def _recover(self) -> None:
+        """Recover the segments from the one that holds the recovery point on; what follows damage is given up."""
+        point = min(self._recovery_point, 2**63 - 1)
+        unflushed = LogSegments(self._segments.values()).values(point, 2**63 - 1) if self._segments else ()
+        for done, segment in enumerate(unflushed):
+            if self._progress is not None:
+                self._progress(done, len(unflushed))
+            if self._recover_one(segment) > 0:
+                self._give_up(unflushed[done + 1 :])
+                break
+        if self._progress is not None:
+            self._progress(len(unflushed), len(unflushed))
+
+    def _recover_one(self, segment: LogSegment) -> int:
+        """The bytes cut; with the producers as they were at its base, and a snapshot of them at its end (LOAD-27)."""
+        producers = self._producers.fresh()
+        segments = LogSegments(s for s in self._segments.values() if s.base_offset < segment.base_offset)
+        rebuild_producers(
+            producers, segments, self._log_start, segment.base_offset, self._clock.milliseconds(), clean=False
+        )
+        cut = recover_segment(segment, producers, self._epochs)
+        producers.take_snapshot()
+        self._producers.snapshots.refresh()
+        return cut
+
+    def _give_up(self, segments: tuple[LogSegment, ...]) -> None:
+        """Rename segments, and their snapshots, for a delayed delete, the last one first."""
+        for segment in reversed(segments):
+            _LOG.warning("%s lies behind damage, or below the log start: given up", segment.path)
+            segment.change_file_suffixes("", DELETED_SUFFIX)
+            del self._segments[segment.base_offset]
+            self._given_up.append(segment)
+            marked = self._producers.snapshots.mark_deleted(segment.base_offset)
+            if marked is not None:
+                self._given_up_files.append(marked)
+
+    def _start_anew_if_below_log_start(self) -> int | None:
+        """The log end; None where there is no log, or it ended below the log start and was given up (LOAD-13)."""
+        if not self._segments:
+            return None
+        end = self._segments[max(self._segments)].read_next_offset()
+        if end >= self._log_start:
+            return end
+        _LOG.warning("%s ends at %d, below its log start %d: it begins anew", self._directory, end, self._log_start)
+        self._give_up(tuple(self._segments.values()))
+        self._epochs.clear()
+        self._producers.truncate_fully_and_start_at(self._log_start)
+        return None
+
+    def _finish(self, end: int | None) -> Loaded:
+        if not self._segments:
+            self._segments[self._log_start] = LogSegment.open(
+                self._directory,
+                self._log_start,
+                self._config,
+                fs=self._fs,
+                clock=self._clock,
+                init_file_size=self._config.init_file_size,
+                preallocate=self._config.preallocate,
+            )
+        segments = LogSegments(self._segments.values())
+        next_offset = segments.active.become_active()
+        kept_all = self._clean and end is not None
+        point = next_offset if kept_all else min(self._recovery_point, next_offset)
+        self._epochs.truncate_from_end(next_offset)
+        start = max(self._log_start, segments[0].base_offset)
+        self._epochs.truncate_from_start(self._log_start)
+        self._producers.snapshots.remove_strays(segments.base_offsets)
+        rebuild_producers(
+            self._producers, segments, start, next_offset, self._clock.milliseconds(), clean=self._clean
+        )
+        return Loaded(segments, start, point, next_offset, tuple(self._given_up), tuple(self._given_up_files))
+
+    def _unlink(self, name: str) -> None:
+        path = os.path.join(self._directory, name)
+        try:
+            self._fs.unlink_if_exists(path)
+        except OSError as error:
+            raise StorageError.from_os(error, "delete the file", path=path) from error

@@ -12,27 +12,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from kafkalog._core.assign import assign
-from kafkalog._core.plan import append_info, plan_append
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.producer import ProducerState
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, KafkalogError
-from kafkalog.storage.append import (
-    NOTHING_APPENDED,
-    Origin,
-    base_for_roll,
-    check_append_size,
-    check_follower_offsets,
-    check_group,
-    check_leader_append,
-    first_offset_of,
-    follower_rows,
-    sound_client_batch,
-    unreadable,
-)
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.loader import load_segments
-from kafkalog.storage.log_owner import LogOwner
+from kafkalog.storage.loader import Loaded, LogLoader, Progress
+from kafkalog.storage.log_append import LogAppender
 from kafkalog.storage.log_state import (
     LogState,
     high_watermark_incremented,
@@ -41,15 +26,16 @@ from kafkalog.storage.log_state import (
     started,
 )
 from kafkalog.storage.lookup import offset_for_time
-from kafkalog.storage.read import locate_or_offset_only, read_state
+from kafkalog.storage.producer_state import EXPIRATION_MS, ProducerStateManager, VerificationGuard
+from kafkalog.storage.read import add_aborted, locate_or_offset_only, read_state
 from kafkalog.storage.segment import LogSegment
-from kafkalog.types import FetchDataInfo, Isolation, LogAppendInfo, LogOffsetMetadata, OffsetAndTimestamp
+from kafkalog.types import FetchDataInfo, Isolation, LogOffsetMetadata, OffsetAndTimestamp
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.scheduler import Schedules
 
 
-class UnifiedLog(LogOwner):
+class UnifiedLog(LogAppender):
     """The log in one partition directory, open for reading and writing; its owner holds the directory's lock.
 
     Threads: all methods, from any thread. Writers take one lock; readers take one state and no lock.
@@ -68,196 +54,74 @@ class UnifiedLog(LogOwner):
         scheduler: Schedules | None = None,
         log_start_offset: int = 0,
         recovery_point: int | None = None,
+        had_clean_shutdown: bool = True,
         leader_epoch: int = 0,
         high_watermark_follows_end: bool = True,
+        producer_expiration_ms: int = EXPIRATION_MS,
+        verify_transactions: bool = False,
+        progress: Progress | None = None,
     ) -> UnifiedLog:
-        """The log of an existing directory: one that was closed well, or one without segments, which gets its first.
+        """The log of an existing directory; one without segments gets its first.
 
-        `recovery_point` None says that everything in it is on disk. `scheduler` None leaves rolled segments to the
+        Without `had_clean_shutdown` it is recovered from `recovery_point` on (None: from its beginning), which calls
+        `progress(done, all)` for each segment. `scheduler` None leaves rolled segments to the
         next `flush` and deletes files at once. Without `high_watermark_follows_end` the high watermark moves only
-        when it is told to. Errors as `load_segments`, and CorruptCheckpoint for the epochs.
+        when it is told to. `producer_expiration_ms` is how long idle producers are remembered; with
+        `verify_transactions` a transaction begins only with the guard of a coordinator's answer (LOG-64).
+        StorageError, NotAPartition; CorruptCheckpoint for the epochs, FormatError for a newer transaction index.
         """
         folder = os.fspath(directory)
-        segments, next_offset = load_segments(folder, config, fs, clock, log_start_offset)
+        epochs = LeaderEpochCache.open(folder, fs=fs)
+        producers = ProducerStateManager(
+            folder, fs=fs, expiration_ms=producer_expiration_ms, verify_transactions=verify_transactions
+        )
+        loaded = LogLoader(
+            folder,
+            config,
+            epochs,
+            producers,
+            fs=fs,
+            clock=clock,
+            log_start_offset=log_start_offset,
+            recovery_point=0 if recovery_point is None else recovery_point,
+            had_clean_shutdown=had_clean_shutdown,
+            progress=progress,
+        ).load()
         try:
-            epochs = LeaderEpochCache.open(folder, fs=fs)
-            epochs.truncate_from_end(next_offset)
             state = started(
-                segments,
-                log_start_offset=max(log_start_offset, segments[0].base_offset),
-                log_end_offset=next_offset,
-                recovery_point=next_offset if recovery_point is None else recovery_point,
-                high_watermark=next_offset if high_watermark_follows_end else None,
+                loaded.segments,
+                log_start_offset=loaded.log_start_offset,
+                log_end_offset=loaded.next_offset,
+                recovery_point=loaded.recovery_point,
+                high_watermark=loaded.next_offset if high_watermark_follows_end else None,
                 leader_epoch=epochs.latest_epoch,
             )
-            return cls(
+            log = cls(
                 folder,
                 config,
                 state,
                 epochs,
+                producers,
                 fs=fs,
                 clock=clock,
                 scheduler=scheduler,
                 leader_epoch=leader_epoch,
                 high_watermark_follows_end=high_watermark_follows_end,
             )
+            log._begin(loaded)
+            return log
         except BaseException:
-            for segment in segments:
+            for segment in loaded.segments:
                 segment.close_handlers()
             raise
 
-    # Appending
-
-    def append_as_leader(
-        self,
-        buffer: bytearray,
-        *,
-        leader_epoch: int | None = None,
-        origin: Origin = "client",
-        table: BatchTable | None = None,
-    ) -> LogAppendInfo:
-        """What was appended: the one v2 batch in `buffer`, with offsets from the log end on (LOG-2).
-
-        The writable buffer is edited in place: base offset, epoch, and times where the topic stamps them. A batch
-        that is cut off is left out; without a whole one nothing happens (LOG-5). `table` saves scanning it again.
-        Errors of the checks (format.md section 11), then StorageError, after which the log is as it was, or takes no
-        more writes where that could not be done.
-        """
-        if table is None:
-            table = scan(buffer)
-        if table.stop_reason > 1:
-            raise unreadable(table)
-        if table.count == 0:
-            return NOTHING_APPENDED
-        config = self._config
-        now_ms = self._milliseconds()
-        epoch = self.leader_epoch if leader_epoch is None else leader_epoch
-        if origin != "client" or not sound_client_batch(buffer, table, self._limits, now_ms):
-            check_leader_append(buffer, table, config, origin, epoch, now_ms)
-        size = table.valid_bytes
-        if size > config.segment_size:
-            check_append_size(size, config.segment_size)
-        data: Any = buffer if size == len(buffer) else memoryview(buffer)[:size]
-        given_epoch = table.last_leader_epoch
-        append_time = now_ms if self._stamps else -1
+    def _begin(self, loaded: Loaded) -> None:
+        """What an opening leaves to do: last stable offset, epochs on disk, the delete of what was given up."""
         with self._lock:
-            state = self._ready_locked()
-            first_offset = state.log_end_offset
-            assign(buffer, table, first_offset, epoch, append_time)
-            if epoch > state.leader_epoch:
-                self._begin_epoch_locked(epoch, first_offset)
-            self._append_locked(data, table, now_ms, first_offset)
-        if self._chores:
-            self._do_chores_after_append()
-        return append_info(table, first_offset, given_epoch, append_time, state.log_start_offset)
-
-    def append_as_follower(self, buffer: Any, leader_epoch: int) -> LogAppendInfo:
-        """What was appended: the batches of `buffer`, with the offsets, epochs and times they have (LOG-3).
-
-        Batches from the first one with an epoch above `leader_epoch` on are left out (LOG-81).
-        UnexpectedAppendOffset below the log end, OffsetsOutOfOrder, CorruptRecord, RecordBatchTooLarge, StorageError.
-        """
-        table = scan(buffer)
-        if table.stop_reason > 1:
-            raise unreadable(table)
-        rows = follower_rows(table, leader_epoch)
-        if rows == 0:
-            return NOTHING_APPENDED
-        if rows < table.count:
-            table = scan(buffer, 0, table.position(rows))
-        size = table.valid_bytes
-        check_append_size(size, self._config.segment_size)
-        data: Any = buffer if size == len(buffer) else memoryview(buffer)[:size]
-        now_ms = self._milliseconds()
-        first_offset = first_offset_of(table)
-        with self._lock:
-            state = self._ready_locked()
-            check_follower_offsets(table, state.log_end_offset)
-            if table.last_leader_epoch > state.leader_epoch:
-                self._begin_epochs_locked(table)
-            self._append_locked(data, table, now_ms, base_for_roll(first_offset, table.last_offset))
-        if self._chores:
-            self._do_chores_after_append()
-        return append_info(table, first_offset, table.last_leader_epoch, -1, state.log_start_offset)
-
-    def append_batches(
-        self, buffer: bytearray, table: BatchTable | None = None, *, check_records: bool = True
-    ) -> LogAppendInfo:
-        """What was appended: every batch in `buffer` as an append of its own, whatever base offset it has.
-
-        All are checked before the first is written. Segments and indexes come out as for single appends, but
-        batches that go to one segment are written in one call. Where a write fails, the batches before it stay; the
-        error's `offset` is the first offset that was not written. `check_records` False trusts what is inside the
-        batches: for a caller that has just built them.
-        """
-        if table is None:
-            table = scan(buffer)
-        if table.stop_reason > 1:
-            raise unreadable(table)
-        if table.count == 0:
-            return NOTHING_APPENDED
-        now_ms = self._milliseconds()
-        check_group(buffer, table, self._config, now_ms, check_records)
-        epoch = self.leader_epoch
-        append_time = now_ms if self._stamps else -1
-        with self._lock:
-            state = self._ready_locked()
-            first_offset = state.log_end_offset
-            assign(buffer, table, first_offset, epoch, append_time)
-            if epoch > state.leader_epoch:
-                self._begin_epoch_locked(epoch, first_offset)
-            self._append_group_locked(memoryview(buffer), table, now_ms)
-        if self._chores:
-            self._do_chores_after_append()
-        return append_info(table, first_offset, -1, append_time, state.log_start_offset)
-
-    def _append_locked(self, data: Any, table: BatchTable, now_ms: int, roll_base: int) -> None:
-        """Write all batches of `table` as one append, into a new segment where the active one does not take them."""
-        segment = self._active
-        plan = plan_append(table, 0, segment.tail, self._rules, now_ms, True, False)
-        if plan.roll_reason:
-            segment = self._roll_locked(roll_base)
-            plan = plan_append(table, 0, segment.tail, self._rules, now_ms, True, True)
-            if plan.roll_reason:
-                segment.ensure_offset_in_range(table.last_offset)
-        state = self._state
-        try:
-            segment.write(data, plan)
-            self._state = state.appended(plan, self._follows)
-        except BaseException as error:
-            self._undo_write_locked(state, plan, error)
-            raise
-
-    def _append_group_locked(self, view: memoryview, table: BatchTable, now_ms: int) -> None:
-        """Write batch by batch as far as decisions go, run by run as far as writes go."""
-        row, rows, fresh = 0, table.count, False
-        while row < rows:
-            segment = self._active
-            plan = plan_append(table, row, segment.tail, self._rules, now_ms, False, fresh)
-            if plan.roll_reason:
-                if fresh:
-                    segment.ensure_offset_in_range(table.last_offset_of(row))
-                self._roll_locked(table.base_offset(row))
-                fresh = True
-                continue
-            state = self._state
-            try:
-                segment.write(view[plan.start_byte : plan.stop_byte], plan)
-                self._state = state.appended(plan, self._follows)
-            except BaseException as error:
-                self._undo_write_locked(state, plan, error)
-                raise
-            row, fresh = plan.stop_row, False
-
-    def _begin_epochs_locked(self, table: BatchTable) -> None:
-        for row in range(table.count):
-            if table.leader_epoch(row) > self._epochs.latest_epoch:
-                self._begin_epoch_locked(table.leader_epoch(row), table.base_offset(row))
-
-    def _begin_epoch_locked(self, epoch: int, first_offset: int) -> None:
-        """Note where an epoch begins; its file is written after the lock is released."""
-        self._epochs.assign(epoch, first_offset)
-        self._chores.append(self._epochs.write_if_changed)
+            self._high_watermark_moved_locked()
+            if loaded.given_up or loaded.given_up_files:
+                self._chores.append(lambda: self._delete_later(loaded.given_up, loaded.given_up_files))
+        self._do_chores()
 
     # Reading
 
@@ -283,8 +147,9 @@ class UnifiedLog(LogOwner):
                 else:
                     bound = self._bound(isolation)
                     state = self._state
-                    committed = isolation == "committed"
-                    found = read_state(state, start_offset, max_length, bound, min_one_message, committed)
+                    found = read_state(state, start_offset, max_length, bound, min_one_message)
+                    if isolation == "committed":
+                        add_aborted(state, start_offset, found)
             except KafkalogError:
                 self._check_readable()
                 if not self._has_cut(cuts):
@@ -304,12 +169,16 @@ class UnifiedLog(LogOwner):
         return self.settled_cuts() != before
 
     def _bound(self, isolation: Isolation) -> LogOffsetMetadata:
-        """The offset below which a reader sees records. Without transactions all below the high watermark is stable."""
+        """The offset below which a reader sees records: the high watermark, or the last stable offset (LOG-30)."""
         if isolation not in ("high_watermark", "committed"):
             raise IllegalArgument(
                 f"unknown isolation {isolation!r}", hint='"log_end", "high_watermark" or "committed"'
             )
-        return self.fetch_high_watermark()
+        mark = self.fetch_high_watermark()
+        state = self._state
+        if isolation == "committed" and 0 <= state.first_unstable_offset < mark.message_offset:
+            return locate_or_offset_only(state, state.first_unstable_offset)
+        return mark
 
     def offset_for_time(self, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record at or after `timestamp` ms, or what a negative code stands for (LOG-57); None: no such."""
@@ -354,6 +223,7 @@ class UnifiedLog(LogOwner):
         place = mark if isinstance(mark, LogOffsetMetadata) else LogOffsetMetadata(mark)
         with self._lock:
             self._state = state = high_watermark_updated(self._state, place)
+            self._high_watermark_moved_locked()
         return state.high_watermark
 
     def maybe_increment_high_watermark(self, mark: LogOffsetMetadata) -> LogOffsetMetadata | None:
@@ -367,6 +237,7 @@ class UnifiedLog(LogOwner):
             if state is None:
                 return None
             self._state = state
+            self._high_watermark_moved_locked()
         return old
 
     # What it is
@@ -393,7 +264,7 @@ class UnifiedLog(LogOwner):
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which no transaction is open: the high watermark, while there are none."""
+        """The offset below which every transaction is decided: at most the high watermark (LOG-30, LOG-32)."""
         return self._state.last_stable_offset
 
     @property
@@ -418,9 +289,35 @@ class UnifiedLog(LogOwner):
         return size
 
     @property
+    def producers(self) -> tuple[ProducerState, ...]:
+        """Who is known to have written, by producer id."""
+        with self._lock:
+            if self._staged is not None:
+                self._apply_staged_locked()
+            return tuple(sorted(self._producers.producers, key=lambda state: state.producer_id))
+
+    @property
     def leader_epochs(self) -> tuple[tuple[int, int], ...]:
         """(epoch, first offset) of each leader epoch, oldest first."""
         return tuple((entry.epoch, entry.start_offset) for entry in self._epochs.entries)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int] | None:
+        """(epoch, end offset) of the newest leader epoch up to `epoch`, None where none is known (EPOCH-3)."""
+        found = self._epochs.end_offset_for(epoch, self._state.log_end_offset)
+        return None if found.start_offset < 0 else (found.epoch, found.start_offset)
+
+    def maybe_start_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool = False
+    ) -> VerificationGuard | None:
+        """The guard to bring with the first append of a transaction, once its coordinator has said yes (PSM-27).
+
+        None where the transaction is open already, and nothing is to be asked.
+        """
+        with self._lock:
+            self._ready_locked()
+            return self._producers.maybe_start_verification(
+                producer_id, sequence, producer_epoch, supports_epoch_bump, self._milliseconds()
+            )
 
     @property
     def config(self) -> LogConfig:

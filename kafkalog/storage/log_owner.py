@@ -1,145 +1,26 @@
-"""The half of a log that changes its segments: roll, cut, delete, flush, close, and undo what failed."""
+"""The half of a log that changes its segments: roll, cut, delete, close."""
 
 from __future__ import annotations
 
-import logging
-import os
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from errno import ENOENT
-from typing import Final
 
-from kafkalog._core.plan import AppendPlan
-from kafkalog.config import LogConfig
-from kafkalog.errors import KafkalogError, LogClosed, StorageError
-from kafkalog.storage.append import ClientLimits
-from kafkalog.storage.failure import LogHealth
-from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.log_state import LogState, at_end, flushed_to, high_watermark_updated, log_start_incremented
-from kafkalog.storage.names import DELETED_SUFFIX, parse_topic_partition_dir
+from kafkalog.errors import StorageError
+from kafkalog.storage.log_base import LogBase
+from kafkalog.storage.log_state import LogState, at_end, high_watermark_updated, log_start_incremented
+from kafkalog.storage.names import DELETED_SUFFIX
+from kafkalog.storage.retention import below_log_start, beyond_size, beyond_time
 from kafkalog.storage.roll import plan_roll, remove_stale_files
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.truncate import TruncatePlan, plan_delete_before, plan_truncate
-from kafkalog.types import TopicPartition
-from kafkalog.util.clock import Clock
-from kafkalog.util.fileio import FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
-from kafkalog.util.scheduler import Schedules
-
-Chore = Callable[[], object]
-_LOG: Final = logging.getLogger(__name__)
 
 
-class LogOwner:
-    """State, lock and segments of one log; `UnifiedLog` adds appends, reads and offsets.
+class LogOwner(LogBase):
+    """Rolling, cutting, deleting and closing; rules as for `LogBase`."""
 
-    Steps that must not stop half-way hold back Ctrl-C; one that fails leaves a log whose state says what is in its
-    files, or one that takes no more writes. Files are synced, epochs written and tasks scheduled outside the lock.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "_active",
-        "_chores",
-        "_clock",
-        "_config",
-        "_cuts",
-        "_epochs",
-        "_follows",
-        "_fs",
-        "_health",
-        "_leftovers",
-        "_limits",
-        "_lock",
-        "_milliseconds",
-        "_rules",
-        "_scheduler",
-        "_stamps",
-        "_state",
-        "last_flush_time",
-        "leader_epoch",
-        "name",
-        "path",
-        "topic_partition",
-    )
-
-    def __init__(
-        self,
-        directory: str,
-        config: LogConfig,
-        state: LogState,
-        epochs: LeaderEpochCache,
-        *,
-        fs: FileSystem,
-        clock: Clock,
-        scheduler: Schedules | None,
-        leader_epoch: int,
-        high_watermark_follows_end: bool,
-    ) -> None:
-        self.path = directory
-        self.name = os.path.basename(os.path.normpath(directory))
-        self.topic_partition: TopicPartition = parse_topic_partition_dir(self.name)
-        self.leader_epoch = leader_epoch
-        self.last_flush_time: int = clock.milliseconds()
-        self._fs = fs
-        self._clock = clock
-        self._milliseconds = clock.milliseconds
-        self._scheduler = scheduler
-        self._follows = high_watermark_follows_end
-        self._epochs = epochs  # changed under self._lock
-        self._lock = threading.Lock()
-        self._health = LogHealth(directory, self.name)
-        self._state = state  # replaced under self._lock, read without
-        self._active: LogSegment = state.segments.active  # guarded by self._lock
-        self._chores: list[Chore] = []  # guarded by self._lock; run after it is released
-        self._leftovers: set[int] = set()  # guarded by self._lock; bases of files that could not be removed
-        self._cuts = 0  # guarded by self._lock; grows when a cut of the end begins and when it ends
-        self._set_config_locked(config)
-
-    def _set_config_locked(self, config: LogConfig) -> None:
-        self._config = config
-        self._limits = ClientLimits(config)
-        self._stamps = config.message_timestamp_type == "LogAppendTime"
-        self._rules = self._active.roll_rules(config)  # guarded by self._lock
-
-    def _ready_locked(self) -> LogState:
-        """The state, when the log may be written; what an interrupted append left behind is cut off first."""
-        if self._health.cause is not None:
-            self._health.check()
-        if self._active.records.size != self._state.end_position:
-            self._settle_locked()
-        return self._state
-
-    def _publish_locked(self, state: LogState) -> None:
-        """Make `state` the log's; its last segment takes the appends."""
-        active: LogSegment = state.segments.active
-        if active is not self._active:
-            self._active = active
-            self._rules = active.roll_rules(self._config)
-        self._state = state
-
-    # Undoing
-
-    def _undo_write_locked(self, state: LogState, plan: AppendPlan, error: BaseException) -> None:
-        """After a failed write: the segment as `state` has it, or no more writes. The offset goes into the error."""
-        if isinstance(error, KafkalogError) and error.offset is None:
-            error.offset = plan.first_offset
-        if self._state is state:
-            with deferred_interrupts():
-                self._settle_locked()
-
-    def _settle_locked(self) -> None:
-        """Cut the active segment back to the state's end; a log where that fails is poisoned, and the error raised."""
-        try:
-            state = self._state
-            if self._active.records.size != state.end_position or self._active.tail.size != state.end_position:
-                self._active.truncate_to(state.log_end_offset)
-                self._publish_locked(at_end(state, state.segments, state.log_end_offset))
-        except BaseException as error:
-            self._health.poison(error)
-            raise
+    __slots__ = ()
 
     # Rolling
 
@@ -160,6 +41,7 @@ class LogOwner:
             plan = plan_roll(state, expected_offset)
             old = self._active
             self._remove_leftovers()
+            self._snapshot_locked(plan.base_offset)
             if plan.replaced is None:
                 remove_stale_files(self.path, plan.base_offset, self._fs)
             else:
@@ -178,6 +60,16 @@ class LogOwner:
             self._publish_locked(at_end(state, segments, plan.base_offset))
             self._chores.append(lambda: self._flush_later(plan.base_offset))
             return segment
+
+    def _snapshot_locked(self, offset: int) -> None:
+        """Put the producers on disk as they are before `offset`, the log end or a gap behind it (LOG-18)."""
+        producers = self._producers
+        before, producers.map_end_offset = producers.map_end_offset, offset
+        try:
+            producers.take_snapshot(sync=False)
+        except BaseException:
+            producers.map_end_offset = before
+            raise
 
     def _new_segment(self, base_offset: int) -> LogSegment:
         """A segment with all its files; none of them stays when one cannot be made."""
@@ -278,21 +170,22 @@ class LogOwner:
             for segment in reversed(plan.deleted):
                 segment.change_file_suffixes("", DELETED_SUFFIX)
                 segments = segments.without((segment.base_offset,))
+                self._drop_snapshot_locked(segment)
+            self._producers.map_end_offset = state.log_end_offset
             segments.active.truncate_to(plan.log_end_offset)
         except BaseException as error:
             self._health.poison(error)
             raise
         end = plan.log_end_offset
         self._epochs.truncate_from_end(end)
-        self._publish_locked(
-            at_end(
-                state,
-                segments,
-                end,
-                log_start_offset=min(state.log_start_offset, end),
-                leader_epoch=self._epochs.latest_epoch,
-            )
-        )
+        start = min(state.log_start_offset, end)
+        cut = at_end(state, segments, end, log_start_offset=start, leader_epoch=self._epochs.latest_epoch)
+        try:
+            self._publish_locked(self._rebuild_producers_locked(cut))
+        except BaseException as error:
+            self._publish_locked(cut)
+            self._health.poison(error)
+            raise
         if plan.deleted:
             self._chores.append(lambda: self._delete_later(plan.deleted))
 
@@ -316,8 +209,10 @@ class LogOwner:
                 self._health.poison(error)
                 raise
             self._epochs.clear()
+            self._producers.truncate_fully_and_start_at(offset)
             start = offset if log_start_offset is None else log_start_offset
             emptied = at_end(state, segments, offset, log_start_offset=start, leader_epoch=-1)
+            emptied = emptied.replace(first_unstable_offset=-1)
             self._publish_locked(high_watermark_updated(emptied, emptied.end_metadata))
             self._chores.append(lambda: self._delete_later(old))
 
@@ -333,7 +228,8 @@ class LogOwner:
         if state is None:
             return False
         self._epochs.truncate_from_start(offset)
-        self._state = state
+        self._producers.on_log_start_incremented(offset)
+        self._state = self._with_unstable_locked(state)
         return True
 
     def delete_before(self, offset: int) -> int:
@@ -349,17 +245,61 @@ class LogOwner:
         self._do_chores()
         return start
 
+    def delete_old_segments(self) -> int:
+        """How many segments retention deleted: below the log start, then by size, then by time (LOG-42).
+
+        All of them: an empty active segment is begun first, so that there is always one (LOG-43). StorageError.
+        """
+        deleted = 0
+        rules: tuple[Callable[[LogState], tuple[LogSegment, ...]], ...] = (
+            below_log_start,
+            lambda state: beyond_size(state, self._config),
+            lambda state: beyond_time(state, self._config, self._milliseconds()),
+        )
+        for rule in rules if "delete" in self._config.cleanup_policy else rules[:1]:
+            with self._lock:
+                self._ready_locked()
+                gone = rule(self._state)
+                if gone:
+                    with deferred_interrupts():
+                        deleted += self._delete_segments_locked(gone)
+        self._do_chores()
+        return deleted
+
+    def _delete_segments_locked(self, gone: tuple[LogSegment, ...]) -> int:
+        """Take out the oldest segments; the log starts behind them then (LOG-45)."""
+        if len(gone) == len(self._state.segments):
+            self._roll_locked(None)
+            gone = tuple(segment for segment in gone if segment is not self._active)
+        following = self._state.segments.higher(gone[-1].base_offset) if gone else None
+        if following is None:
+            return 0
+        self._increment_log_start_locked(following.base_offset)
+        self._remove_locked(gone)
+        return len(gone)
+
     def _delete_first_segments_locked(self) -> None:
         state = self._state
         gone = plan_delete_before(state, state.log_start_offset)
-        if not gone:
-            return
+        if gone:
+            self._remove_locked(gone)
+
+    def _remove_locked(self, gone: tuple[LogSegment, ...]) -> None:
+        """Take segments out of the log: out of the map, renamed, their files removed later (LOG-46)."""
+        state = self._state
         self._state = state.replace(segments=state.segments.without(s.base_offset for s in gone))
         for segment in gone:
             segment.change_file_suffixes("", DELETED_SUFFIX)
+            self._drop_snapshot_locked(segment)
         self._chores.append(lambda: self._delete_later(gone))
 
-    def _delete_later(self, segments: Iterable[LogSegment]) -> None:
+    def _drop_snapshot_locked(self, segment: LogSegment) -> None:
+        """Give up the snapshot at the base of a segment that goes; its file goes with it (LOG-69)."""
+        marked = self._producers.snapshots.mark_deleted(segment.base_offset)
+        if marked is not None:
+            self._chores.append(lambda: self._delete_later((), (marked,)))
+
+    def _delete_later(self, segments: Iterable[LogSegment], files: Iterable[str] = ()) -> None:
         """Remove the files of segments renamed to .deleted, after file.delete.delay.ms where there is a scheduler.
 
         They stay open for readers that took the log's state before.
@@ -368,99 +308,16 @@ class LogOwner:
         def delete() -> None:
             for segment in segments:
                 segment.unlink_files(self._fs)
+            for path in files:
+                try:
+                    self._fs.unlink_if_exists(path)
+                except OSError as error:
+                    raise StorageError.from_os(error, "delete the producer snapshot", path=path) from error
 
         if self._scheduler is None:
             delete()
         else:
             self._scheduler.schedule("delete-file", delete, delay_ms=self._config.file_delete_delay_ms)
-
-    def _do_chores(self) -> None:
-        """What the last steps left to do outside the lock: write epochs, schedule flushes and deletes."""
-        while self._chores:
-            try:
-                chore = self._chores.pop(0)
-            except IndexError:  # another thread took the last one
-                break
-            chore()
-            del chore  # with it go deleted segments: their room may be what the epochs need on a full disk
-        self._write_epochs()
-
-    def _do_chores_after_append(self) -> None:
-        """What an append left to do; it is done, so what fails here is told by the next flush, and tried again."""
-        try:
-            self._do_chores()
-        except StorageError as error:
-            _LOG.warning("put off until the next append or flush: %s", error)
-            if self._epochs.has_changed:
-                self._chores.append(self._epochs.write_if_changed)
-
-    # Flushing and closing
-
-    def _flush_later(self, offset: int) -> None:
-        if self._scheduler is not None:
-            self._scheduler.schedule("flush-log", lambda: self.flush(offset))
-
-    def flush(self, offset: int | None = None) -> None:
-        """Return when everything before `offset` is on disk, directory entries too; None: all that is appended.
-
-        The recovery point is raised to it (LOG-51). A failed sync is a StorageError and poisons the log.
-        """
-        self._health.check()
-        self._flush(offset)
-
-    def _flush(self, offset: int | None = None) -> None:
-        while not self._flush_once(offset):
-            pass
-
-    def _flush_once(self, offset: int | None) -> bool:
-        """True when done; False where a segment was cut off or deleted under it, so that it has to begin again."""
-        cuts = self._cuts
-        state = self._state
-        end = state.log_end_offset if offset is None else min(offset, state.log_end_offset)
-        start = state.recovery_point
-        upto = end + 1 if offset is None else end
-        if upto <= start:
-            return self._write_epochs()
-        try:
-            covered = state.segments.values(start, upto)
-            for segment in covered:
-                segment.flush()
-            if covered and covered[-1].base_offset >= start:
-                self._fs.fsync_dir(self.path)
-        except BaseException as error:
-            self._flush_failed(error, state)
-            return False
-        with self._lock:
-            if cuts == self._cuts:
-                self._state = flushed_to(self._state, end)
-            self.last_flush_time = self._milliseconds()
-        return self._write_epochs()
-
-    def _write_epochs(self) -> bool:
-        if self._epochs.has_changed:
-            self._epochs.write_if_changed()
-        return True
-
-    def _flush_failed(self, error: BaseException, state: LogState) -> None:
-        """Poison the log and raise, unless what could not be synced was deleted or cut meanwhile (LOG-52)."""
-        with self._lock:
-            is_gone = isinstance(error, LogClosed) or isinstance(error, OSError) and error.errno == ENOENT
-            if is_gone and not self.closed:
-                there = self._state.segments
-                if any(there.get(segment.base_offset) is not segment for segment in state.segments):
-                    return
-            if isinstance(error, LogClosed):
-                self._health.check()
-            if isinstance(error, OSError):
-                self._health.poison(error)
-        if isinstance(error, OSError) and not isinstance(error, KafkalogError):
-            raise StorageError.from_os(error, "sync the partition directory", path=self.path) from error
-        raise error
-
-    @property
-    def closed(self) -> bool:
-        """True after `close`."""
-        return self._health.closed
 
     def close(self) -> None:
         """Flush, add the final time entry, trim and close all files. A second call does nothing.
@@ -481,6 +338,8 @@ class LogOwner:
             try:
                 if failure is None:
                     self._flush()
+                    self._producers.map_end_offset = self._state.log_end_offset
+                    self._producers.take_snapshot()
             except BaseException as error:
                 failure = error
             with self._lock:

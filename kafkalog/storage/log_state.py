@@ -39,7 +39,7 @@ def started(
         end_base=active.base_offset,
         end_position=active.size,
         high_watermark=mark,
-        recovery_point=min(max(recovery_point, 0), log_end_offset),
+        recovery_point=min(max(recovery_point, start), log_end_offset),
         leader_epoch=leader_epoch,
     )
     return _mark_at_end(state) if mark == log_end_offset else state

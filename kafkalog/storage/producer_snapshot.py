@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kafkalog._core.crc import crc32c
@@ -13,6 +14,8 @@ from kafkalog.util.fileio import OS, FileSystem
 VERSION: Final = 1
 _VERSION: Final = struct.Struct(">h")
 _HEADER: Final = struct.Struct(">hIi")
+_CRC: Final = struct.Struct(">I")
+_COUNT: Final = struct.Struct(">i")
 _CHECKED_FROM: Final = 6
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
 MAX_SNAPSHOT_BYTES: Final = 1 << 30
@@ -70,6 +73,13 @@ def parse_snapshot(data: bytes, path: str | None = None) -> list[ProducerEntry]:
         raise _corrupt(f"is corrupt (CRC is no longer valid). Stored crc: {stored}. Computed crc: {computed}", path)
     end = _HEADER.size + count * _ENTRY.size
     return [ProducerEntry(*fields) for fields in _ENTRY.iter_unpack(data[_HEADER.size : end])]
+
+
+def format_snapshot(entries: Iterable[tuple[int, ...]]) -> bytes:
+    """The bytes of a snapshot; each entry has the fields of ProducerEntry, in their order (PSM-36)."""
+    packed = b"".join([_ENTRY.pack(*entry) for entry in entries])
+    checked = _COUNT.pack(len(packed) // _ENTRY.size) + packed
+    return _VERSION.pack(VERSION) + _CRC.pack(crc32c(checked)) + checked
 
 
 def _corrupt(what: str, path: str | None) -> CorruptSnapshot:

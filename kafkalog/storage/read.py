@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalog._core.state import LogState
+from kafkalog._core.values import OffsetPosition
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata
 
@@ -24,7 +25,6 @@ def read_state(
     max_length: int,
     bound: LogOffsetMetadata,
     min_one_message: bool,
-    include_aborted: bool = False,
 ) -> FetchDataInfo:
     """The data from `start_offset` on, below `bound`, from one segment; OffsetOutOfRange outside log start ... log end.
 
@@ -33,21 +33,19 @@ def read_state(
     """
     if start_offset < state.log_start_offset or start_offset > state.log_end_offset:
         raise out_of_range(start_offset, state)
-    aborted: tuple[Any, ...] | None = () if include_aborted else None
     segments = state.segments
     if start_offset >= bound.message_offset:
         place = bound if start_offset == bound.message_offset else locate(state, start_offset)
-        return _empty(segments, place, aborted)
+        return _empty(segments, place)
     segment = segments.floor(start_offset)
     while segment is not None:
         found: FetchDataInfo | None = segment.read(
             start_offset, max_length, _max_position(segment, state, bound), min_one_message
         )
         if found is not None:
-            found.aborted_transactions = aborted
             return found
         segment = segments.higher(segment.base_offset)
-    return _empty(segments, state.end_metadata, aborted)
+    return _empty(segments, state.end_metadata)
 
 
 def _max_position(segment: Any, state: LogState, bound: LogOffsetMetadata) -> int | None:
@@ -59,10 +57,35 @@ def _max_position(segment: Any, state: LogState, bound: LogOffsetMetadata) -> in
     return bound.relative_position_in_segment if base == bound_base else None
 
 
-def _empty(segments: Any, place: LogOffsetMetadata, aborted: tuple[Any, ...] | None) -> FetchDataInfo:
+def _empty(segments: Any, place: LogOffsetMetadata) -> FetchDataInfo:
     segment = segments.get(place.segment_base_offset) or segments.active
     position = min(max(place.relative_position_in_segment, 0), segment.size)
-    return FetchDataInfo(place, segment.records.slice(position, 0), False, aborted)
+    return FetchDataInfo(place, segment.records.slice(position, 0))
+
+
+def add_aborted(state: LogState, start_offset: int, found: FetchDataInfo) -> None:
+    """Give `found`, a committed read, the (producer id, first offset) of the aborted transactions in it (LOG-33).
+
+    They are looked for in the segment read and those after it, up to the next index entry behind the data.
+    """
+    found.aborted_transactions = aborted = []
+    place = found.fetch_offset_metadata
+    segment = state.segments.get(place.segment_base_offset)
+    if found.records.size == 0 or segment is None:
+        return
+    at = OffsetPosition(place.message_offset, place.relative_position_in_segment)
+    bound = segment.offset_index.fetch_upper_bound_offset(at, found.records.size)
+    following = state.segments.higher(segment.base_offset)
+    if bound is not None:
+        upper = bound.offset
+    else:
+        upper = state.log_end_offset if following is None else following.base_offset
+    while segment is not None:
+        search = segment.txn_index.collect(start_offset, upper)
+        aborted += [(entry.producer_id, entry.first_offset) for entry in search.aborted]
+        if search.is_complete:
+            return
+        segment = state.segments.higher(segment.base_offset)
 
 
 def locate(state: LogState, offset: int) -> LogOffsetMetadata:

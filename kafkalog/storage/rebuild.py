@@ -15,7 +15,7 @@ _TIME_ENTRY: Final = Struct(">qi")
 
 
 def offset_index_fits(fs: FileSystem, path: str, log_size: int, offsets: int) -> bool:
-    """True when the `.index` file is whole entries, rising, that point into the `.log` of `log_size` bytes.
+    """True when the `.index` file has entries, rising, that point into the `.log` of `log_size` bytes.
 
     `offsets` is how many the segment can hold at most. Looks at the length and the first and last entry only. False
     also for a missing file, and for one with a preallocated tail of zeros: that was not closed well.
@@ -30,7 +30,7 @@ def offset_index_fits(fs: FileSystem, path: str, log_size: int, offsets: int) ->
 
 
 def time_index_fits(fs: FileSystem, path: str, offsets: int) -> bool:
-    """True when the `.timeindex` file is whole entries whose times rise; as `offset_index_fits`."""
+    """True when the `.timeindex` file has entries whose times rise; as `offset_index_fits`."""
     ends = _ends(fs, path, _TIME_ENTRY)
     if ends is None:
         return False
@@ -51,13 +51,35 @@ def last_entries_agree(segment: LogSegment) -> bool:
         return False
 
 
+def ends_whole(segment: LogSegment) -> bool:
+    """True when the segment's last bytes are those of a whole batch with a right checksum.
+
+    The index gives the place to begin at; where it does not lead there, all batches are looked at.
+    """
+    index = segment.offset_index
+    position = index.entry(index.entries - 1).position if index.entries else 0
+    return _ends_whole(segment, position) or (position > 0 and _ends_whole(segment, 0))
+
+
+def _ends_whole(segment: LogSegment, position: int) -> bool:
+    if position >= segment.size:
+        return segment.size == 0
+    end = position
+    try:
+        for table in segment.records.tables(position, check_crc=True):
+            if table.first_invalid >= 0:
+                return False
+            end = table.position(len(table) - 1) + table.size(len(table) - 1)
+    except CorruptRecord:
+        return False
+    return end == segment.size
+
+
 def _ends(fs: FileSystem, path: str, entry: Struct) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
-    """(count, first entry, last entry) of an index file; None when it is missing or no whole number of entries."""
+    """(count, first entry, last entry) of an index file, a part of one at its end aside; None when it is missing."""
     try:
         with fs.open_file(path, "r") as file:
-            size = file.size()
-            if size % entry.size:
-                return None
+            size = file.size() // entry.size * entry.size
             if not size:
                 return 0, (), ()
             first = entry.unpack(file.pread(entry.size, 0))

@@ -12,12 +12,15 @@ from typing import Any, Final
 from kafkalog._core.plan import NO_ROLL, AppendPlan, RollRules, SegmentTail, plan_append
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.config import LogConfig
-from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow, StorageError
+from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
 from kafkalog.storage.file_records import FIRST_WINDOW, SMALL_WINDOW, FileRecords
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.lazy_index import LazyIndex
-from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name
+from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name, txn_index_file_name
+from kafkalog.storage.segment_files import SegmentFiles
 from kafkalog.storage.time_index import TimeIndex
+from kafkalog.storage.transaction_index import TransactionIndex
+from kafkalog.storage.txn_index import AbortedTxn
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata, OffsetAndTimestamp, TimestampOffset
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -32,22 +35,18 @@ NOT_READ: Final = SegmentTail()
 """The tail of a segment that was opened but not made ready for appends."""
 
 
-class LogSegment:
+class LogSegment(SegmentFiles):
     """A segment, open: `records` is its FileRecords, `tail` what the next append needs to know, NOT_READ until then.
 
     Threads: appends, cuts, rename and close belong to the owner's lock; lookups and reads may run beside them.
     """
 
     __slots__ = (
-        "_indexes_changed",
-        "_offset_index",
-        "_time_index",
         "base_offset",
         "clock",
         "created_ms",
         "index_interval_bytes",
         "max_index_size",
-        "records",
         "roll_jitter_ms",
         "tail",
     )
@@ -57,21 +56,19 @@ class LogSegment:
         records: FileRecords,
         offset_index: LazyIndex[OffsetIndex],
         time_index: LazyIndex[TimeIndex],
+        txn_index: TransactionIndex,
         base_offset: int,
         config: LogConfig,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.records = records
+        super().__init__(records, offset_index, time_index, txn_index)
         self.base_offset = base_offset
         self.clock = clock
         self.created_ms = clock.milliseconds()
         self.index_interval_bytes: int = config.index_interval_bytes
         self.max_index_size: int = config.segment_index_bytes
         self.roll_jitter_ms = config.random_jitter_ms()
-        self._offset_index = offset_index
-        self._time_index = time_index
         self.tail = NOT_READ
-        self._indexes_changed = True
 
     @classmethod
     def open(
@@ -110,29 +107,10 @@ class LogSegment:
             lambda path: TimeIndex(path, base_offset, size, fs=fs),
             fs,
         )
-        return cls(records, offsets, times, base_offset, config, clock)
+        aborted = TransactionIndex(os.path.join(folder, txn_index_file_name(base_offset, suffix)), base_offset, fs=fs)
+        return cls(records, offsets, times, aborted, base_offset, config, clock)
 
     # What it holds
-
-    @property
-    def offset_index(self) -> OffsetIndex:
-        """The offset index, opened by the first use."""
-        return self._offset_index.index or self._offset_index.get()
-
-    @property
-    def time_index(self) -> TimeIndex:
-        """The time index, opened by the first use."""
-        return self._time_index.index or self._time_index.get()
-
-    @property
-    def size(self) -> int:
-        """Bytes of whole batches in the `.log` file."""
-        return self.records.size
-
-    @property
-    def path(self) -> str:
-        """The `.log` file."""
-        return self.records.path
 
     @property
     def last_known_offset(self) -> int:
@@ -250,7 +228,14 @@ class LogSegment:
         keep = tail.last_offset + 1 if tail.last_offset >= 0 else self.base_offset
         self.offset_index.truncate_to(keep)
         self.time_index.truncate_to(keep)
+        self.txn_index.truncate_to(keep)
         self.tail = tail
+
+    def add_aborted(self, entry: AbortedTxn) -> None:
+        """Note an aborted transaction whose marker is in this segment."""
+        self._indexes_changed = True
+        self.txn_index.append(entry)
+        self._indexes_changed = True  # again: a flush meanwhile has synced what was there before
 
     # Reading
 
@@ -368,6 +353,7 @@ class LogSegment:
         self._indexes_changed = True
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
         self.resize_indexes(self.max_index_size)
         cut = 0 if found is None else self.records.truncate_to(found[1])
         if self.records.size == 0:
@@ -402,21 +388,6 @@ class LogSegment:
         self.time_index.make_read_only()
         self._indexes_changed = True
 
-    def flush(self) -> None:
-        """Return when the data, then the offset index, then the time index are on disk (SEG-32).
-
-        Indexes without a new entry since the last flush are left alone: a flush after each append costs one sync.
-        """
-        self.records.flush()
-        if self._indexes_changed:
-            self._indexes_changed = False
-            try:
-                self.offset_index.flush()
-                self.time_index.flush()
-            except BaseException:
-                self._indexes_changed = True
-                raise
-
     def sanity_check(self) -> None:
         """Return when both indexes fit themselves; CorruptIndex otherwise (SEG-29)."""
         self.offset_index.sanity_check()
@@ -426,62 +397,10 @@ class LogSegment:
         """Final time entry, then trim and close all files; every one is closed even if one fails. Harmless twice."""
         if self.records.closed:
             return
-        _all(self.add_final_time_entry, self._offset_index.close, self._time_index.close, self.records.close)
-
-    def close_handlers(self) -> None:
-        """Give all descriptors back without writing anything."""
-        _all(self._offset_index.close_handler, self._time_index.close_handler, self.records.close_handlers)
-
-    def change_file_suffixes(self, old: str, new: str) -> None:
-        """Rename all files that exist from suffix `old` to `new` (SEG-27).
-
-        StorageError when one cannot be renamed: those before it get their old names back. IllegalArgument for a name
-        that does not end in `old`.
-        """
-        done: list[tuple[Any, str]] = []
         try:
-            for part in (self.records, self._offset_index, self._time_index):
-                before = part.path
-                part.rename_to(_with_suffix(before, old, new))
-                done.append((part, before))
-        except BaseException:
-            for part, before in done:
-                part.rename_to(before)
-            raise
-
-    def unlink_files(self, fs: FileSystem) -> None:
-        """Remove all files, but leave them open: readers that hold the segment read on, and the last one closes it."""
-        for part in (self.records, self._offset_index, self._time_index):
-            try:
-                fs.unlink_if_exists(part.path)
-            except OSError as error:
-                raise StorageError.from_os(error, "delete the file", path=part.path) from error
-
-    def delete_if_exists(self) -> None:
-        """Remove all files; one that is gone already is fine. Readers keep what they hold open."""
-        _all(
-            self.records.delete_if_exists,
-            self._offset_index.delete_if_exists,
-            self._time_index.delete_if_exists,
-        )
+            self.add_final_time_entry()
+        finally:
+            self.close_files()
 
     def __repr__(self) -> str:
         return f"<LogSegment {self.base_offset} {self.size} B {self.path}>"
-
-
-def _with_suffix(path: str, old: str, new: str) -> str:
-    if not path.endswith(old):
-        raise IllegalArgument(f"the file name does not end in {old!r}", path=path)
-    return path[: len(path) - len(old)] + new
-
-
-def _all(*steps: Any) -> None:
-    """Take every step; the first error is raised after the last one."""
-    failure: BaseException | None = None
-    for step in steps:
-        try:
-            step()
-        except BaseException as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure

@@ -1,0 +1,421 @@
+"""All producers of a log: an append is staged against them first, and takes effect when it has been written.
+
+`Producers.stage` walks the rows of an append and says what they would change, or which rule they break;
+`Producers.apply` makes it so. Nothing is half done: a refused append, or one that could not be written, leaves no
+trace (PSM-32). Messages are worded above this layer.
+"""
+cimport cython
+from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+from kafkalog._core.batch cimport BatchRow, place_of
+from kafkalog._core.cursor cimport Cursor
+from kafkalog._core.endian cimport load16, load32
+from kafkalog._core.fields cimport Fields, take_record
+from kafkalog._core.layout cimport (
+    CODEC_MASK, CONTROL_BIT, OK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, V2_RECORDS_AT,
+)
+from kafkalog._core.producer cimport ProducerState
+from kafkalog._core.scan cimport BatchTable
+from kafkalog._core.wrap cimport added, subtracted
+
+cdef enum Origin:
+    CLIENT = 0
+    COORDINATOR = 1
+    REPLICATION = 2
+
+cdef enum Fault:
+    NO_FAULT = 0
+    BAD_EPOCH = 1
+    BAD_SEQUENCE = 2
+    NO_TRANSACTION = 3
+    TRANSACTION_OPEN = 4
+    BAD_COORDINATOR = 5
+    BAD_MARKER = 6
+    BAD_VERIFIED_SEQUENCE = 7
+    IS_DUPLICATE = 8
+
+cdef enum Marker:
+    ABORT = 0
+    COMMIT = 1
+    OTHER = 2
+    UNREADABLE = 3
+
+ORIGIN_CLIENT = CLIENT
+ORIGIN_COORDINATOR = COORDINATOR
+ORIGIN_REPLICATION = REPLICATION
+
+FAULT_EPOCH = BAD_EPOCH
+FAULT_SEQUENCE = BAD_SEQUENCE
+FAULT_NO_TRANSACTION = NO_TRANSACTION
+FAULT_TRANSACTION_OPEN = TRANSACTION_OPEN
+FAULT_COORDINATOR = BAD_COORDINATOR
+FAULT_MARKER = BAD_MARKER
+FAULT_VERIFIED_SEQUENCE = BAD_VERIFIED_SEQUENCE
+DUPLICATE = IS_DUPLICATE
+
+
+@cython.final
+cdef class CompletedTxn:
+    """A transaction that a marker ended: its producer, its first offset, the marker's offset, and how it ended."""
+    cdef readonly int64_t producer_id
+    cdef readonly int64_t first_offset
+    cdef readonly int64_t last_offset
+    cdef readonly bint is_aborted
+
+    def __init__(self, producer_id: int, first_offset: int, last_offset: int, is_aborted: bool):
+        self.producer_id = producer_id
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.is_aborted = is_aborted
+
+    def __eq__(self, other):
+        cdef CompletedTxn o
+        if not isinstance(other, CompletedTxn):
+            return NotImplemented
+        o = other
+        return (self.producer_id, self.first_offset, self.last_offset, self.is_aborted) == (
+            o.producer_id, o.first_offset, o.last_offset, o.is_aborted
+        )
+
+    def __hash__(self):
+        return hash((self.producer_id, self.first_offset, self.last_offset))
+
+    def __repr__(self):
+        how = "aborted" if self.is_aborted else "committed"
+        return f"<CompletedTxn of {self.producer_id} from {self.first_offset} to {self.last_offset} {how}>"
+
+
+@cython.final
+cdef class Staged:
+    """What the batches of one append would change, or the rule that batch `row` breaks.
+
+    `fault` is 0, one of the FAULT_ codes, or DUPLICATE, when `duplicate` is (first offset, last offset, timestamp) of
+    the batch that was there before. `known` is the producer as it was when the fault was met, or None.
+    """
+    cdef readonly int fault
+    cdef readonly Py_ssize_t row
+    cdef readonly tuple duplicate
+    cdef readonly ProducerState known
+    cdef readonly list completed        # CompletedTxn, in the order of their markers
+    cdef readonly int32_t coordinator_epoch
+    cdef list started                   # (first offset, producer id) of transactions that begin
+    cdef list events                    # begins and ends in their order: (first offset, producer id) or CompletedTxn
+    cdef dict updated                   # producer id -> ProducerState
+    cdef ProducerState latest
+
+    @property
+    def producer_ids(self) -> list:
+        """Who wrote the append."""
+        return list(self.updated)
+
+    def __repr__(self):
+        return f"<Staged {len(self.updated)} producers fault {self.fault} completed {self.completed}>"
+
+
+cdef int read_marker(const uint8_t* p, int64_t size, BatchRow* row, int32_t* coordinator_epoch, int64_t* timestamp):
+    """The kind of the first record of a control batch, and its fields (format.md section 3)."""
+    cdef Cursor c
+    cdef Fields f
+    cdef int16_t kind
+    c.p = p + V2_RECORDS_AT
+    c.end = p + size
+    if size < V2_RECORDS_AT or row.attributes & CODEC_MASK or take_record(&c, &f) != OK:
+        return UNREADABLE
+    if f.key_size < 4 or load16(f.key) < 0:
+        return UNREADABLE
+    timestamp[0] = row.max_timestamp if row.attributes & TIMESTAMP_TYPE_BIT else added(row.base_timestamp, f.timestamp_delta)
+    kind = load16(f.key + 2)
+    if kind != ABORT and kind != COMMIT:
+        return OTHER
+    if f.value_size < 6 or load16(f.value) < 0:
+        return UNREADABLE
+    coordinator_epoch[0] = load32(f.value + 2)
+    return kind
+
+
+@cython.final
+cdef class Producers:
+    """The producers of one log by id, the transactions that are open, and those whose markers are not replicated yet.
+
+    Threads: belongs to the lock of the log that owns it.
+    """
+    cdef dict entries                   # producer id -> ProducerState
+    cdef dict ongoing                   # first offset -> producer id, in the order of the offsets
+    cdef dict unreplicated              # first offset -> last offset
+
+    def __init__(self):
+        self.entries = {}
+        self.ongoing = {}
+        self.unreplicated = {}
+
+    def __len__(self):
+        return len(self.entries)
+
+    def __iter__(self):
+        return iter(self.entries.values())
+
+    def __contains__(self, producer_id):
+        return producer_id in self.entries
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        """What is known of a producer."""
+        return self.entries.get(producer_id)
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self.entries.clear()
+        self.ongoing.clear()
+        self.unreplicated.clear()
+
+    def load(self, states) -> None:
+        """Adds the producers of a snapshot."""
+        cdef ProducerState s
+        for s in states:
+            self.entries[s.producer_id] = s
+            if s.current_txn_first_offset >= 0:
+                self.ongoing[s.current_txn_first_offset] = s.producer_id
+        self.ongoing = dict(sorted(self.ongoing.items()))
+
+    def remove_expired(self, oldest_ms: int) -> list:
+        """Forgets those last heard of at or before `oldest_ms` that have no transaction open (PSM-15); their ids."""
+        cdef ProducerState s
+        cdef int64_t oldest = oldest_ms
+        gone = []
+        for s in self.entries.values():
+            if s.current_txn_first_offset < 0 and s.last_timestamp <= oldest:
+                gone.append(s.producer_id)
+        for producer_id in gone:
+            del self.entries[producer_id]
+        return gone
+
+    # Appends
+
+    def stage(
+        self, BatchTable table not None, Py_ssize_t first, Py_ssize_t last, buffer, *, int64_t base_position=0,
+        int origin=REPLICATION, bint epoch_bumps=False, dict verified=None, guard=None, bint must_verify=False,
+    ) -> Staged | None:
+        """What rows `first` up to `last` of `table`, scanned from `buffer`, would change; None where nothing.
+
+        `epoch_bumps`: markers carry a bumped epoch (transaction version 2). `verified` maps producer ids to
+        (guard, lowest sequence, knows epoch bumps) of transactions asked about; with `must_verify` a transaction
+        begins only with that guard (LOG-64).
+        """
+        cdef Staged staged = None
+        cdef Py_ssize_t i
+        cdef BatchRow* row
+        if first < 0 or last > table.count or first > last:
+            raise IndexError(f"rows {first} to {last} of a table of {table.count}")
+        for i in range(first, last):
+            row = &table.rows[i]
+            if row.producer_id < 0 or row.magic < 2:
+                continue
+            if staged is None:
+                staged = Staged.__new__(Staged)
+                staged.updated = {}
+                staged.started = []
+                staged.events = []
+                staged.completed = []
+                staged.row = -1
+            if row.attributes & CONTROL_BIT:
+                staged.fault = self.stage_marker(staged, row, buffer, base_position, origin, epoch_bumps)
+            else:
+                staged.fault = self.stage_data(staged, row, origin, verified, guard, must_verify)
+            if staged.fault:
+                staged.row = i
+                staged.known = self.entries.get(row.producer_id)
+                break
+        return staged
+
+    cdef ProducerState staged_state(self, Staged staged, int64_t producer_id):
+        """The copy of a producer's state that this append changes."""
+        cdef ProducerState s = staged.latest
+        if s is not None and s.producer_id == producer_id:
+            return s
+        key = producer_id
+        s = staged.updated.get(key)
+        if s is None:
+            s = self.entries.get(key)
+            if s is None:
+                s = ProducerState(key)
+            else:
+                s = s.copy()
+            staged.updated[key] = s
+        staged.latest = s
+        return s
+
+    cdef int stage_data(self, Staged staged, BatchRow* row, int origin, dict verified, object guard, bint must_verify) except -1:
+        cdef ProducerState known
+        cdef ProducerState s
+        cdef int at
+        cdef bint transactional = (row.attributes & TRANSACTIONAL_BIT) != 0
+        asked = None
+        if origin == CLIENT:
+            known = self.entries.get(row.producer_id)
+            at = -1 if known is None else known.find(row)
+            if at >= 0:
+                staged.duplicate = (
+                    subtracted(known.window[at].last_offset, known.window[at].offset_delta),
+                    known.window[at].last_offset, known.window[at].timestamp,
+                )
+                return IS_DUPLICATE
+        s = self.staged_state(staged, row.producer_id)
+        if origin != REPLICATION:
+            asked = None if verified is None else verified.get(row.producer_id)
+            if transactional and must_verify and (
+                s.current_txn_first_offset < 0 or s.producer_epoch != row.producer_epoch
+            ) and (asked is None or guard is None or asked[0] is not guard):
+                return NO_TRANSACTION
+            if row.producer_epoch < s.producer_epoch:
+                return BAD_EPOCH
+        if origin == CLIENT:
+            if asked is not None and (
+                row.base_sequence > <int32_t>asked[1] or (asked[2] and row.base_sequence != 0 and s.count == 0)
+            ):
+                return BAD_VERIFIED_SEQUENCE
+            if not s.continues(row.producer_epoch, row.base_sequence):
+                return BAD_SEQUENCE
+        if s.current_txn_first_offset >= 0 and not transactional and origin != REPLICATION:
+            return TRANSACTION_OPEN
+        s.add(row)
+        if transactional and s.current_txn_first_offset < 0:
+            s.current_txn_first_offset = row.base_offset
+            event = (row.base_offset, row.producer_id)
+            staged.started.append(event)
+            staged.events.append(event)
+        return NO_FAULT
+
+    cdef int stage_marker(
+        self, Staged staged, BatchRow* row, object buffer, int64_t base_position, int origin, bint epoch_bumps
+    ) except -1:
+        cdef Py_buffer view
+        cdef ProducerState s
+        cdef int64_t at
+        cdef int64_t timestamp = -1
+        cdef int32_t coordinator_epoch = -1
+        cdef int kind = UNREADABLE
+        if row.count == 0:              # compaction removed the marker and kept the batch (PSM-12)
+            return NO_FAULT
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        at = place_of(row, base_position, view.len)
+        if at >= 0:
+            kind = read_marker(<const uint8_t*>view.buf + at, row.size, row, &coordinator_epoch, &timestamp)
+        PyBuffer_Release(&view)
+        if kind > COMMIT:               # nothing a producer's state hangs on; refused where we are asked to write it
+            return NO_FAULT if origin == REPLICATION else BAD_MARKER
+        s = self.staged_state(staged, row.producer_id)
+        if origin != REPLICATION:
+            staged.coordinator_epoch = coordinator_epoch
+            if row.producer_epoch < s.producer_epoch:
+                return BAD_EPOCH
+            if epoch_bumps and s.current_txn_first_offset >= 0 and row.producer_epoch == s.producer_epoch:
+                return BAD_EPOCH
+            if coordinator_epoch < s.coordinator_epoch:
+                return BAD_COORDINATOR
+        if s.current_txn_first_offset >= 0:
+            event = CompletedTxn(row.producer_id, s.current_txn_first_offset, row.base_offset, kind == ABORT)
+            staged.completed.append(event)
+            staged.events.append(event)
+        s.take_epoch(row.producer_epoch)
+        s.coordinator_epoch = coordinator_epoch
+        s.last_timestamp = timestamp
+        s.current_txn_first_offset = -1
+        return NO_FAULT
+
+    def apply(self, Staged staged not None) -> None:
+        """Makes what was staged true; transactions that ended are completed one by one with `complete`."""
+        if staged.fault:
+            raise ValueError(f"{staged!r} was refused")
+        self.entries.update(staged.updated)
+        for first_offset, producer_id in staged.started:
+            self.ongoing[first_offset] = producer_id
+
+    def commit(self, Staged staged not None, high_watermark: int) -> None:
+        """Makes what was staged true, the ends of transactions too, with markers below `high_watermark` replicated."""
+        self.apply(staged)
+        for txn in staged.completed:
+            self.complete(txn)
+        self.replicated_to(high_watermark)
+
+    def completions(self, Staged staged not None) -> list:
+        """(CompletedTxn, last stable offset right after it) of what was staged, before it is applied (PSM-9).
+
+        That offset is where the next open transaction of another producer begins, or comes after the marker.
+        """
+        cdef CompletedTxn txn
+        found = []
+        if not staged.completed:
+            return found
+        open_ones = dict(self.ongoing)
+        for event in staged.events:
+            if type(event) is tuple:
+                open_ones[event[0]] = event[1]
+                continue
+            txn = event
+            stable = txn.last_offset + 1
+            for first_offset, producer_id in open_ones.items():
+                if producer_id != txn.producer_id:
+                    stable = first_offset
+                    break
+            open_ones.pop(txn.first_offset, None)
+            found.append((txn, stable))
+        return found
+
+    def first_unstable_after(self, Staged staged not None, high_watermark: int) -> int:
+        """What `first_unstable_offset` will be after `commit` with this high watermark."""
+        cdef int64_t first = -1
+        ended = {txn.first_offset: txn.last_offset for txn in staged.completed}
+        for offset in (*self.ongoing, *[first_offset for first_offset, _ in staged.started]):
+            if offset not in ended:
+                first = offset
+                break
+        for offset, last_offset in (*self.unreplicated.items(), *ended.items()):
+            if last_offset >= high_watermark and (first < 0 or offset < first):
+                first = offset
+        return first
+
+    def complete(self, CompletedTxn txn not None) -> None:
+        """Ends a transaction; it stays unreplicated until the high watermark has passed its marker."""
+        if self.ongoing.pop(txn.first_offset, None) is None:
+            raise ValueError(f"{txn!r} was not open")
+        self.unreplicated[txn.first_offset] = txn.last_offset
+
+    def replicated_to(self, high_watermark: int) -> None:
+        """Forgets the completed transactions whose markers lie below `high_watermark` (PSM-14)."""
+        if not self.unreplicated:
+            return
+        for first_offset, last_offset in list(self.unreplicated.items()):
+            if last_offset < high_watermark:
+                del self.unreplicated[first_offset]
+
+    @property
+    def has_transactions(self) -> bool:
+        """True while a transaction is open, or its marker not replicated."""
+        return bool(self.ongoing or self.unreplicated)
+
+    @property
+    def first_undecided_offset(self) -> int:
+        """Where the oldest open transaction began; -1 without one."""
+        for first_offset in self.ongoing:
+            return first_offset
+        return -1
+
+    @property
+    def first_unstable_offset(self) -> int:
+        """The lowest first offset of a transaction that is open, or whose marker is not replicated; -1: none (PSM-13)."""
+        cdef int64_t first = -1
+        for offset in self.ongoing:
+            first = offset
+            break
+        for offset in self.unreplicated:
+            if first < 0 or offset < first:
+                first = offset
+        return first
+
+    @property
+    def open_transactions(self) -> dict:
+        """First offset -> producer id of the transactions that are open, oldest first."""
+        return dict(self.ongoing)
+
+    def __repr__(self):
+        return f"<Producers {len(self.entries)}, {len(self.ongoing)} transactions open>"

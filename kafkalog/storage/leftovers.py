@@ -1,0 +1,125 @@
+"""What an interrupted clean, split or delete left in a partition directory, and what becomes of it (LOAD-1 to LOAD-4).
+
+    .deleted   waits for its delete: removed
+    .cleaned   unfinished output: removed, and with it each .swap from its lowest offset on (an unfinished split)
+    .swap      finished output: the segments that it replaces go, then it loses the suffix
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kafkalog.errors import CorruptRecord, NotAPartition, StorageError
+from kafkalog.storage.file_records import FileRecords
+from kafkalog.storage.names import (
+    CHECKPOINT_DELETED_SUFFIX,
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    parse_base_offset,
+)
+from kafkalog.util.fileio import FileSystem
+
+_LOG: Final = logging.getLogger(__name__)
+_SWAPPED_LOG: Final = LOG_SUFFIX + SWAP_SUFFIX
+
+
+class Leftovers(NamedTuple):
+    """Names of files to remove, and of `.swap` files that take effect."""
+
+    removed: tuple[str, ...]
+    swaps: tuple[str, ...]
+
+
+def plan_leftovers(names: Iterable[str]) -> Leftovers:
+    """What is to be removed, and which swaps are valid, by the names of the files alone."""
+    files = sorted(names)
+    cleaned = [name for name in files if name.endswith(CLEANED_SUFFIX)]
+    bases = [base for base in map(parse_base_offset, cleaned) if base is not None]
+    first_cleaned = min(bases, default=None)
+    removed = [n for n in files if n.endswith(DELETED_SUFFIX) and not n.endswith(CHECKPOINT_DELETED_SUFFIX)]
+    swaps = []
+    for name in files:
+        base = parse_base_offset(name)
+        if not name.endswith(SWAP_SUFFIX) or base is None:
+            continue
+        if first_cleaned is not None and base >= first_cleaned:
+            removed.append(name)
+        else:
+            swaps.append(name)
+    return Leftovers((*removed, *cleaned), tuple(swaps))
+
+
+def list_files(directory: str, fs: FileSystem) -> list[str]:
+    """The names in a partition directory; NotAPartition for a file, StorageError."""
+    try:
+        return fs.listdir(directory)
+    except NotADirectoryError as error:
+        raise NotAPartition("a file where a partition directory is meant", path=directory) from error
+    except OSError as error:
+        raise StorageError.from_os(error, "read the partition directory", path=directory) from error
+
+
+def clear_leftovers(directory: str, fs: FileSystem) -> None:
+    """Remove and rename what `plan_leftovers` says. StorageError where the system refuses; a second run goes on."""
+    names = list_files(directory, fs)
+    plan = plan_leftovers(names)
+    for name in plan.removed:
+        _remove(directory, name, fs)
+    if not plan.swaps:
+        return
+    replaced = _replaced_range(directory, [n for n in plan.swaps if n.endswith(_SWAPPED_LOG)], fs)
+    if replaced is not None:
+        gone = set(plan.removed)
+        for name in names:
+            base = parse_base_offset(name)
+            if name in gone or name.endswith(SWAP_SUFFIX) or base is None or not replaced[0] <= base < replaced[1]:
+                continue
+            _LOG.info("%s was replaced by a clean or a split: removed", os.path.join(directory, name))
+            _remove(directory, name, fs)
+    # the data file goes last: while its suffix is there, a next start does the same again
+    for name in sorted(plan.swaps, key=lambda n: n.endswith(_SWAPPED_LOG)):
+        _rename(directory, name, name.removesuffix(SWAP_SUFFIX), fs)
+
+
+def _replaced_range(directory: str, swapped: list[str], fs: FileSystem) -> tuple[int, int] | None:
+    """[first base, next offset) of the `.log.swap` files: what they take the place of."""
+    low, high = None, -1
+    for name in swapped:
+        base = parse_base_offset(name) or 0
+        low = base if low is None else min(low, base)
+        high = max(high, _next_offset(os.path.join(directory, name), base, fs))
+    return None if low is None else (low, high)
+
+
+def _next_offset(path: str, base: int, fs: FileSystem) -> int:
+    records = FileRecords.open(path, fs=fs, file_already_exists=True)
+    following = base
+    try:
+        for table in records.tables():
+            following = max(following, table.last_offset + 1)
+    except CorruptRecord as error:
+        _LOG.warning("%s", error)
+    finally:
+        records.close_handlers()
+    return following
+
+
+def _remove(directory: str, name: str, fs: FileSystem) -> None:
+    path = os.path.join(directory, name)
+    try:
+        fs.unlink_if_exists(path)
+    except OSError as error:
+        raise StorageError.from_os(error, "delete the file", path=path) from error
+
+
+def _rename(directory: str, old: str, new: str, fs: FileSystem) -> None:
+    path = os.path.join(directory, old)
+    try:
+        fs.rename(path, os.path.join(directory, new))
+    except OSError as error:
+        raise StorageError.from_os(error, f"rename to {new}", path=path) from error

@@ -1,0 +1,243 @@
+"""The half of a log that writes records: as a leader, as a follower, and many batches at once.
+
+    scan and check outside the lock -> assign offsets -> producers -> plan -> one write -> index entries -> new state
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalog._core.assign import assign
+from kafkalog._core.plan import append_info, plan_append
+from kafkalog._core.producers import Staged
+from kafkalog._core.scan import BatchTable, scan
+from kafkalog.storage.append import (
+    NOTHING_APPENDED,
+    Origin,
+    base_for_roll,
+    check_append_size,
+    check_follower_offsets,
+    check_group,
+    check_leader_append,
+    duplicate_info,
+    first_offset_of,
+    follower_rows,
+    sound_client_batch,
+    unreadable,
+)
+from kafkalog.storage.log_owner import LogOwner
+from kafkalog.storage.log_state import LogState
+from kafkalog.storage.producer_state import VerificationGuard
+from kafkalog.storage.read import locate_or_offset_only
+from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.txn_index import AbortedTxn
+from kafkalog.types import LogAppendInfo
+
+
+class LogAppender(LogOwner):
+    """Appending to a log; rules as for `LogBase`."""
+
+    __slots__ = ()
+
+    def append_as_leader(
+        self,
+        buffer: bytearray,
+        *,
+        leader_epoch: int | None = None,
+        origin: Origin = "client",
+        table: BatchTable | None = None,
+        guard: VerificationGuard | None = None,
+        epoch_bumps: bool = False,
+    ) -> LogAppendInfo:
+        """What was appended: the one v2 batch in `buffer`, with offsets from the log end on (LOG-2).
+
+        The writable buffer is edited in place: base offset, epoch, and times where the topic stamps them. A batch
+        that is cut off is left out; without a whole one nothing happens (LOG-5). `table` saves scanning it again.
+        A batch that its producer sent before is not written again: the result has its first offsets (LOG-60).
+        `guard` is what `maybe_start_verification` gave; with `epoch_bumps` markers carry a bumped epoch
+        (transaction version 2).
+        Errors of the checks (format.md section 11), then StorageError, after which the log is as it was, or takes no
+        more writes where that could not be done.
+        """
+        if table is None:
+            table = scan(buffer)
+        if table.stop_reason > 1:
+            raise unreadable(table)
+        if table.count == 0:
+            return NOTHING_APPENDED
+        config = self._config
+        now_ms = self._milliseconds()
+        epoch = self.leader_epoch if leader_epoch is None else leader_epoch
+        if origin != "client" or not sound_client_batch(buffer, table, self._limits, now_ms):
+            check_leader_append(buffer, table, config, origin, epoch, now_ms)
+        size = table.valid_bytes
+        if size > config.segment_size:
+            check_append_size(size, config.segment_size)
+        data: Any = buffer if size == len(buffer) else memoryview(buffer)[:size]
+        given_epoch = table.last_leader_epoch
+        append_time = now_ms if self._stamps else -1
+        with self._lock:
+            state = self._ready_locked()
+            first_offset = state.log_end_offset
+            assign(buffer, table, first_offset, epoch, append_time)
+            staged = None
+            if table.has_producers:
+                staged = self._producers.stage(
+                    table, 0, table.count, buffer, origin=origin, guard=guard, epoch_bumps=epoch_bumps
+                )
+                if staged is not None and staged.duplicate is not None:
+                    return duplicate_info(table, staged.duplicate, given_epoch, state.log_start_offset)
+            if epoch > state.leader_epoch:
+                self._begin_epoch_locked(epoch, first_offset)
+            self._append_locked(data, table, now_ms, first_offset, staged)
+        if self._chores:
+            self._do_chores_after_append()
+        return append_info(table, first_offset, given_epoch, append_time, state.log_start_offset)
+
+    def append_as_follower(self, buffer: Any, leader_epoch: int) -> LogAppendInfo:
+        """What was appended: the batches of `buffer`, with the offsets, epochs and times they have (LOG-3).
+
+        Batches from the first one with an epoch above `leader_epoch` on are left out (LOG-81).
+        UnexpectedAppendOffset below the log end, OffsetsOutOfOrder, CorruptRecord, RecordBatchTooLarge, StorageError.
+        """
+        table = scan(buffer)
+        if table.stop_reason > 1:
+            raise unreadable(table)
+        rows = follower_rows(table, leader_epoch)
+        if rows == 0:
+            return NOTHING_APPENDED
+        if rows < table.count:
+            table = scan(buffer, 0, table.position(rows))
+        size = table.valid_bytes
+        check_append_size(size, self._config.segment_size)
+        data: Any = buffer if size == len(buffer) else memoryview(buffer)[:size]
+        now_ms = self._milliseconds()
+        first_offset = first_offset_of(table)
+        with self._lock:
+            state = self._ready_locked()
+            check_follower_offsets(table, state.log_end_offset)
+            staged = self._producers.stage(table, 0, table.count, buffer) if table.has_producers else None
+            if table.last_leader_epoch > state.leader_epoch:
+                self._begin_epochs_locked(table)
+            self._append_locked(data, table, now_ms, base_for_roll(first_offset, table.last_offset), staged)
+        if self._chores:
+            self._do_chores_after_append()
+        return append_info(table, first_offset, table.last_leader_epoch, -1, state.log_start_offset)
+
+    def append_batches(
+        self, buffer: bytearray, table: BatchTable | None = None, *, check_records: bool = True
+    ) -> LogAppendInfo:
+        """What was appended: every batch in `buffer` as an append of its own, whatever base offset it has.
+
+        All are checked before the first is written. Segments and indexes come out as for single appends, but
+        batches that go to one segment are written in one call. Where a write fails, the batches before it stay; the
+        error's `offset` is the first offset that was not written. `check_records` False trusts what is inside the
+        batches: for a caller that has just built them.
+        """
+        if table is None:
+            table = scan(buffer)
+        if table.stop_reason > 1:
+            raise unreadable(table)
+        if table.count == 0:
+            return NOTHING_APPENDED
+        now_ms = self._milliseconds()
+        check_group(buffer, table, self._config, now_ms, check_records)
+        epoch = self.leader_epoch
+        append_time = now_ms if self._stamps else -1
+        with self._lock:
+            state = self._ready_locked()
+            first_offset = state.log_end_offset
+            assign(buffer, table, first_offset, epoch, append_time)
+            if epoch > state.leader_epoch:
+                self._begin_epoch_locked(epoch, first_offset)
+            if table.has_producers:
+                self._append_singly_locked(memoryview(buffer), table, now_ms)
+            else:
+                self._append_group_locked(memoryview(buffer), table, now_ms)
+        if self._chores:
+            self._do_chores_after_append()
+        return append_info(table, first_offset, -1, append_time, state.log_start_offset)
+
+    def _append_locked(
+        self, data: Any, table: BatchTable, now_ms: int, roll_base: int, staged: Staged | None = None
+    ) -> None:
+        """Write all batches of `table` as one append, into a new segment where the active one does not take them."""
+        segment = self._active
+        plan = plan_append(table, 0, segment.tail, self._rules, now_ms, True, False)
+        if plan.roll_reason:
+            segment = self._roll_locked(roll_base)
+            plan = plan_append(table, 0, segment.tail, self._rules, now_ms, True, True)
+            if plan.roll_reason:
+                segment.ensure_offset_in_range(table.last_offset)
+        state = self._state
+        try:
+            segment.write(data, plan)
+            if staged is None:
+                self._state = state.appended(plan, self._follows)
+            else:
+                self._publish_staged_locked(segment, state.appended(plan, self._follows), staged)
+        except BaseException as error:
+            self._undo_write_locked(state, plan, error)
+            raise
+
+    def _publish_staged_locked(self, segment: LogSegment, state: LogState, staged: Staged) -> None:
+        """Publish an append of producers: aborted transactions into the index first, then all at once, then memory.
+
+        An interrupt between the last two is made up for before the next step (`_ready_locked`).
+        """
+        producers = self._producers.producers
+        for txn, stable in producers.completions(staged):
+            if txn.is_aborted:
+                segment.add_aborted(AbortedTxn(0, txn.producer_id, txn.first_offset, txn.last_offset, stable))
+        unstable = producers.first_unstable_after(staged, state.high_watermark)
+        if unstable >= 0 and unstable < state.log_start_offset:
+            unstable = locate_or_offset_only(state, state.log_start_offset).message_offset
+        self._staged = staged, state.log_end_offset
+        self._state = (
+            state if unstable == state.first_unstable_offset else state.replace(first_unstable_offset=unstable)
+        )
+        self._apply_staged_locked()
+
+    def _append_group_locked(self, view: memoryview, table: BatchTable, now_ms: int) -> None:
+        """Write batch by batch as far as decisions go, run by run as far as writes go."""
+        row, rows, fresh = 0, table.count, False
+        while row < rows:
+            segment = self._active
+            plan = plan_append(table, row, segment.tail, self._rules, now_ms, False, fresh)
+            if plan.roll_reason:
+                if fresh:
+                    segment.ensure_offset_in_range(table.last_offset_of(row))
+                self._roll_locked(table.base_offset(row))
+                fresh = True
+                continue
+            state = self._state
+            try:
+                segment.write(view[plan.start_byte : plan.stop_byte], plan)
+                self._state = state.appended(plan, self._follows)
+            except BaseException as error:
+                self._undo_write_locked(state, plan, error)
+                raise
+            row, fresh = plan.stop_row, False
+
+    def _append_singly_locked(self, view: memoryview, table: BatchTable, now_ms: int) -> None:
+        """Write batches of producers one by one: each is checked against those before it; duplicates are left out."""
+        for row in range(table.count):
+            at = table.position(row)
+            single = scan(view[at : at + table.size(row)], check_crc=False)
+            data = bytearray(view[at : at + table.size(row)])
+            first_offset = self._state.log_end_offset
+            assign(data, single, first_offset, self.leader_epoch, -1)
+            staged = self._producers.stage(single, 0, 1, data, origin="client") if single.has_producers else None
+            if staged is None or staged.duplicate is None:
+                self._append_locked(data, single, now_ms, first_offset, staged)
+
+    def _begin_epochs_locked(self, table: BatchTable) -> None:
+        for row in range(table.count):
+            if table.leader_epoch(row) > self._epochs.latest_epoch:
+                self._begin_epoch_locked(table.leader_epoch(row), table.base_offset(row))
+
+    def _begin_epoch_locked(self, epoch: int, first_offset: int) -> None:
+        """Note where an epoch begins; its file is written after the lock is released."""
+        self._epochs.assign(epoch, first_offset)
+        self._chores.append(self._epochs.write_if_changed)
+

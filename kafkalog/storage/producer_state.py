@@ -1,0 +1,291 @@
+"""The producers of a log with their files: what is known, up to which offset, and when it is put on disk.
+
+The rules of sequences, epochs and transactions are in `_core/producers.pyx`; this file gives them words and memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from kafkalog._core.producer import ProducerState
+from kafkalog._core.producers import (
+    FAULT_COORDINATOR,
+    FAULT_EPOCH,
+    FAULT_MARKER,
+    FAULT_NO_TRANSACTION,
+    FAULT_SEQUENCE,
+    FAULT_TRANSACTION_OPEN,
+    ORIGIN_CLIENT,
+    ORIGIN_COORDINATOR,
+    ORIGIN_REPLICATION,
+    CompletedTxn,
+    Producers,
+    Staged,
+)
+from kafkalog._core.scan import BatchTable
+from kafkalog.errors import (
+    CoordinatorFenced,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidTxnState,
+    KafkalogError,
+    OutOfOrderSequence,
+)
+from kafkalog.storage.snapshots import Snapshots
+from kafkalog.util.fileio import OS, FileSystem
+
+EXPIRATION_MS: Final = 86_400_000
+"""`producer.id.expiration.ms`: how long an idle producer is remembered."""
+LATE_TRANSACTION_MS: Final = 5 * 60_000
+"""How far past the longest transaction one may be open before it is called late (PSM-26)."""
+_ORIGINS: Final = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR}
+
+
+class VerificationGuard:
+    """One question to a transaction coordinator; only the append that brings it may begin the transaction."""
+
+    __slots__ = ()
+
+
+class Verification(NamedTuple):
+    """A transaction that a coordinator is being asked about: what its first batch may begin with (PSM-27)."""
+
+    guard: VerificationGuard
+    lowest_sequence: int
+    supports_epoch_bump: bool
+    producer_epoch: int
+    timestamp: int
+
+
+class ProducerStateManager:
+    """Who wrote to a log, up to `map_end_offset`; kept in snapshots. Threads: belongs to the log's lock."""
+
+    __slots__ = (
+        "_expiration_ms",
+        "_last_snapshot_offset",
+        "_verify",
+        "map_end_offset",
+        "producers",
+        "snapshots",
+        "verified",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        fs: FileSystem = OS,
+        expiration_ms: int = EXPIRATION_MS,
+        verify_transactions: bool = False,
+    ) -> None:
+        self.snapshots = Snapshots(directory, fs=fs)
+        self.producers = Producers()
+        self.map_end_offset = 0
+        self.verified: dict[int, Verification] = {}
+        self._last_snapshot_offset = 0
+        self._expiration_ms = expiration_ms
+        self._verify = verify_transactions
+
+    def fresh(self) -> ProducerStateManager:
+        """One of the same directory that knows nothing yet: for recovery, which looks at one segment at a time."""
+        snapshots = self.snapshots
+        return ProducerStateManager(
+            snapshots.directory, fs=snapshots.fs, expiration_ms=self._expiration_ms, verify_transactions=self._verify
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """True when no producer and no transaction is known."""
+        return not len(self.producers) and self.producers.first_unstable_offset < 0
+
+    # Appends
+
+    def stage(
+        self,
+        table: BatchTable,
+        first: int,
+        last: int,
+        buffer: Any,
+        *,
+        base_position: int = 0,
+        origin: str = "replication",
+        epoch_bumps: bool = False,
+        guard: VerificationGuard | None = None,
+    ) -> Staged | None:
+        """What rows of an append would change; None where no producer wrote them. Raises for the rule they break.
+
+        A duplicate is no error: the result then has `duplicate`. OutOfOrderSequence, InvalidProducerEpoch,
+        InvalidTxnState, CoordinatorFenced, InvalidRecord (PSM-1 to PSM-12, LOG-60 to LOG-66).
+        """
+        staged = self.producers.stage(
+            table,
+            first,
+            last,
+            buffer,
+            base_position=base_position,
+            origin=_ORIGINS.get(origin, ORIGIN_REPLICATION),
+            epoch_bumps=epoch_bumps,
+            verified=self.verified or None,
+            guard=guard,
+            must_verify=self._verify,
+        )
+        if staged is not None and staged.fault and staged.duplicate is None:
+            raise _refusal(table, staged)
+        return staged
+
+    def commit(self, staged: Staged, log_end_offset: int, high_watermark: int) -> None:
+        """Make true what was staged, now that it is in the log; whoever wrote needs no verification any more."""
+        self.producers.commit(staged, high_watermark)
+        self.map_end_offset = log_end_offset
+        for producer_id in staged.producer_ids if self.verified else ():
+            self.verified.pop(producer_id, None)
+
+    def replay(
+        self, table: BatchTable, data: Any
+    ) -> list[tuple[CompletedTxn, int]]:
+        """Take over batches that are in the log already: `data` begins at the first of them.
+
+        The transactions that end in them, each with the last stable offset right after its end.
+        """
+        completed: list[tuple[CompletedTxn, int]] = []
+        if table.has_producers:
+            staged = self.producers.stage(table, 0, len(table), data, base_position=table.position(0))
+            if staged is not None:
+                completed = self.producers.completions(staged)
+                self.producers.commit(staged, 0)
+        self.map_end_offset = table.last_offset + 1
+        return completed
+
+    # Verification (PSM-27, PSM-28, PSM-34)
+
+    def maybe_start_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """The guard of the question about this producer's transaction; None where one is open and none is asked."""
+        known = self.producers.get(producer_id)
+        if known is not None and known.current_txn_first_offset >= 0 and known.producer_epoch == producer_epoch:
+            return None
+        before = self.verified.get(producer_id)
+        if before is None:
+            entry = Verification(VerificationGuard(), sequence, supports_epoch_bump, producer_epoch, now_ms)
+        elif producer_epoch > before.producer_epoch:
+            entry = before._replace(lowest_sequence=sequence, producer_epoch=producer_epoch)
+        elif producer_epoch == before.producer_epoch and sequence < before.lowest_sequence:
+            entry = before._replace(lowest_sequence=sequence)
+        else:
+            entry = before
+        self.verified[producer_id] = entry
+        return entry.guard
+
+    # Transactions
+
+    @property
+    def first_unstable_offset(self) -> int:
+        """The lowest first offset of a transaction that is undecided or not replicated; -1: none (PSM-13)."""
+        return self.producers.first_unstable_offset
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Forget completed transactions whose markers lie below the high watermark (PSM-14)."""
+        self.producers.replicated_to(high_watermark)
+
+    def has_late_transaction(self, now_ms: int, longest_ms: int) -> bool:
+        """True when a transaction is open for longer than `longest_ms` and five minutes more (PSM-26)."""
+        oldest = now_ms - longest_ms - LATE_TRANSACTION_MS
+        for producer_id in self.producers.open_transactions.values():
+            known = self.producers.get(producer_id)
+            if known is not None and known.last_timestamp < oldest:
+                return True
+        return False
+
+    def remove_expired(self, now_ms: int) -> None:
+        """Forget producers, and questions about transactions, that have been idle too long (PSM-15)."""
+        oldest = now_ms - self._expiration_ms
+        self.producers.remove_expired(oldest)
+        for producer_id in [p for p, asked in self.verified.items() if asked.timestamp <= oldest]:
+            del self.verified[producer_id]
+
+    # Files
+
+    def take_snapshot(self, *, sync: bool = True) -> bool:
+        """True when a snapshot of `map_end_offset` was written: only where it is newer than the last one (PSM-16)."""
+        if self.map_end_offset <= self._last_snapshot_offset:
+            return False
+        entries = sorted(state.entry() for state in self.producers)
+        self.snapshots.write(self.map_end_offset, entries, sync=sync)
+        self._last_snapshot_offset = self.map_end_offset
+        return True
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Know what the newest fitting snapshot knows, unless memory ends at `log_end_offset` already (PSM-20)."""
+        self.snapshots.remove_outside(log_start_offset, log_end_offset)
+        if log_end_offset == self.map_end_offset:
+            self.on_log_start_incremented(log_start_offset)
+            return
+        self._clear()
+        self._load(log_start_offset, now_ms)
+
+    def _load(self, log_start_offset: int, now_ms: int) -> None:
+        found = self.snapshots.read_latest()
+        if found is None:
+            self.map_end_offset = self._last_snapshot_offset = log_start_offset
+            return
+        offset, entries = found
+        oldest = now_ms - self._expiration_ms
+        kept = (e for e in entries if e.timestamp > oldest or e.current_txn_first_offset >= 0)
+        self.producers.load(ProducerState(*entry) for entry in kept)
+        self.map_end_offset = self._last_snapshot_offset = offset
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forget everything, remove all snapshots; the map ends at `offset` (PSM-21)."""
+        self._clear()
+        for old in self.snapshots.offsets:
+            self.snapshots.remove(old)
+        self._last_snapshot_offset = 0
+        self.map_end_offset = offset
+
+    def _clear(self) -> None:
+        self.producers.clear()
+        self.verified.clear()
+
+    def on_log_start_incremented(self, log_start_offset: int) -> None:
+        """The log start moved: the map ends there at least, and that counts as on disk (LOG-84)."""
+        self.producers.replicated_to(log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+        latest = self.snapshots.latest
+        self._last_snapshot_offset = log_start_offset if latest is None else latest
+
+    def __repr__(self) -> str:
+        return f"<ProducerStateManager {self.producers!r} up to {self.map_end_offset}>"
+
+
+def _refusal(table: BatchTable, staged: Staged) -> KafkalogError:
+    """The typed error for the rule that a batch breaks."""
+    batch = table[staged.row]
+    where: dict[str, Any] = {"offset": batch.base_offset, "position": batch.position}
+    known, who = staged.known, f"producer {batch.producer_id}"
+    epoch = -1 if known is None else known.producer_epoch
+    if staged.fault == FAULT_EPOCH:
+        return InvalidProducerEpoch(
+            f"{who} has epoch {batch.producer_epoch}, the log knows {epoch}",
+            hint="a newer producer with this id took over, or the transaction was ended with a newer epoch",
+            **where,
+        )
+    if staged.fault == FAULT_NO_TRANSACTION:
+        return InvalidTxnState(
+            f"{who} has no transaction open here, and none was verified", hint="begin it with its coordinator", **where
+        )
+    if staged.fault == FAULT_TRANSACTION_OPEN:
+        return InvalidTxnState(f"{who} has a transaction open, and the batch is not part of one", **where)
+    if staged.fault == FAULT_COORDINATOR:
+        return CoordinatorFenced(
+            f"the marker is of coordinator epoch {staged.coordinator_epoch}, the log knows "
+            f"{-1 if known is None else known.coordinator_epoch}",
+            **where,
+        )
+    if staged.fault == FAULT_MARKER:
+        return InvalidRecord("the control batch of a producer holds no readable transaction marker", **where)
+    what = f"{who}, epoch {batch.producer_epoch}: the batch begins with sequence {batch.base_sequence}"
+    if staged.fault == FAULT_SEQUENCE:
+        last = -1 if known is None else known.last_sequence
+        return OutOfOrderSequence(f"{what}, the log's last one is {last} of epoch {epoch}", **where)
+    return OutOfOrderSequence(f"{what}, the transaction was announced with a lower one, or must begin with 0", **where)

@@ -1,0 +1,131 @@
+"""The files of one segment as one thing: synced, renamed, removed and closed together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.storage.file_records import FileRecords
+from kafkalog.storage.index import OffsetIndex
+from kafkalog.storage.lazy_index import LazyIndex
+from kafkalog.storage.time_index import TimeIndex
+from kafkalog.storage.transaction_index import TransactionIndex
+from kafkalog.util.fileio import FileSystem
+
+
+class SegmentFiles:
+    """The `.log` file (`records`) of a segment, its two indexes, and its transaction index (`txn_index`)."""
+
+    __slots__ = ("_indexes_changed", "_offset_index", "_time_index", "records", "txn_index")
+
+    def __init__(
+        self,
+        records: FileRecords,
+        offset_index: LazyIndex[OffsetIndex],
+        time_index: LazyIndex[TimeIndex],
+        txn_index: TransactionIndex,
+    ) -> None:
+        self.records = records
+        self.txn_index = txn_index
+        self._offset_index = offset_index
+        self._time_index = time_index
+        self._indexes_changed = True
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """The offset index, opened by the first use."""
+        return self._offset_index.index or self._offset_index.get()
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index, opened by the first use."""
+        return self._time_index.index or self._time_index.get()
+
+    @property
+    def size(self) -> int:
+        """Bytes of whole batches in the `.log` file."""
+        return self.records.size
+
+    @property
+    def path(self) -> str:
+        """The `.log` file."""
+        return self.records.path
+
+    def flush(self) -> None:
+        """Return when the data, then the offset, time and transaction index are on disk (SEG-32).
+
+        Indexes without a new entry since the last flush are left alone: a flush after each append costs one sync.
+        """
+        self.records.flush()
+        if self._indexes_changed:
+            self._indexes_changed = False
+            try:
+                self.offset_index.flush()
+                self.time_index.flush()
+                self.txn_index.flush()
+            except BaseException:
+                self._indexes_changed = True
+                raise
+
+    def close_handlers(self) -> None:
+        """Give all descriptors back without writing anything."""
+        _all(
+            self._offset_index.close_handler,
+            self._time_index.close_handler,
+            self.txn_index.close,
+            self.records.close_handlers,
+        )
+
+    def close_files(self) -> None:
+        """Trim and close all files; every one is closed even if one fails."""
+        _all(self._offset_index.close, self._time_index.close, self.txn_index.close, self.records.close)
+
+    def change_file_suffixes(self, old: str, new: str) -> None:
+        """Rename all files that exist from suffix `old` to `new` (SEG-27).
+
+        StorageError when one cannot be renamed: those before it get their old names back. IllegalArgument for a name
+        that does not end in `old`.
+        """
+        done: list[tuple[Any, str]] = []
+        try:
+            for part in self._parts():
+                before = part.path
+                part.rename_to(_with_suffix(before, old, new))
+                done.append((part, before))
+        except BaseException:
+            for part, before in done:
+                part.rename_to(before)
+            raise
+
+    def unlink_files(self, fs: FileSystem) -> None:
+        """Remove all files, but leave them open: readers that hold the segment read on, and the last one closes it."""
+        for part in self._parts():
+            try:
+                fs.unlink_if_exists(part.path)
+            except OSError as error:
+                raise StorageError.from_os(error, "delete the file", path=part.path) from error
+
+    def delete_if_exists(self) -> None:
+        """Remove all files; one that is gone already is fine. Readers keep what they hold open."""
+        _all(*(part.delete_if_exists for part in self._parts()))
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.records, self._offset_index, self._time_index, self.txn_index
+
+
+def _with_suffix(path: str, old: str, new: str) -> str:
+    if not path.endswith(old):
+        raise IllegalArgument(f"the file name does not end in {old!r}", path=path)
+    return path[: len(path) - len(old)] + new
+
+
+def _all(*steps: Any) -> None:
+    """Take every step; the first error is raised after the last one."""
+    failure: BaseException | None = None
+    for step in steps:
+        try:
+            step()
+        except BaseException as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure

@@ -1,0 +1,131 @@
+"""The `.snapshot` files of a partition directory: which there are, and which of them go (format.md section 7)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from bisect import bisect_right, insort
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from kafkalog.errors import CorruptSnapshot, StorageError
+from kafkalog.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, parse_base_offset, snapshot_file_name
+from kafkalog.storage.producer_snapshot import ProducerEntry, format_snapshot, read_snapshot
+from kafkalog.util.fileio import OS, FileSystem, atomic_write
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Snapshots:
+    """The snapshot files of one directory by offset; each holds the producers' state before its offset.
+
+    Errors of the system are StorageError. Threads: belongs to the log's lock.
+    """
+
+    __slots__ = ("_offsets", "directory", "fs")
+
+    def __init__(self, directory: str, *, fs: FileSystem = OS) -> None:
+        self.directory = directory
+        self.fs = fs
+        self._offsets: list[int] = []
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look at the directory anew."""
+        try:
+            names = self.fs.listdir(self.directory)
+        except OSError as error:
+            raise StorageError.from_os(error, "list the snapshots", path=self.directory) from error
+        found = (parse_base_offset(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
+        self._offsets = sorted(offset for offset in found if offset is not None)
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """The offsets there are snapshots of, rising."""
+        return tuple(self._offsets)
+
+    @property
+    def latest(self) -> int | None:
+        """The highest offset there is a snapshot of."""
+        return self._offsets[-1] if self._offsets else None
+
+    def path(self, offset: int) -> str:
+        """The file of a snapshot."""
+        return os.path.join(self.directory, snapshot_file_name(offset))
+
+    def write(self, offset: int, entries: Iterable[tuple[int, ...]], *, sync: bool = True) -> None:
+        """Make the snapshot of `offset`, whole or not at all; one that is there is replaced."""
+        path = self.path(offset)
+        try:
+            atomic_write(self.fs, path, format_snapshot(entries), sync=sync)
+        except OSError as error:
+            raise StorageError.from_os(error, "write the producer snapshot", path=path) from error
+        if offset not in self._offsets:
+            insort(self._offsets, offset)
+
+    def read_latest(self) -> tuple[int, list[ProducerEntry]] | None:
+        """(offset, entries) of the newest snapshot that is sound; those found damaged are removed (PSM-19)."""
+        while self._offsets:
+            offset = self._offsets[-1]
+            try:
+                return offset, read_snapshot(self.path(offset), fs=self.fs)
+            except CorruptSnapshot as error:
+                _LOG.warning("%s: removed, an older one is used", error)
+                self.remove(offset)
+            except StorageError:
+                if self.fs.exists(self.path(offset)):
+                    raise
+                self._offsets.remove(offset)
+        return None
+
+    def remove(self, offset: int) -> None:
+        """Remove the snapshot of `offset`; one that is not there is no error."""
+        path = self.path(offset)
+        try:
+            self.fs.unlink_if_exists(path)
+        except OSError as error:
+            raise StorageError.from_os(error, "delete the producer snapshot", path=path) from error
+        if offset in self._offsets:
+            self._offsets.remove(offset)
+
+    def remove_below(self, offset: int) -> None:
+        """Remove the snapshots below `offset`, itself kept (PSM-22)."""
+        for gone in [o for o in self._offsets if o < offset]:
+            self.remove(gone)
+
+    def remove_outside(self, above: int, upto: int) -> None:
+        """Keep only the snapshots in (above, upto] (PSM-20)."""
+        for gone in [o for o in self._offsets if not above < o <= upto]:
+            self.remove(gone)
+
+    def remove_strays(self, segment_bases: Collection[int]) -> None:
+        """Keep the snapshots of segments, and the largest other one where it is not below the last segment (PSM-23)."""
+        self.refresh()
+        strays = [offset for offset in self._offsets if offset not in segment_bases]
+        if strays and (not segment_bases or strays[-1] >= max(segment_bases)):
+            strays.pop()
+        for offset in strays:
+            self.remove(offset)
+
+    def mark_deleted(self, offset: int) -> str | None:
+        """The path the snapshot of `offset` was renamed to, for its delayed delete; None where there is none."""
+        if offset not in self._offsets:
+            return None
+        path = self.path(offset)
+        self._offsets.remove(offset)
+        try:
+            self.fs.rename(path, path + DELETED_SUFFIX)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            insort(self._offsets, offset)
+            raise StorageError.from_os(error, "rename the producer snapshot", path=path) from error
+        return path + DELETED_SUFFIX
+
+    def floor(self, offset: int) -> int | None:
+        """The highest offset at or below `offset` that has a snapshot."""
+        at = bisect_right(self._offsets, offset)
+        return self._offsets[at - 1] if at else None
+
+    def __repr__(self) -> str:
+        return f"<Snapshots {self._offsets} of {self.directory}>"

@@ -1,0 +1,199 @@
+"""The transaction index of a segment, open: its aborted transactions, appended to, searched and cut.
+
+An entry is 34 bytes (format.md section 7), in the order of the last offsets. The file appears with the first append;
+a partial entry at its end, which a crash leaves, is cut off before the next one (TXN-6).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import Final, NamedTuple
+
+from kafkalog.errors import CorruptIndex, IllegalArgument, StorageError
+from kafkalog.storage.txn_index import ENTRY_BYTES, MAX_TXN_INDEX_BYTES, AbortedTxn, parse_aborted_txns
+from kafkalog.util.fileio import OS, File, FileSystem
+
+_ENTRY: Final = struct.Struct(">hqqqq")
+_LAST_OFFSET: Final = struct.Struct(">q")
+_LAST_OFFSET_AT: Final = 18
+
+
+class AbortedSearch(NamedTuple):
+    """Aborted transactions found in one segment; not `is_complete`: the next segment may have more (TXN-2)."""
+
+    aborted: list[AbortedTxn]
+    is_complete: bool
+
+
+class TransactionIndex:
+    """The aborted transactions of one segment.
+
+    Threads: changes belong to the owner's lock; `collect` may run beside them. StorageError from the system.
+    """
+
+    __slots__ = ("_count", "_file", "_fs", "_last_offset", "base_offset", "path")
+
+    def __init__(self, path: str | os.PathLike[str], base_offset: int, *, fs: FileSystem = OS) -> None:
+        self.path = os.fspath(path)
+        self.base_offset = base_offset
+        self._fs = fs
+        self._file: File | None = None
+        self._count = -1  # not looked at yet
+        self._last_offset = -1
+
+    @property
+    def count(self) -> int:
+        """Whole entries in the file."""
+        if self._count < 0:
+            self._look()
+        return self._count
+
+    def _look(self) -> None:
+        """Find the number of entries and the last offset; the file is opened only where it is there."""
+        try:
+            if self._file is None:
+                self._file = self._fs.open_file(self.path, "rw")
+            count = self._file.size() // ENTRY_BYTES
+            self._last_offset = self._last_offset_of(self._file, count)
+            self._count = count
+        except FileNotFoundError:
+            self._count, self._last_offset = 0, -1
+        except OSError as error:
+            raise StorageError.from_os(error, "open the transaction index", path=self.path) from error
+
+    @staticmethod
+    def _last_offset_of(file: File, count: int) -> int:
+        if not count:
+            return -1
+        data = file.pread(8, (count - 1) * ENTRY_BYTES + _LAST_OFFSET_AT)
+        return int(_LAST_OFFSET.unpack(data)[0]) if len(data) == 8 else -1
+
+    def append(self, entry: AbortedTxn) -> None:
+        """Add an entry behind the last whole one; IllegalArgument unless its last offset is higher (TXN-1)."""
+        count = self.count
+        if count and entry.last_offset <= self._last_offset:
+            raise IllegalArgument(
+                f"an aborted transaction that ends at {entry.last_offset} does not come after {self._last_offset}",
+                path=self.path,
+                offset=entry.last_offset,
+            )
+        try:
+            if self._file is None:
+                self._file = self._fs.open_file(self.path, "create")
+            end = count * ENTRY_BYTES
+            if self._file.size() != end:
+                self._file.truncate(end)
+            self._file.pwrite(_ENTRY.pack(*entry), end)
+        except OSError as error:
+            raise StorageError.from_os(error, "write the transaction index", path=self.path) from error
+        self._count = count + 1
+        self._last_offset = entry.last_offset
+
+    def entries(self) -> list[AbortedTxn]:
+        """All entries; FormatError for a version that is not known (TXN-7)."""
+        return parse_aborted_txns(self._bytes(0), self.path) if self.count else []
+
+    def _bytes(self, start: int) -> bytes:
+        file, count = self._file, self._count
+        if file is None or count <= start:
+            return b""
+        size = min((count - start) * ENTRY_BYTES, MAX_TXN_INDEX_BYTES)
+        try:
+            return file.pread(size, start * ENTRY_BYTES)
+        except OSError as error:
+            raise StorageError.from_os(error, "read the transaction index", path=self.path) from error
+
+    def collect(self, fetch_offset: int, upper_bound: int) -> AbortedSearch:
+        """The transactions that overlap [fetch_offset, upper_bound), in the order of their markers (TXN-2, TXN-3)."""
+        found: list[AbortedTxn] = []
+        if self.count == 0:
+            return AbortedSearch(found, False)
+        for entry in parse_aborted_txns(self._bytes(self._first_at_or_above(fetch_offset)), self.path):
+            if entry.first_offset < upper_bound:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_bound:
+                return AbortedSearch(found, True)
+        return AbortedSearch(found, False)
+
+    def _first_at_or_above(self, offset: int) -> int:
+        """The number of the first entry whose last offset is at or above `offset`: they rise."""
+        file, low, high = self._file, 0, self._count
+        while file is not None and low < high:
+            middle = (low + high) // 2
+            if self._last_offset_of(file, middle + 1) < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def sanity_check(self) -> None:
+        """CorruptIndex where an entry ends below the segment's base (TXN-5); FormatError for an unknown version."""
+        for number, entry in enumerate(self.entries()):
+            if entry.last_offset < self.base_offset:
+                raise CorruptIndex(
+                    f"entry {number} ends at {entry.last_offset}, below the segment's base {self.base_offset}",
+                    path=self.path,
+                    position=number * ENTRY_BYTES,
+                    offset=entry.last_offset,
+                )
+
+    # The file
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget the transactions that end at or above `offset` (TXN-4)."""
+        if self.count:
+            self._cut(self._first_at_or_above(offset))
+
+    def reset(self) -> None:
+        """Forget all; a file that is there becomes empty."""
+        try:
+            self.count  # noqa: B018 - opens the file
+        finally:
+            if self._file is not None:
+                self._cut(0, always=True)
+
+    def _cut(self, count: int, always: bool = False) -> None:
+        file = self._file
+        if file is None or (count == self._count and not always):
+            return
+        try:
+            file.truncate(count * ENTRY_BYTES)
+            self._last_offset = self._last_offset_of(file, count)
+        except OSError as error:
+            raise StorageError.from_os(error, "cut the transaction index", path=self.path) from error
+        self._count = count
+
+    def flush(self) -> None:
+        """Return when the entries are on disk; makes no file where there is none (TXN-8)."""
+        if self._file is not None:
+            try:
+                self._file.sync()
+            except OSError as error:
+                raise StorageError.from_os(error, "sync the transaction index", path=self.path) from error
+
+    def rename_to(self, path: str) -> None:
+        """Give the file another name; later appends go there (TXN-8)."""
+        try:
+            self._fs.rename(self.path, path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise StorageError.from_os(error, "rename the transaction index", path=self.path) from error
+        self.path = path
+
+    def delete_if_exists(self) -> bool:
+        """True when there was a file, and it is removed."""
+        try:
+            return self._fs.unlink_if_exists(self.path)
+        except OSError as error:
+            raise StorageError.from_os(error, "delete the transaction index", path=self.path) from error
+
+    def close(self) -> None:
+        """Give the descriptor back; the next use opens the file again."""
+        file, self._file, self._count = self._file, None, -1
+        if file is not None:
+            file.close()
+
+    def __repr__(self) -> str:
+        return f"<TransactionIndex {self.path}>"

@@ -1,0 +1,180 @@
+"""The reference's log, step by step: results, errors, offsets, segments, and every file at the end."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog._core.scan import scan
+from kafkalog.config import LogConfig
+from kafkalog.errors import (
+    InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidTimestamp,
+    InvalidTxnState,
+    KafkalogError,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    RecordTooLarge,
+    UnexpectedAppendOffset,
+)
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.util.clock import MockClock
+from kafkalog.util.scheduler import MockScheduler
+from tests.golden.test_recovery import same_files
+from tests.golden_cases import each_entry
+
+pytestmark = pytest.mark.golden
+ISOLATIONS = {"LOG_END": "log_end", "HIGH_WATERMARK": "high_watermark", "TXN_COMMITTED": "committed"}
+ERRORS = {
+    "OffsetOutOfRangeException": OffsetOutOfRange,
+    "InvalidProducerEpochException": InvalidProducerEpoch,
+    "OutOfOrderSequenceException": OutOfOrderSequence,
+    "InvalidTxnStateException": InvalidTxnState,
+    "RecordTooLargeException": RecordTooLarge,
+    "UnexpectedAppendOffsetException": UnexpectedAppendOffset,
+    "RecordValidationException": (InvalidRecord, InvalidTimestamp),
+}
+
+
+class Trace:
+    """One trace: a log, and the operations on it."""
+
+    def __init__(self, entry: dict[str, Any], folder: Path) -> None:
+        self.entry = entry
+        self.folder = folder
+        self.clock = MockClock(entry["clockStart"])
+        self.scheduler = MockScheduler(self.clock)
+        self.config = LogConfig.from_stored(entry["config"])
+        folder.mkdir()
+        self.log = self.open(0, 0)
+
+    def open(self, log_start_offset: int, recovery_point: int) -> UnifiedLog:
+        return UnifiedLog.open(
+            self.folder,
+            self.config,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            high_watermark_follows_end=False,
+        )
+
+    def run(self) -> None:
+        for number, op in enumerate(self.entry["ops"]):
+            if "clock" in op:
+                self.clock.set_wall_ms(op["clock"])
+            where = f"step {number}: {op['op']}"
+            expected = op.get("result")
+            if isinstance(expected, dict) and "exception" in expected:
+                kind = ERRORS[expected["exception"].rpartition(".")[2]]
+                with pytest.raises(kind):
+                    self.step(op)
+            else:
+                assert self.step(op) == expected, where
+            self.run_tasks()
+            if "state" in op:
+                assert self.short_state() == op["state"], where
+            if "names" in op:
+                assert self.names() == op["names"], where
+        self.log.close()
+        assert same_files(self.folder, {name: bytes.fromhex(data) for name, data in self.entry["files"].items()})
+
+    def run_tasks(self) -> None:
+        self.scheduler.tick()
+
+    def short_state(self) -> dict[str, Any]:
+        log = self.log
+        return {
+            "logStartOffset": log.log_start_offset,
+            "logEndOffset": log.log_end_offset,
+            "highWatermark": log.high_watermark,
+            "lastStableOffset": log.last_stable_offset,
+            "recoveryPoint": log.recovery_point,
+            "segments": [[s.base_offset, s.size] for s in log.segments],
+        }
+
+    def names(self) -> list[list[Any]]:
+        return [[p.name, p.stat().st_size] for p in sorted(self.folder.iterdir())]
+
+    def step(self, op: dict[str, Any]) -> Any:
+        return getattr(self, "do_" + op["op"])(op)
+
+    def do_appendAsLeader(self, op: dict[str, Any]) -> Any:
+        info = self.log.append_as_leader(
+            bytearray.fromhex(op["batch"]), leader_epoch=op["leaderEpoch"], origin=op["origin"].lower()
+        )
+        return {
+            "firstOffset": info.first_offset,
+            "lastOffset": info.last_offset,
+            "maxTimestamp": info.max_timestamp,
+            "logAppendTime": info.log_append_time,
+            "logStartOffset": info.log_start_offset,
+            "validBytes": info.valid_bytes,
+            "numMessages": info.last_offset - info.first_offset + 1,
+            "lastLeaderEpoch": None if info.last_leader_epoch < 0 else info.last_leader_epoch,
+        }
+
+    def do_appendAsFollower(self, op: dict[str, Any]) -> Any:
+        info = self.log.append_as_follower(bytearray.fromhex(op["batch"]), op["leaderEpoch"])
+        return {"firstOffset": info.first_offset, "lastOffset": info.last_offset}
+
+    def do_read(self, op: dict[str, Any]) -> Any:
+        found = self.log.read(op["offset"], op["maxLength"], ISOLATIONS[op["isolation"]], op["minOneMessage"])
+        place = found.fetch_offset_metadata
+        aborted = found.aborted_transactions
+        return {
+            "messageOffset": place.message_offset,
+            "segmentBaseOffset": place.segment_base_offset,
+            "relativePosition": place.relative_position_in_segment,
+            "sizeInBytes": found.records.size,
+            "firstEntryIncomplete": found.first_entry_incomplete,
+            "completeBatches": [[b.base_offset, b.last_offset] for b in scan(found.records.read())],
+            "abortedTransactions": None if aborted is None else [list(txn) for txn in aborted],
+        }
+
+    def do_close_reopen(self, op: dict[str, Any]) -> None:
+        log = self.log
+        log.close()
+        assert self.names() == op["namesAfterClose"]
+        self.log = self.open(log.log_start_offset, log.recovery_point)
+        assert self.names() == op["namesAfterOpen"]
+
+    def do_updateHighWatermark(self, op: dict[str, Any]) -> int:
+        return self.log.update_high_watermark(op["offset"])
+
+    def do_fetchOffsetByTimestamp(self, op: dict[str, Any]) -> Any:
+        found = self.log.offset_for_time(op["timestamp"])
+        if found is None:
+            return None
+        epoch = found.leader_epoch
+        return {"timestamp": found.timestamp, "offset": found.offset, "leaderEpoch": None if epoch < 0 else epoch}
+
+    def do_truncateTo(self, op: dict[str, Any]) -> bool:
+        return self.log.truncate_to(op["offset"])
+
+    def do_maybeIncrementLogStartOffset(self, op: dict[str, Any]) -> bool:
+        return self.log.maybe_increment_log_start_offset(op["offset"])
+
+    def do_deleteOldSegments(self, op: dict[str, Any]) -> int:
+        return self.log.delete_old_segments()
+
+    def do_roll(self, op: dict[str, Any]) -> int:
+        return self.log.roll().base_offset
+
+    def do_sleep(self, op: dict[str, Any]) -> None:
+        pass
+
+    def do_endOffsetForEpoch(self, op: dict[str, Any]) -> Any:
+        found = self.log.end_offset_for_epoch(op["leaderEpoch"])
+        return None if found is None else [found[1], found[0]]
+
+
+@each_entry("unified_log")
+def test_trace(entry: dict[str, Any], tmp_path: Path) -> None:
+    trace = Trace(entry, tmp_path / "topic-0")
+    try:
+        trace.run()
+    except KafkalogError:
+        trace.log.close_handlers()
+        raise
