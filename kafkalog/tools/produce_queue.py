@@ -125,7 +125,7 @@ class WriteQueue:
         self._threads.clear()
 
     def _hand_out(self, job: _Job) -> None:
-        # in this order: an interrupt between two steps may leave a group to be packed twice, never one that nobody packs
+        # in this order: an interrupt between two steps may have a group packed twice, but leaves none unpacked
         if len(self._threads) < self._most_threads:
             thread = threading.Thread(target=self._work, name="kafkalog-pack", daemon=True)
             thread.start()

@@ -67,7 +67,9 @@ def test_no_codec_changes_nothing() -> None:
     assert pack(empty, Compression(ZSTD), limit_bytes=MOST) is empty
 
 
-@given(sizes=st.lists(st.integers(0, 70_000), min_size=1, max_size=5), noise=st.booleans(), codec=st.sampled_from(CODECS))
+@given(
+    sizes=st.lists(st.integers(0, 70_000), min_size=1, max_size=5), noise=st.booleans(), codec=st.sampled_from(CODECS)
+)
 def test_what_is_called_safe_is_safe(sizes: list[int], noise: bool, codec: CompressionType) -> None:
     """`most_plain_bytes` is never passed by what a codec makes of that much."""
     plain = bytearray(b"".join(batch([R(os.urandom(n) if noise else bytes(n))]) for n in sizes))
