@@ -1,4 +1,4 @@
-"""One decoder, one meaning: the API, `consume -s` and `dump` show the same of a value, whatever the batch is made of."""
+"""One decoder, one meaning: the API, `consume -s` and `dump` show the same of a value, whatever batch it is in."""
 
 import base64
 import io

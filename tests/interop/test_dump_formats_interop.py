@@ -1,4 +1,4 @@
-"""Both dump tools print the same of every format and codec, and of what only old or odd writers made (DUMP-1, 2, 3, 14).
+"""Both dump tools print the same of every format and codec, and of what odd writers made (DUMP-1, 2, 3, 14).
 
 Shallow, deep, with data and without metadata; wrappers that hold the older format, snappy without frames, gzip in
 several members, lz4 with checksums, control batches of every type, emptied batches, delete horizons, transactions.

@@ -1,4 +1,4 @@
-"""Decompressing, compressing, scanning and decoding let other threads run: the interpreter lock is given up meanwhile."""
+"""Codecs, scan and decode let other threads run: the interpreter lock is given up meanwhile."""
 
 import sys
 import threading
