@@ -87,8 +87,8 @@ def test_every_flipped_byte_of_an_index_is_found(tmp_path: Path, data: st.DataOb
 @pytest.mark.parametrize(
     ("cut", "kind"),
     [(lambda log: log[:-1], "tail-torn"), (lambda log: log[:-100], "tail-torn"),
-     (lambda log: log + b"\0" * 4096, "tail-zeros"), (lambda log: log + b"\0\0\0", "tail-zeros"), (lambda log: log[:-1] + b"!", "tail-crc"),
-     (lambda log: log + b"\xff" * 300, "tail-size")],
+     (lambda log: log + b"\0" * 4096, "tail-zeros"), (lambda log: log + b"\0\0\0", "tail-zeros"),
+     (lambda log: log[:-1] + b"!", "tail-crc"), (lambda log: log + b"\xff" * 300, "tail-size")],
 )  # fmt: skip
 def test_an_end_that_is_no_batch_is_repairable(
     tmp_path: Path, parts: list[bytes], cut: Callable[[bytes], bytes], kind: str
