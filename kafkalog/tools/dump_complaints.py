@@ -66,7 +66,8 @@ def _by_file(found: dict[str, list[Pair]]) -> list[tuple[str, list[Pair]]]:
     buckets = _FEWEST_BUCKETS
     while len(found) > buckets * 3 // 4:
         buckets *= 2
-    return sorted(reversed(found.items()), key=lambda one: _java_hash(_full(one[0])) & (buckets - 1))
+    latest_first = list(found.items())[::-1]
+    return sorted(latest_first, key=lambda one: _java_hash(_full(one[0])) & (buckets - 1))
 
 
 def _java_hash(text: str) -> int:

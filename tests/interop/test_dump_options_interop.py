@@ -13,7 +13,13 @@ from tests.interop.reference import Reference, Refused
 ROUNDS = int(os.environ.get("OPTION_ROUNDS", "60"))
 LARGEST = 60_000
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", "checkpoint")
-FLAGS = ("--deep-iteration", "--print-data-log", "--skip-record-metadata", "--verify-index-only", "--index-sanity-check")
+FLAGS = (
+    "--deep-iteration",
+    "--print-data-log",
+    "--skip-record-metadata",
+    "--verify-index-only",
+    "--index-sanity-check",
+)
 READERS = (
     ("--offsets-decoder",),
     ("--transaction-log-decoder",),
