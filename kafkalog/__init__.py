@@ -9,6 +9,7 @@ from kafkalog._version import __version__
 
 if TYPE_CHECKING:
     from kafkalog import aio as aio
+    from kafkalog import control as control
     from kafkalog import decoders as decoders
     from kafkalog import errors as errors
     from kafkalog._core.record import Record as Record
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
     from kafkalog.api import open as open
     from kafkalog.records.batch import RecordBatch as RecordBatch
     from kafkalog.slices import LogSlice as LogSlice
+    from kafkalog.tools.verify import verify as verify
     from kafkalog.types import EARLIEST_TIMESTAMP as EARLIEST
     from kafkalog.types import LATEST_TIMESTAMP as LATEST
     from kafkalog.types import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkalog.types import TopicPartition as TopicPartition
 
-_MODULES = ("aio", "decoders", "errors")
+_MODULES = ("aio", "control", "decoders", "errors")
 _NAMES = {
     "EARLIEST": ("types", "EARLIEST_TIMESTAMP"),
     "LATEST": ("types", "LATEST_TIMESTAMP"),
@@ -32,11 +34,12 @@ _NAMES = {
     "RecordBatch": ("records.batch", "RecordBatch"),
     "TopicPartition": ("types", "TopicPartition"),
     "open": ("api", "open"),
+    "verify": ("tools.verify", "verify"),
 }
 
 __all__ = [
     "EARLIEST", "LATEST", "Log", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch", "TopicPartition",
-    "__version__", "aio", "decoders", "errors", "open",
+    "__version__", "aio", "control", "decoders", "errors", "open", "verify",
 ]  # fmt: skip
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from kafkalog.records.internal import (
     UnknownRecordType,
-    control_message,
     coordinator_record,
     enum_name,
     metadata_record,
@@ -77,6 +76,8 @@ def test_a_metadata_record() -> None:
     [
         (b"", "Error while reading frame version"),
         (b"\0\x0c\0", "frame version 0. Note that upgrades from the preview release"),
+        (uvarint(0x8000), "Value for frame version was too large."),
+        (uvarint(2**32 - 1), "unknown frame version -1(only frame version 1 is supported)"),
         (b"\x02\x0c\0", "unknown frame version 2(only frame version 1 is supported)"),
         (b"\x01", "Error while reading type"),
         (b"\x01\x0c", "Error while reading version"),
@@ -91,16 +92,3 @@ def test_what_is_no_metadata_record(value: bytes, words: str) -> None:
     with pytest.raises(MessageError) as caught:
         metadata_record(value, metadata.RECORDS)
     assert words in caught.value.message
-
-
-def test_control_messages() -> None:
-    """Whatever their version, the layout is that of version 0 (A3); later leader changes have ids of nothing."""
-    fields = struct.pack(">i", 1) + b"\x02" + struct.pack(">i", 4) + b"\0" + b"\x01" + b"\0"
-    leader = struct.pack(">h", 0) + fields
-    plain = {"version": 0, "leaderId": 1, "voters": [{"voterId": 4}], "grantingVoters": []}
-    assert control_message(2, leader) == plain
-    later = {"version": 9, "voters": [{"voterId": 4, "voterDirectoryId": "A" * 22}]}
-    assert control_message(2, struct.pack(">h", 9) + fields) == plain | later
-    for value in (None, b"", b"\0", leader[:8]):
-        with pytest.raises(MessageError):
-            control_message(2, value)
