@@ -193,7 +193,7 @@ class AppendMixin:
             start = opened.log.log_start_offset
             cut = opened.log.truncate_to(offset)
             if opened.log.log_start_offset != start:
-                opened.record_log_start()
+                opened.record_cut()
             return cut
 
     def delete_before(self, offset: int) -> int:

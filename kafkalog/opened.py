@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NoReturn
 from kafkalog._core.scan import scan
 from kafkalog.durability import BackgroundFlush, Sync
 from kafkalog.errors import IllegalState, KafkalogError, LogClosed
+from kafkalog.manager.checkpoints import record_close, record_log_start, record_recovery_point
 from kafkalog.manager.log_dir import LogDir
-from kafkalog.manager.log_start import record_log_start
 from kafkalog.records.packing import Compression, pack
 from kafkalog.records.validate import check_batches
 from kafkalog.storage.log import UnifiedLog
@@ -106,6 +106,12 @@ class OpenedLog:
             os.path.dirname(self.path), self.topic_partition, state.log_start_offset, base, fs=self._fs
         )
 
+    def record_cut(self) -> None:
+        """Puts log start and recovery point of a log that was cut on disk: what comes now is not there yet."""
+        self.record_log_start()
+        point = self.log.recovery_point
+        record_recovery_point(os.path.dirname(self.path), self.topic_partition, point, fs=self._fs)
+
     def close(self) -> None:
         """Writes and syncs everything, closes the files and gives the lock back; harmless the second time.
 
@@ -137,6 +143,8 @@ class OpenedLog:
             self.closed = True
             self._refuse(lambda: LogClosed(f"log {self.topic_partition} is closed"))
             self.log.close()
+            point, mark = self.log.recovery_point, self.log.high_watermark
+            record_close(os.path.dirname(self.path), self.topic_partition, point, mark, fs=self._fs)
             clean = True
         finally:
             self.closed = True

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from kafkalog.config import LogConfig, key_for
 from kafkalog.durability import Sync, check_sync
-from kafkalog.errors import DirectoryLocked, NotAPartition, PartitionNotFound, StorageError, UncleanShutdown
+from kafkalog.errors import DirectoryLocked, NotAPartition, PartitionNotFound, StorageError
+from kafkalog.manager.checkpoints import read_offset
 from kafkalog.manager.log_dir import LogDir, remove_empty_directory
-from kafkalog.manager.log_start import read_log_start
 from kafkalog.manager.topics import TOPICS_FILE, TopicEntry, TopicStore
 from kafkalog.opened import OpenedLog, is_open
 from kafkalog.storage.log import UnifiedLog
@@ -19,6 +19,7 @@ from kafkalog.storage.names import parse_base_offset, parse_dir, partition_dir_n
 from kafkalog.storage.partition_metadata import read_partition_metadata, write_partition_metadata
 from kafkalog.tools.directories import partitions_of
 from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
@@ -65,8 +66,8 @@ def open_for_append(
     call creates the topic of, and otherwise lie over the topic's own for this open only.
 
     Raises NotAPartition (a name that is none, a file, a directory with other content), PartitionNotFound
-    (neither the data directory nor its parent exists), DirectoryLocked, UncleanShutdown (it was not closed well; mode
-    "r" reads it), UnknownConfig, ConfigError, StorageError.
+    (neither the data directory nor its parent exists), DirectoryLocked, UnknownConfig, ConfigError, CorruptCheckpoint,
+    StorageError. A partition that was not closed well is recovered first.
     """
     check_sync(sync)
     given = {key_for(name).name: value for name, value in (settings or {}).items()}
@@ -160,13 +161,24 @@ def _open_in(log_dir: LogDir, target: _Target) -> OpenedLog:
     store = TopicStore(target.directory, fs=fs)
     topic = store.get(target.topic_partition.topic)
     config = LogConfig.from_stored({**({} if topic is None else topic.settings), **target.settings})
-    start = 0 if create else read_log_start(target.directory, target.topic_partition, fs=fs)
-    log_dir.partition_opened(target.name, create)
+    clean = create or log_dir.vouches_for(target.name)
+    start = 0 if create else read_offset(target.directory, LOG_START_FILE, target.topic_partition, fs=fs)
+    point = 0 if clean else read_offset(target.directory, RECOVERY_POINT_FILE, target.topic_partition, fs=fs)
+    # a partition that was recovered is as well known as one made here
+    log_dir.partition_opened(target.name, create or not clean)
     before = _names(path, fs) if create else None
     try:
         if create:
             _make_directory(path, _recorded(store, topic, target).topic_id, fs)
-        log = UnifiedLog.open(path, config, fs=fs, clock=target.clock, log_start_offset=start)
+        log = UnifiedLog.open(
+            path,
+            config,
+            fs=fs,
+            clock=target.clock,
+            log_start_offset=start,
+            recovery_point=point,
+            had_clean_shutdown=clean,
+        )
     except BaseException:
         # no record was written: what there was is as whole as before, and what was to be made is taken away
         log_dir.partition_closed(target.name, not create or _removed(path, before, fs))
@@ -177,22 +189,14 @@ def _open_in(log_dir: LogDir, target: _Target) -> OpenedLog:
 
 
 def _is_to_be_made(log_dir: LogDir, target: _Target) -> bool:
-    """Whether the partition is missing; DirectoryLocked or UncleanShutdown where it must not be written to."""
+    """Whether the partition is missing; DirectoryLocked where this process has it open."""
     if is_open(target.path):
         raise DirectoryLocked(
             f"{target.name} is open for writing in this process already",
             path=target.path,
             hint="use the log that is open (it is thread-safe), or close it first",
         )
-    if not holds_segments(target.path, target.fs):
-        return True
-    if not log_dir.vouches_for(target.name):
-        raise UncleanShutdown(
-            f"log {target.name} was not closed well and has to be recovered before it is written to",
-            path=target.path,
-            hint='mode "r" reads it; recovery comes with a later version, a broker does it at its next start',
-        )
-    return False
+    return not holds_segments(target.path, target.fs)
 
 
 def _recorded(store: TopicStore, topic: TopicEntry | None, target: _Target) -> TopicEntry:

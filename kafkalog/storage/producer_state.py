@@ -278,7 +278,7 @@ def _refusal(table: BatchTable, staged: Staged) -> KafkalogError:
         return InvalidTxnState(f"{who} has a transaction open, and the batch is not part of one", **where)
     if staged.fault == FAULT_COORDINATOR:
         return CoordinatorFenced(
-            f"the marker is of coordinator epoch {staged.coordinator_epoch}, the log knows "
+            f"the marker for {who} is of coordinator epoch {staged.coordinator_epoch}, the log knows "
             f"{-1 if known is None else known.coordinator_epoch}",
             **where,
         )
