@@ -20,7 +20,6 @@ from kafkalog.errors import (
     PartitionNotFound,
     ReadOnlyLog,
     StorageError,
-    UncleanShutdown,
     UnknownConfig,
 )
 from kafkalog.manager.log_dir import LogDir
@@ -220,17 +219,18 @@ def test_the_marker_goes_before_the_first_write_and_comes_back_with_a_clean_clos
     assert (tmp_path / MARKER).exists()
 
 
-def test_a_partition_that_no_marker_vouches_for_is_refused_for_writing_and_read(tmp_path: Path) -> None:
+def test_a_partition_that_no_marker_vouches_for_is_recovered(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         log.append(b"1")
+        log.append(b"2")
     (tmp_path / MARKER).unlink()
-    before = sorted(os.listdir(tmp_path / "t-0"))
-    with pytest.raises(UncleanShutdown, match='mode "r" reads it') as refused:
-        kafkalog.open(tmp_path / "t-0", "a")
-    assert refused.value.path == str(tmp_path / "t-0") and isinstance(refused.value, RuntimeError)
-    assert sorted(os.listdir(tmp_path / "t-0")) == before
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes()[:-3])
     assert values(tmp_path / "t-0") == [b"1"]
-    assert not (tmp_path / MARKER).exists()
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        assert log.append(b"3").first_offset == 1
+    assert values(tmp_path / "t-0") == [b"1", b"3"]
+    assert (tmp_path / MARKER).exists()
 
 
 def test_a_new_partition_beside_an_unvouched_one_gets_no_marker(tmp_path: Path) -> None:
@@ -250,8 +250,9 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert subprocess.run([sys.executable, "-c", code]).returncode == -9
     assert not (tmp_path / MARKER).exists()
     assert values(tmp_path / "t-0") == [b"1", b"2"]
-    with pytest.raises(UncleanShutdown):
-        kafkalog.open(tmp_path / "t-0", "a")
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        assert log.append(b"3").first_offset == 2
+    assert (tmp_path / MARKER).exists()
 
 
 def test_partitions_open_and_close_one_by_one_in_one_process(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ def clear_leftovers(directory: str, fs: FileSystem) -> None:
     plan = plan_leftovers(names)
     for name in plan.removed:
         _remove(directory, name, fs)
+    plan = plan._replace(swaps=_without_damaged(directory, plan.swaps, set(names), fs))
     if not plan.swaps:
         return
     replaced = _replaced_range(directory, [n for n in plan.swaps if n.endswith(_SWAPPED_LOG)], fs)
@@ -84,6 +85,41 @@ def clear_leftovers(directory: str, fs: FileSystem) -> None:
     # the data file goes last: while its suffix is there, a next start does the same again
     for name in sorted(plan.swaps, key=lambda n: n.endswith(_SWAPPED_LOG)):
         _rename(directory, name, name.removesuffix(SWAP_SUFFIX), fs)
+
+
+def _without_damaged(directory: str, swaps: tuple[str, ...], names: set[str], fs: FileSystem) -> tuple[str, ...]:
+    """`swaps` less those whose data is damaged while the segment they would replace first is still there.
+
+    A replacement is synced before it is called `.swap`, and the oldest segment goes first: so nothing was given up for
+    this one yet, and what it was made from is whole. It is removed.
+    """
+    damaged = set()
+    for name in swaps:
+        if name.endswith(_SWAPPED_LOG) and name.removesuffix(SWAP_SUFFIX) in names:
+            path = os.path.join(directory, name)
+            if not _is_whole(path, fs):
+                _LOG.warning("%s is damaged: removed, the segments it was made from are still there", path)
+                damaged.add(parse_base_offset(name))
+    for name in swaps:
+        if parse_base_offset(name) in damaged:
+            _remove(directory, name, fs)
+    return tuple(name for name in swaps if parse_base_offset(name) not in damaged)
+
+
+def _is_whole(path: str, fs: FileSystem) -> bool:
+    """True when a file is sound batches from its first byte to its last."""
+    records = FileRecords.open(path, fs=fs, file_already_exists=True)
+    end = 0
+    try:
+        for table in records.tables(check_crc=True):
+            if table.first_invalid >= 0:
+                return False
+            end = table.position(len(table) - 1) + table.size(len(table) - 1)
+        return end == records.size
+    except CorruptRecord:
+        return False
+    finally:
+        records.close_handlers()
 
 
 def _replaced_range(directory: str, swapped: list[str], fs: FileSystem) -> tuple[int, int] | None:

@@ -16,6 +16,7 @@ from kafkalog._core.producer import ProducerState
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.leftovers import list_files
 from kafkalog.storage.loader import Loaded, LogLoader, Progress
 from kafkalog.storage.log_append import LogAppender
 from kafkalog.storage.log_state import (
@@ -71,6 +72,7 @@ class UnifiedLog(LogAppender):
         StorageError, NotAPartition; CorruptCheckpoint for the epochs, FormatError for a newer transaction index.
         """
         folder = os.fspath(directory)
+        list_files(folder, fs)
         epochs = LeaderEpochCache.open(folder, fs=fs)
         producers = ProducerStateManager(
             folder, fs=fs, expiration_ms=producer_expiration_ms, verify_transactions=verify_transactions

@@ -68,7 +68,7 @@ def add_aborted(state: LogState, start_offset: int, found: FetchDataInfo) -> Non
 
     They are looked for in the segment read and those after it, up to the next index entry behind the data.
     """
-    found.aborted_transactions = aborted = []
+    found.aborted_transactions = ()
     place = found.fetch_offset_metadata
     segment = state.segments.get(place.segment_base_offset)
     if found.records.size == 0 or segment is None:
@@ -80,12 +80,12 @@ def add_aborted(state: LogState, start_offset: int, found: FetchDataInfo) -> Non
         upper = bound.offset
     else:
         upper = state.log_end_offset if following is None else following.base_offset
+    aborted: list[tuple[int, int]] = []
     while segment is not None:
         search = segment.txn_index.collect(start_offset, upper)
         aborted += [(entry.producer_id, entry.first_offset) for entry in search.aborted]
-        if search.is_complete:
-            return
-        segment = state.segments.higher(segment.base_offset)
+        segment = None if search.is_complete else state.segments.higher(segment.base_offset)
+    found.aborted_transactions = tuple(aborted)
 
 
 def locate(state: LogState, offset: int) -> LogOffsetMetadata:

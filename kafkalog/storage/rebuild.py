@@ -52,27 +52,43 @@ def last_entries_agree(segment: LogSegment) -> bool:
 
 
 def ends_whole(segment: LogSegment) -> bool:
-    """True when the segment's last bytes are those of a whole batch with a right checksum.
+    """True when the segment ends with a whole batch; False for a torn one, which recovery cuts off.
 
-    The index gives the place to begin at; where it does not lead there, all batches are looked at.
+    The index gives the place to begin at; where it does not lead there, all batches are looked at. CorruptRecord for
+    what no crash leaves: a whole batch with a wrong checksum, or bytes that are no batch (zeros are preallocated room).
     """
     index = segment.offset_index
     position = index.entry(index.entries - 1).position if index.entries else 0
-    return _ends_whole(segment, position) or (position > 0 and _ends_whole(segment, 0))
+    position = position if 0 <= position < segment.size else 0
+    try:
+        return _ends_whole(segment, position)
+    except CorruptRecord:
+        if position == 0:
+            raise
+        return _ends_whole(segment, 0)
 
 
 def _ends_whole(segment: LogSegment, position: int) -> bool:
-    if position >= segment.size:
-        return segment.size == 0
     end = position
     try:
         for table in segment.records.tables(position, check_crc=True):
             if table.first_invalid >= 0:
-                return False
+                raise _unsound(segment, table.position(table.first_invalid))
             end = table.position(len(table) - 1) + table.size(len(table) - 1)
     except CorruptRecord:
+        if any(segment.records.read(end, segment.size - end)):
+            raise _unsound(segment, end) from None
         return False
     return end == segment.size
+
+
+def _unsound(segment: LogSegment, position: int) -> CorruptRecord:
+    return CorruptRecord(
+        "the last segment does not end with a whole, undamaged batch, though it was closed well",
+        path=segment.path,
+        position=position,
+        hint='mode "r" reads what lies before it; `kafkalog repair` shows what is behind it',
+    )
 
 
 def _ends(fs: FileSystem, path: str, entry: Struct) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
@@ -83,7 +99,8 @@ def _ends(fs: FileSystem, path: str, entry: Struct) -> tuple[int, tuple[int, ...
             if not size:
                 return 0, (), ()
             first = entry.unpack(file.pread(entry.size, 0))
-            return size // entry.size, first, entry.unpack(file.pread(entry.size, size - entry.size))
+            last = entry.unpack(file.pread(entry.size, size - entry.size))
+            return (size // entry.size, first, last) if any(last) else None  # zeros: room that was never used
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -22,6 +22,7 @@ from tests.golden_cases import GOLDEN, VECTORS, cases, each_entry
 
 pytestmark = pytest.mark.golden
 EXPIRATION_MS = 604_800_000
+SWAPPED = GOLDEN / VECTORS / "swap_cleaned_files"
 
 
 def partition_directory(name: str) -> Path:
@@ -36,8 +37,8 @@ def prepare(entry: dict[str, Any], tmp_path: Path) -> Path:
     for step in entry.get("steps", ()):
         path = folder / step["file"]
         if step["op"] == "copy":
-            name = step["from"]
-            source = partition_directory(entry["partition"]) / name[8:] if name.startswith("../orig/") else GOLDEN / VECTORS / "swap_cleaned_files" / name
+            undamaged = step["from"].startswith("../orig/")
+            source = (partition_directory(entry["partition"]) if undamaged else SWAPPED) / Path(step["from"]).name
             shutil.copy(source, path)
             continue
         if step["op"] == "rename":
@@ -151,6 +152,8 @@ def harm(entry: dict[str, Any]) -> str:
     result, steps = entry["result"], entry.get("steps", ())
     if "state" not in result:
         return "it does not start"
+    if any(step["op"] == "truncate" and step["file"].endswith(".log.swap") for step in steps):
+        return "it puts a damaged replacement in the place of sound records"
     indexes = [s for s in result["state"]["segments"] if len(set(map(tuple, s["offsetIndex"]))) < len(s["offsetIndex"])]
     touched = {Path(step["file"]).suffix for step in steps}
     if entry["cleanShutdown"]:

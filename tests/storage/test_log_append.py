@@ -12,7 +12,6 @@ from kafkalog.errors import (
     IllegalArgument,
     InvalidRecord,
     InvalidTimestamp,
-    InvalidTxnState,
     OffsetsOutOfOrder,
     RecordBatchTooLarge,
     RecordTooLarge,
@@ -243,8 +242,6 @@ def test_what_there_is_no_support_for_yet_is_refused_by_name(tmp_path: Path) -> 
     a_log = log(tmp_path)
     with pytest.raises(UnsupportedCompression, match="gzip"):
         a_log.append_as_leader(bytearray(sized(100, attributes=1)))
-    with pytest.raises(InvalidTxnState):
-        a_log.append_as_leader(bytearray(sized(100, attributes=0x10)))
     assert a_log.size == 0
     a_log.append_as_follower(sized(100, attributes=1, epoch=0) + sized(100, attributes=0x10, base=1, epoch=0), 0)
     assert a_log.log_end_offset == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.errors import CorruptRecord, NotAPartition, StorageError, UncleanShutdown
+from kafkalog.errors import CorruptRecord, NotAPartition, StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import MockClock
 from tests.faults import FaultFS
@@ -121,19 +121,27 @@ def test_a_missing_index_of_an_empty_segment_is_made(tmp_path: Path) -> None:
 
 
 def test_left_over_files(tmp_path: Path) -> None:
-    """LOG-19: .deleted and .cleaned are left lying and hide nothing; an unfinished replacement is refused."""
+    """LOAD-1, LOAD-2: what waits for its delete, and unfinished output, goes; other files stay."""
     filled(tmp_path).close()
     directory = tmp_path / "topic-0"
-    for name in (f"{0:020d}.log.deleted", f"{3:020d}.log.cleaned", "notes.txt"):
+    gone = (f"{0:020d}.log.deleted", f"{3:020d}.log.cleaned", f"{4:020d}.index.swap")
+    for name in (*gone, "notes.txt", "00000000000000000004-0000000001.checkpoint.deleted"):
         (directory / name).write_bytes(b"x" * 50)
     again = log(tmp_path, **SETTINGS)
     assert again.log_end_offset == 12
     again.close()
-    assert (directory / f"{0:020d}.log.deleted").stat().st_size == 50
+    assert not any((directory / name).exists() for name in gone)
+    assert (directory / "notes.txt").exists() and list(directory.glob("*.checkpoint.deleted"))
+
+
+def test_a_damaged_replacement_takes_nothing_away(tmp_path: Path) -> None:
+    """LOAD-3: the reference puts a `.log.swap` in place whatever is in it."""
+    filled(tmp_path).close()
+    directory = tmp_path / "topic-0"
     (directory / f"{5:020d}.log.swap").write_bytes(b"x")
-    with pytest.raises(UncleanShutdown) as caught:
-        log(tmp_path, **SETTINGS)
-    assert caught.value.path == str(directory / f"{5:020d}.log.swap") and caught.value.hint
+    again = log(tmp_path, **SETTINGS)
+    assert (bases(again), again.log_end_offset) == ([0, 5, 10], 12)
+    assert not list(directory.glob("*.swap"))
 
 
 def test_an_empty_segment_that_would_hide_records_goes(tmp_path: Path) -> None:
@@ -147,18 +155,30 @@ def test_an_empty_segment_that_would_hide_records_goes(tmp_path: Path) -> None:
     assert not (tmp_path / "topic-0" / f"{11:020d}.log").exists()
 
 
-@pytest.mark.parametrize("damage", ["torn", "flipped", "zeros"])
-def test_an_end_that_is_no_whole_batch_is_refused(tmp_path: Path, damage: str) -> None:
-    """LOG-10: whatever the marker says: nothing is appended behind it, nothing is cut."""
+@pytest.mark.parametrize("damage", ["torn", "zeros"])
+def test_a_torn_end_is_cut_whatever_the_marker_says(tmp_path: Path, damage: str) -> None:
+    """LOAD-10: nothing is appended behind it; the reference hides the whole segment."""
+    filled(tmp_path).close()
+    path = tmp_path / "topic-0" / f"{10:020d}.log"
+    data = path.read_bytes()
+    path.write_bytes(data[:-5] if damage == "torn" else data + bytes(30))
+    again = log(tmp_path, **SETTINGS)
+    assert again.log_end_offset == (11 if damage == "torn" else 12)
+    assert path.read_bytes() == data[: path.stat().st_size] and path.stat().st_size <= len(data)
+    lead(again)
+    again.close()
+
+
+@pytest.mark.parametrize("damage", ["flipped", "text"])
+def test_an_end_that_no_crash_leaves_is_refused(tmp_path: Path, damage: str) -> None:
+    """LOAD-10: with the marker there, nothing is cut that may be of use."""
     filled(tmp_path).close()
     path = tmp_path / "topic-0" / f"{10:020d}.log"
     data = bytearray(path.read_bytes())
-    if damage == "torn":
-        data = data[:-5]
-    elif damage == "flipped":
+    if damage == "flipped":
         data[-1] ^= 1
     else:
-        data += bytes(30)
+        data += bytes(11) + b"\5texttexttexttext"
     path.write_bytes(data)
     with pytest.raises(CorruptRecord) as caught:
         log(tmp_path, **SETTINGS)
