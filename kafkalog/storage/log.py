@@ -44,7 +44,7 @@ from kafkalog.storage.log_state import (
 from kafkalog.storage.lookup import bounded, offset_for_time
 from kafkalog.storage.read import locate_or_offset_only, read_state
 from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.transactions import Transactions
+from kafkalog.storage.transactions import AbortedTransaction, Transactions
 from kafkalog.types import FetchDataInfo, Isolation, LogAppendInfo, LogOffsetMetadata, OffsetAndTimestamp
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -290,6 +290,8 @@ class UnifiedLog(LogOwner):
                     state = self._state
                     committed = isolation == "committed"
                     found = read_state(state, start_offset, max_length, bound, min_one_message, committed)
+                    if committed and found.records.size:
+                        found.aborted_transactions = self._aborted_in(state, found)
             except KafkalogError:
                 self._check_readable()
                 if not self._has_cut(cuts):
@@ -319,6 +321,13 @@ class UnifiedLog(LogOwner):
             return mark
         stable = self.last_stable_offset
         return mark if stable >= mark.message_offset else locate_or_offset_only(self._state, stable)
+
+    def _aborted_in(self, state: LogState, found: FetchDataInfo) -> tuple[AbortedTransaction, ...]:
+        where = found.fetch_offset_metadata
+        following = state.segments.higher(where.segment_base_offset)
+        end = state.log_end_offset if following is None else following.base_offset
+        asked = state.segments, state.log_end_offset, state.end_position, where.message_offset, end
+        return tuple(self._transactions.aborted_transactions(*asked))
 
     def aborted_ranges(self, first_offset: int, next_offset: int) -> AbortedRanges:
         """The aborted transactions that records with these offsets, below the last stable one, may belong to."""

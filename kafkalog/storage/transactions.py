@@ -49,7 +49,8 @@ class _SegmentTxns(NamedTuple):
 class _Tail:
     """The scan of what lies behind a snapshot: from offset `start` on, up to `position` of `segment`.
 
-    `header` is that of the last batch scanned, at `last_position`: while it is there, nothing before it was rewritten.
+    `header` is that of the batch before `position`, at `last_position` (-1: none): while it is there, nothing before
+    it was rewritten.
     """
 
     __slots__ = ("carried", "header", "last_position", "position", "scan", "segment", "start")
@@ -62,6 +63,11 @@ class _Tail:
         self.position = position
         self.last_position = -1
         self.header = b""
+
+    def remember(self, position: int) -> None:
+        """Takes the batch at `position` for the last one seen."""
+        self.last_position = position
+        self.header = self.segment.records.read(position, _HEADER_BYTES)
 
     def still_holds(self, segments: Any) -> bool:
         """False when the log was cut, or written anew, below what was scanned."""
@@ -179,11 +185,14 @@ class Transactions:
                 continue
             segment = segments.floor(offset)
             try:
-                position = self._position(segment, offset)
+                tail = _Tail(offset, carried, segment, self._position(segment, offset))
+                last = segment.translate_offset(offset - 1) if tail.position else None
             except CorruptRecord as error:
                 self._problems[segment.path] = error
                 continue
-            return _Tail(offset, carried, segment, position)
+            if last is not None:
+                tail.remember(last[1])
+            return tail
         return _Tail(segments[0].base_offset, {}, segments[0], 0)
 
     @staticmethod
@@ -222,9 +231,7 @@ class Transactions:
             for table in records.tables(start, stop):
                 scan.feed(table, records.read)
                 if tail is not None:
-                    last = len(table) - 1
-                    tail.last_position = table.position(last)
-                    tail.header = records.read(tail.last_position, min(_HEADER_BYTES, table.size(last)))
+                    tail.remember(table.position(len(table) - 1))
         except CorruptRecord as error:
             self._problems[segment.path] = error
 
