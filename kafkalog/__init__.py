@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkalog.api import open as open
     from kafkalog.records.batch import RecordBatch as RecordBatch
     from kafkalog.slices import LogSlice as LogSlice
+    from kafkalog.tools.verify import verify as verify
     from kafkalog.types import EARLIEST_TIMESTAMP as EARLIEST
     from kafkalog.types import LATEST_TIMESTAMP as LATEST
     from kafkalog.types import OffsetAndTimestamp as OffsetAndTimestamp
@@ -33,11 +34,12 @@ _NAMES = {
     "RecordBatch": ("records.batch", "RecordBatch"),
     "TopicPartition": ("types", "TopicPartition"),
     "open": ("api", "open"),
+    "verify": ("tools.verify", "verify"),
 }
 
 __all__ = [
     "EARLIEST", "LATEST", "Log", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch", "TopicPartition",
-    "__version__", "aio", "control", "decoders", "errors", "open",
+    "__version__", "aio", "control", "decoders", "errors", "open", "verify",
 ]  # fmt: skip
 
 

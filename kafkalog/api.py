@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kafkalog.engine import Engine
     from kafkalog.errors import KafkalogError
     from kafkalog.opening import OpenedLog
+    from kafkalog.tools.verify import Report
 
 REPR_WIDTH: Final = 100
 _RANGE: Final = ("start", "stop", "since", "until", "isolation")
@@ -344,6 +345,17 @@ class Log(AppendMixin):
             refresh(engine)  # a record that is newer than the last look
             found = engine.offset_for_time(timestamp, isolation)
         return found
+
+    # What lies on disk
+
+    def verify(self, *, deep: bool = False, threads: int | None = None) -> Report:
+        """The report on the partition's files: checksums, offsets, indexes, snapshots; `deep` decodes records too.
+
+        It reads the files as they are, beside whoever writes them, and never raises for what it finds.
+        """
+        from kafkalog.tools.verify import verify
+
+        return verify(self.path, deep=deep, threads=threads)
 
     # The object
 

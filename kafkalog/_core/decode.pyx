@@ -207,7 +207,7 @@ cdef class RecordTable:
                 return i
         return -1
 
-    cdef BatchRow* batch_row(self, Py_ssize_t i) noexcept:
+    cdef BatchRow* batch_row(self, Py_ssize_t i) noexcept nogil:
         """The batch of a record that is there.
 
         By place, not by offset: a damaged batch may hold offsets outside its own range; the value's place is always

@@ -24,6 +24,7 @@ COMMANDS = {
     "offsets": ("kafkalog.cli.offsets_cmd", "Find offsets by time."),
     "produce": ("kafkalog.cli.produce_cmd", "Append records from files or stdin to a topic."),
     "topics": ("kafkalog.cli.topics_cmd", "List, describe and create topics."),
+    "verify": ("kafkalog.cli.verify_cmd", "Check directories, partitions or files; change nothing."),
 }
 
 class ClosedPipe(Exception):

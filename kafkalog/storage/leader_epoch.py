@@ -122,6 +122,17 @@ class LeaderEpochCache:
                 self._written = entries
 
 
+def read_epochs(directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> tuple[EpochEntry, ...]:
+    """What the checkpoint of a partition directory says, oldest first; nothing is made where it is missing.
+
+    Entries that contradict a later one are left out, as at loading. CorruptCheckpoint, StorageError.
+    """
+    cache = LeaderEpochCache(directory, fs=fs)
+    for entry in cache._file.read():
+        cache.assign(entry.epoch, entry.start_offset)
+    return cache.entries
+
+
 def _parse(fields: list[str]) -> EpochEntry:
     if len(fields) != 2:
         raise ValueError(f"{len(fields)} fields instead of <epoch> <start offset>")
