@@ -2,12 +2,10 @@
 
 import shutil
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-import cramjam
-
+from asv_benchmarks.benchmarks.common import codecs
 from asv_benchmarks.commands import KAFKALOG, make_lines
 from asv_benchmarks.measure import Row, median_run
 from kafkalog._core.ingest import LineEncoder
@@ -16,7 +14,6 @@ from kafkalog._core.scan import scan
 LINES = 2_000_000
 SHARE = 0.8
 HEADER_BYTES = 61
-ROOM_BYTES = 1 << 17
 
 
 def rows(directory: Path, count: int) -> list[Row]:
@@ -50,26 +47,6 @@ def payloads(lines: Path) -> list[memoryview]:
     encoder.seal()
     made = bytes(encoder.take())
     return [memoryview(made)[one.position + HEADER_BYTES : one.position + one.size] for one in scan(made)]
-
-
-def codecs() -> dict[str, Callable[[memoryview], object]]:
-    """Each codec's own compression of one block, into memory that is there where the package can do that."""
-    room = memoryview(bytearray(ROOM_BYTES))
-    try:
-        import zstandard
-
-        zstd: Callable[[memoryview], object] = zstandard.ZstdCompressor(level=3).compress
-    except ImportError:
-
-        def zstd(block: memoryview) -> object:
-            return cramjam.zstd.compress_into(block, room, level=3)
-
-    return {
-        "gzip": lambda block: zlib.compress(block, -1, 31),
-        "snappy": lambda block: cramjam.snappy.compress_raw_into(block, room),
-        "lz4": lambda block: cramjam.lz4.compress_block_into(block, room, store_size=False),
-        "zstd": zstd,
-    }
 
 
 def seconds(squeeze: Callable[[memoryview], object], blocks: list[memoryview]) -> float:

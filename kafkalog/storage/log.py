@@ -13,6 +13,7 @@ import os
 from typing import Any
 
 from kafkalog._core.producer import ProducerState
+from kafkalog._core.txns import AbortedRanges
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.storage.leader_epoch import LeaderEpochCache
@@ -26,10 +27,11 @@ from kafkalog.storage.log_state import (
     high_watermark_updated,
     started,
 )
-from kafkalog.storage.lookup import offset_for_time
+from kafkalog.storage.lookup import bounded, offset_for_time
 from kafkalog.storage.producer_state import EXPIRATION_MS, ProducerStateManager, VerificationGuard
 from kafkalog.storage.read import add_aborted, locate_or_offset_only, read_state
 from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.transactions import Transactions
 from kafkalog.types import FetchDataInfo, Isolation, LogOffsetMetadata, OffsetAndTimestamp
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -42,7 +44,8 @@ class UnifiedLog(LogAppender):
     Threads: all methods, from any thread. Writers take one lock; readers take one state and no lock.
     """
 
-    __slots__ = ()
+    __slots__ = ("_transactions",)
+    _transactions: Transactions
 
     @classmethod
     def open(
@@ -110,6 +113,7 @@ class UnifiedLog(LogAppender):
                 leader_epoch=leader_epoch,
                 high_watermark_follows_end=high_watermark_follows_end,
             )
+            log._transactions = Transactions(folder, fs=fs)
             log._begin(loaded)
             return log
         except BaseException:
@@ -182,8 +186,21 @@ class UnifiedLog(LogAppender):
             return locate_or_offset_only(state, state.first_unstable_offset)
         return mark
 
-    def offset_for_time(self, timestamp: int) -> OffsetAndTimestamp | None:
-        """The first record at or after `timestamp` ms, or what a negative code stands for (LOG-57); None: no such."""
+    def aborted_ranges(self, first_offset: int, next_offset: int) -> AbortedRanges:
+        """The aborted transactions that records with these offsets, below the last stable one, may belong to."""
+        state = self._state
+        asked = state.segments, state.log_end_offset, state.end_position, first_offset, next_offset
+        return self._transactions.aborted_ranges(*asked)
+
+    def offset_for_time(self, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:
+        """The first record at or after `timestamp` ms, or what a negative code stands for (LOG-57); None: no such.
+
+        With another `isolation` its bound stands for the log end, and what lies at or after it is not found (PART-8).
+        """
+        found = self._offset_for_time_settled(timestamp)
+        return found if isolation == "log_end" else bounded(found, timestamp, self._bound(isolation).message_offset)
+
+    def _offset_for_time_settled(self, timestamp: int) -> OffsetAndTimestamp | None:
         while True:
             cuts = self._cuts
             try:

@@ -7,6 +7,7 @@ from typing import Any
 from kafkalog._core.state import LogState
 from kafkalog._core.values import OffsetPosition
 from kafkalog.errors import OffsetOutOfRange
+from kafkalog.storage.transactions import AbortedTransaction
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata
 
 
@@ -64,7 +65,7 @@ def _empty(segments: Any, place: LogOffsetMetadata) -> FetchDataInfo:
 
 
 def add_aborted(state: LogState, start_offset: int, found: FetchDataInfo) -> None:
-    """Give `found`, a committed read, the (producer id, first offset) of the aborted transactions in it (LOG-33).
+    """Give `found`, a committed read, the aborted transactions in it, in the order of their markers (LOG-33).
 
     They are looked for in the segment read and those after it, up to the next index entry behind the data.
     """
@@ -80,10 +81,10 @@ def add_aborted(state: LogState, start_offset: int, found: FetchDataInfo) -> Non
         upper = bound.offset
     else:
         upper = state.log_end_offset if following is None else following.base_offset
-    aborted: list[tuple[int, int]] = []
+    aborted: list[AbortedTransaction] = []
     while segment is not None:
         search = segment.txn_index.collect(start_offset, upper)
-        aborted += [(entry.producer_id, entry.first_offset) for entry in search.aborted]
+        aborted += [AbortedTransaction(*entry[1:4]) for entry in search.aborted]
         segment = None if search.is_complete else state.segments.higher(segment.base_offset)
     found.aborted_transactions = tuple(aborted)
 

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
-from kafkalog.errors import CorruptIndex, IllegalArgument, StorageError
-from kafkalog.storage.txn_index import ENTRY_BYTES, MAX_TXN_INDEX_BYTES, AbortedTxn, parse_aborted_txns
+from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.storage.txn_index import (
+    ENTRY_BYTES,
+    MAX_TXN_INDEX_BYTES,
+    AbortedTxn,
+    CollectedTxns,
+    check_sanity,
+    collect_aborted_txns,
+    parse_aborted_txns,
+)
 from kafkalog.util.fileio import OS, File, FileSystem
 
 _ENTRY: Final = struct.Struct(">hqqqq")
 _LAST_OFFSET: Final = struct.Struct(">q")
 _LAST_OFFSET_AT: Final = 18
-
-
-class AbortedSearch(NamedTuple):
-    """Aborted transactions found in one segment; not `is_complete`: the next segment may have more (TXN-2)."""
-
-    aborted: list[AbortedTxn]
-    is_complete: bool
 
 
 class TransactionIndex:
@@ -104,17 +105,12 @@ class TransactionIndex:
         except OSError as error:
             raise StorageError.from_os(error, "read the transaction index", path=self.path) from error
 
-    def collect(self, fetch_offset: int, upper_bound: int) -> AbortedSearch:
+    def collect(self, fetch_offset: int, upper_bound: int) -> CollectedTxns:
         """The transactions that overlap [fetch_offset, upper_bound), in the order of their markers (TXN-2, TXN-3)."""
-        found: list[AbortedTxn] = []
         if self.count == 0:
-            return AbortedSearch(found, False)
-        for entry in parse_aborted_txns(self._bytes(self._first_at_or_above(fetch_offset)), self.path):
-            if entry.first_offset < upper_bound:
-                found.append(entry)
-            if entry.last_stable_offset >= upper_bound:
-                return AbortedSearch(found, True)
-        return AbortedSearch(found, False)
+            return CollectedTxns([], False)
+        near = parse_aborted_txns(self._bytes(self._first_at_or_above(fetch_offset)), self.path)
+        return collect_aborted_txns(near, fetch_offset, upper_bound)
 
     def _first_at_or_above(self, offset: int) -> int:
         """The number of the first entry whose last offset is at or above `offset`: they rise."""
@@ -129,14 +125,7 @@ class TransactionIndex:
 
     def sanity_check(self) -> None:
         """CorruptIndex where an entry ends below the segment's base (TXN-5); FormatError for an unknown version."""
-        for number, entry in enumerate(self.entries()):
-            if entry.last_offset < self.base_offset:
-                raise CorruptIndex(
-                    f"entry {number} ends at {entry.last_offset}, below the segment's base {self.base_offset}",
-                    path=self.path,
-                    position=number * ENTRY_BYTES,
-                    offset=entry.last_offset,
-                )
+        check_sanity(self.entries(), self.base_offset, self.path)
 
     # The file
 

@@ -130,7 +130,7 @@ class Trace:
             "sizeInBytes": found.records.size,
             "firstEntryIncomplete": found.first_entry_incomplete,
             "completeBatches": [[b.base_offset, b.last_offset] for b in scan(found.records.read())],
-            "abortedTransactions": None if aborted is None else [list(txn) for txn in aborted],
+            "abortedTransactions": None if aborted is None else [list(txn[:2]) for txn in aborted],
         }
 
     def do_close_reopen(self, op: dict[str, Any]) -> None:
