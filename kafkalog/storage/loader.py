@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafkalog.config import LogConfig
-from kafkalog.errors import CorruptIndex, SegmentOffsetOverflow, StorageError
+from kafkalog.errors import FormatError, SegmentOffsetOverflow, StorageError
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.leftovers import clear_leftovers, list_files
 from kafkalog.storage.names import (
@@ -98,10 +98,7 @@ class LogLoader:
         self._given_up_files: list[str] = []
 
     def load(self) -> Loaded:
-        """The log; its last segment is ready for appends. StorageError, CorruptCheckpoint, FormatError.
-
-        FormatError: a transaction index of a newer version (LOAD-8).
-        """
+        """The log; its last segment is ready for appends. StorageError; CorruptRecord (see `ends_whole`)."""
         try:
             clear_leftovers(self._directory, self._fs)
             while True:
@@ -152,7 +149,7 @@ class LogLoader:
     def _is_txn_index_sound(segment: LogSegment) -> bool:
         try:
             segment.txn_index.sanity_check()
-        except CorruptIndex as error:
+        except FormatError as error:
             _LOG.warning("%s", error)
             return False
         return True

@@ -72,7 +72,7 @@ class UnifiedLog(LogAppender):
         next `flush` and deletes files at once. Without `high_watermark_follows_end` the high watermark moves only
         when it is told to. `producer_expiration_ms` is how long idle producers are remembered; with
         `verify_transactions` a transaction begins only with the guard of a coordinator's answer (LOG-64).
-        StorageError, NotAPartition; CorruptCheckpoint for the epochs, FormatError for a newer transaction index.
+        StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
         """
         folder = os.fspath(directory)
         list_files(folder, fs)
