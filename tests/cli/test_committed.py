@@ -77,7 +77,8 @@ def test_files_that_are_gone_or_damaged_change_no_record(data: Path) -> None:
 
 
 def test_following_committed_records(data: Path) -> None:
-    running = started("consume", "-q", "--follow", "-d", str(data), "-t", "t", "-f", r"%o\n", "-u", "-c", "7", *COMMITTED)
+    flags = ("-q", "--follow", "-f", r"%o\n", "-u", "-c", "7", *COMMITTED)
+    running = started("consume", "-d", str(data), "-t", "t", *flags)
     assert running.stdout is not None
     assert [int(running.stdout.readline()) for _ in range(5)] == [0, 1, 6, 7, 8]
     with open(data / "t-0" / f"{9:020d}.log", "ab") as file:
