@@ -9,19 +9,21 @@ from kafkalog._version import __version__
 
 if TYPE_CHECKING:
     from kafkalog import aio as aio
+    from kafkalog import control as control
     from kafkalog import decoders as decoders
     from kafkalog import errors as errors
     from kafkalog._core.record import Record as Record
     from kafkalog.api import Log as Log
     from kafkalog.api import open as open
     from kafkalog.records.batch import RecordBatch as RecordBatch
+    from kafkalog.records.convert import convert as convert
     from kafkalog.slices import LogSlice as LogSlice
     from kafkalog.types import EARLIEST_TIMESTAMP as EARLIEST
     from kafkalog.types import LATEST_TIMESTAMP as LATEST
     from kafkalog.types import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkalog.types import TopicPartition as TopicPartition
 
-_MODULES = ("aio", "decoders", "errors")
+_MODULES = ("aio", "control", "decoders", "errors")
 _NAMES = {
     "EARLIEST": ("types", "EARLIEST_TIMESTAMP"),
     "LATEST": ("types", "LATEST_TIMESTAMP"),
@@ -31,12 +33,13 @@ _NAMES = {
     "Record": ("_core.record", "Record"),
     "RecordBatch": ("records.batch", "RecordBatch"),
     "TopicPartition": ("types", "TopicPartition"),
+    "convert": ("records.convert", "convert"),
     "open": ("api", "open"),
 }
 
 __all__ = [
     "EARLIEST", "LATEST", "Log", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch", "TopicPartition",
-    "__version__", "aio", "decoders", "errors", "open",
+    "__version__", "aio", "control", "convert", "decoders", "errors", "open",
 ]  # fmt: skip
 
 

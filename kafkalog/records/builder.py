@@ -9,6 +9,7 @@ from kafkalog._core.encode import BatchBuilder
 from kafkalog._core.repack import with_payload
 from kafkalog.errors import IllegalArgument, IllegalState, RecordBatchTooLarge
 from kafkalog.records.compression import check_codec, compress
+from kafkalog.records.control import control_type
 from kafkalog.records.format import (
     BATCH_OVERHEAD_BYTES,
     MAGIC_V2,
@@ -133,9 +134,14 @@ class RecordsBuilder:
         return self._append(timestamp, key, value, headers, offset)
 
     def append_control(self, timestamp: int, key: bytes, value: bytes | None, *, offset: int | None = None) -> int:
-        """Adds a control record, to a control batch only (REC-30)."""
+        """Adds a control record, to a control batch only (REC-30); a transaction marker needs a transactional one.
+
+        Types that are not known are taken as they are. InvalidRecord for a key that is none of a control record.
+        """
         if not self.is_control:
             raise IllegalArgument("control records go into a control batch only")
+        if control_type(key).is_marker and not self._header["transactional"]:
+            raise IllegalArgument("a transaction marker needs a batch that is transactional and has a producer")
         return self._append(timestamp, key, value, (), offset)
 
     def _append(

@@ -31,6 +31,7 @@ __all__ = [
     "ValidationStats",
     "ValidatorMetrics",
     "check_append",
+    "check_batches",
     "validate_and_assign_offsets",
 ]
 
@@ -98,14 +99,14 @@ class Checked(NamedTuple):
     """A batch that may be appended: `data` is what to write, the given buffer itself or one that was made from it.
 
     `table` is the batch table of `data`; `rebuilt` says that its size may have changed. `max_timestamp` (ms) and
-    `count` are those of its records.
+    `record_count` are those of its records.
     """
 
     data: Any
     table: BatchTable
     rebuilt: Rebuilt | None
     max_timestamp: int
-    count: int
+    record_count: int
     stats: ValidationStats
 
 
@@ -183,6 +184,18 @@ def check_append(
     return Checked(made.data, scan(made.data), made, made.max_timestamp, made.count, stats)
 
 
+def check_batches(buffer: Any, table: BatchTable, rules: ValidationRules, now_ms: int) -> None:
+    """Return when a leader takes every batch of a client: uncompressed v2 ones, as this library has just built them.
+
+    InvalidRecord and InvalidTimestamp for the first that it would refuse, as `check_append`.
+    """
+    for row in range(table.count):
+        fault = table.header_fault(row)
+        if fault:
+            raise header_refusal(table[row], fault, None)
+        _check_records(buffer, table, table, rules, now_ms, None, None, row, row + 1)
+
+
 def _check_header(table: BatchTable, from_client: bool, magic: int, metrics: ValidatorMetrics | None) -> None:
     """What the headers must not say (stage C2), but for a second format, which comes up when its turn has come."""
     check_codec(table.codec)
@@ -204,15 +217,18 @@ def _check_records(
     now_ms: int,
     partition: str | None,
     metrics: ValidatorMetrics | None,
+    first: int = 0,
+    last: int = -1,
 ) -> RecordCheck:
     """What the records are, once none breaks a rule (stage C3)."""
     bounds = rules.bounds(now_ms)
-    last = end_of_magic(plain)
+    last = plain.count if last < 0 else last
+    end = min(end_of_magic(plain, first), last)
     check = check_rows(
         data,
         plain,
-        0,
-        last,
+        first,
+        end,
         oldest=bounds[0],
         newest=bounds[1],
         check_times=not rules.append_time,
@@ -223,12 +239,12 @@ def _check_records(
         raise record_refusal(
             check, table[check.row], bounds, partition=partition, plain=plain is table, metrics=metrics
         )
-    if last < plain.count:
+    if end < last:
         if metrics is not None:
             metrics.invalid_magic += 1
         raise InvalidRecord(
-            f"a batch of format v{plain.magic(last)} follows one of format v{plain.magic(0)} in the same append",
-            position=plain.position(last),
+            f"a batch of format v{plain.magic(end)} follows one of format v{plain.magic(0)} in the same append",
+            position=plain.position(end),
         )
     return check
 
@@ -298,7 +314,7 @@ def validate_and_assign_offsets(
             first_offset,
             append_time_type=rules.append_time,
             timestamp=now_ms if rules.append_time else checked.max_timestamp,
-            records=checked.count if codec else -1,
+            records=checked.record_count if codec else -1,
         )
     else:
         next_offset = made.last_offset + 1

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kafkalog._core.assign import FAULT_NO_KEY, FAULT_TIMESTAMP, assign, check_records
+from kafkalog._core.assign import assign
 from kafkalog._core.decode import decode
 from kafkalog._core.scan import scan
-from tests.builder import R, batch, message_v1, seal
+from tests.builder import R, batch, message_v1
 
 T = 1_700_000_000_000
 
@@ -49,37 +49,3 @@ def test_misuse() -> None:
     v1 = bytearray(message_v1(0, b"v"))
     with pytest.raises(ValueError, match="v2"):
         assign(v1, scan(v1), 0)
-
-
-def check(data: bytes, **rules: int):
-    return check_records(data, scan(data), 0, **rules)
-
-
-def test_sound_records_pass() -> None:
-    assert check(batch([R(), R(b"v", b"k", T + 5, (("h", None),))])) is None
-
-
-def test_time_bounds() -> None:
-    data = batch([R(timestamp=T), R(timestamp=T - 11), R(timestamp=-1), R(timestamp=T + 11)])
-    found = check(data, oldest=T - 10, newest=T + 10)
-    assert (found.faults, found.total) == ([(1, FAULT_TIMESTAMP), (3, FAULT_TIMESTAMP)], 2)
-    assert check(data, oldest=T - 10, newest=T + 10, check_times=False) is None
-
-
-def test_a_batch_stamped_by_a_log_is_refused() -> None:
-    data = batch([R()], attributes=8, max_timestamp=-1)
-    assert check(data).faults == [(0, FAULT_TIMESTAMP)]
-
-
-def test_keys_of_a_compacted_topic() -> None:
-    """LOG-12: which record has no key."""
-    assert check(batch([R(b"v", b"k"), R(b"v")]), need_keys=True).faults == [(1, FAULT_NO_KEY)]
-    assert check(batch([R(b"v", b"")]), need_keys=True) is None
-
-
-def test_broken_structure_is_told_with_its_place() -> None:
-    data = bytearray(batch([R(b"a"), R(b"b")]))
-    data[61] = 0x7E
-    found = check(seal(bytes(data)))
-    assert (found.status != 0, found.position) == (True, 61)
-    assert check(batch([R()], count=2, last_delta=1)).status != 0

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from kafkalog._core.assign import check_records
+from kafkalog._core.check import check_records
 from kafkalog._core.decode import decode
 from kafkalog._core.encode import BatchBuilder, encode_batch
 from kafkalog._core.index import OffsetEntries

@@ -1,4 +1,4 @@
-"""Every case of the validator's vectors, of Kafka 4.3.1 and of 3.9.1 with its conversions between formats (VAL-1 to VAL-20)."""
+"""Every case of the vectors of LogValidator: Kafka 4.3.1, and 3.9.1 which converts between formats (VAL-1 to VAL-20)."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.golden_cases import each_entry
 
 pytestmark = pytest.mark.golden
 
-# The reference fails without control where it has skipped keys and values, and where a codec does; here both are refused.
+# Where the reference fails without control, for keys it has skipped or in a codec, the batch is refused.
 ERRORS: dict[str, type[KafkalogError]] = {
     "IllegalArgumentException": IllegalArgument,
     "InvalidRecordException": InvalidRecord,

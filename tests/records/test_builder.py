@@ -123,7 +123,7 @@ def test_control_records_and_control_batches() -> None:
     """REC-30."""
     with pytest.raises(IllegalArgument):
         RecordsBuilder().append_control(T, b"\0\0\0\0", b"")
-    control = RecordsBuilder(producer_id=1, producer_epoch=0, is_control=True)
+    control = RecordsBuilder(producer_id=1, producer_epoch=0, is_transactional=True, is_control=True)
     with pytest.raises(IllegalArgument):
         control.append(T, b"k", b"v")
     control.append_control(T, b"\0\0\0\0", bytes(6))
