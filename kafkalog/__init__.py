@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from kafkalog._core.record import Record as Record
     from kafkalog.api import Log as Log
     from kafkalog.api import open as open
+    from kafkalog.converting import convert as convert
     from kafkalog.records.batch import RecordBatch as RecordBatch
-    from kafkalog.records.convert import convert as convert
     from kafkalog.slices import LogSlice as LogSlice
     from kafkalog.types import EARLIEST_TIMESTAMP as EARLIEST
     from kafkalog.types import LATEST_TIMESTAMP as LATEST
@@ -33,7 +33,7 @@ _NAMES = {
     "Record": ("_core.record", "Record"),
     "RecordBatch": ("records.batch", "RecordBatch"),
     "TopicPartition": ("types", "TopicPartition"),
-    "convert": ("records.convert", "convert"),
+    "convert": ("converting", "convert"),
     "open": ("api", "open"),
 }
 

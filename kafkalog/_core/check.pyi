@@ -37,14 +37,13 @@ def check_rows(
     inner: bool = False,
     base_position: int = 0,
 ) -> RecordCheck: ...
-def check_records(
+def first_to_change(
     buf: Buffer,
     batches: BatchTable,
-    i: int,
+    first: int = 0,
     oldest: int = ...,
     newest: int = ...,
     check_times: bool = True,
     need_keys: bool = False,
-    base_position: int = 0,
-) -> RecordCheck | None: ...
+) -> int: ...
 def end_of_magic(batches: BatchTable, first: int = 0) -> int: ...

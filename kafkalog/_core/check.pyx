@@ -4,7 +4,7 @@ from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
-from kafkalog._core.batch cimport BatchRow, place_of
+from kafkalog._core.batch cimport BatchRow, header_fault_of, place_of
 from kafkalog._core.crc cimport kl_crc32
 from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.endian cimport loadu32
@@ -286,21 +286,32 @@ def check_rows(
         free(found.faults)
 
 
-def check_records(
-    buf, BatchTable batches not None, Py_ssize_t i, int64_t oldest=-0x7FFFFFFFFFFFFFFF,
-    int64_t newest=0x7FFFFFFFFFFFFFFF, bint check_times=True, bint need_keys=False, int64_t base_position=0,
-) -> RecordCheck | None:
-    """None when a leader may take uncompressed v2 batch `i` as it is, else what `check_rows` says of it.
+cdef inline bint as_it_is(const uint8_t* p, const BatchRow* row, const Rules* rules, Found* found) noexcept nogil:
+    """True when a leader may take an uncompressed v2 batch as it is: records sound, and the header says what they do."""
+    if row.magic != 2 or look(p, row, rules, found) != OK or found.total:
+        return False
+    return not rules.times or (
+        found.max_timestamp == row.max_timestamp and not row.attributes & TIMESTAMP_TYPE_BIT
+    )
 
-    That is so when every record is sound and, with `check_times`, the header says CreateTime and the largest of their
-    times.
+
+def first_to_change(
+    buf, BatchTable batches not None, Py_ssize_t first=0, int64_t oldest=-0x7FFFFFFFFFFFFFFF,
+    int64_t newest=0x7FFFFFFFFFFFFFFF, bint check_times=True, bint need_keys=False,
+) -> int:
+    """The first row from `first` on that a leader does not take from a client as it is; the number of rows for none.
+
+    As it is means: an uncompressed v2 batch whose header and records are sound by the rules of `check_rows` and, with
+    `check_times`, whose header says CreateTime and the largest of their times. What a refused batch is refused for,
+    and what one of another kind becomes, is found out elsewhere.
     """
     cdef Py_buffer view
     cdef Found found
     cdef Rules rules
-    cdef BatchRow* row = batches.row_at(i)
-    cdef int64_t at
-    cdef int status
+    cdef Py_ssize_t i = first
+    cdef Py_ssize_t last = batches.count
+    if first < 0 or first > last:
+        raise ValueError(f"row {first} of a table of {last} batches")
     rules.oldest = oldest
     rules.newest = newest
     rules.times = check_times
@@ -309,25 +320,30 @@ def check_records(
     begin(&found)
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     try:
-        at = place_of(row, base_position, view.len)
-        if at < 0:
-            raise ValueError(f"batch {i} of the table lies outside the {view.len} bytes given")
-        if row.magic != 2:
-            status = ERR_MAGIC
-        elif row.size < SMALL:
-            status = look(<const uint8_t*>view.buf + at, row, &rules, &found)
+        if batches.valid_bytes < SMALL:
+            i = first_of_run(&view, batches, first, &rules, &found)
         else:
             with nogil:
-                status = look(<const uint8_t*>view.buf + at, row, &rules, &found)
-        if status == OK and found.total == 0 and (
-            not check_times
-            or (found.max_timestamp == row.max_timestamp and not row.attributes & TIMESTAMP_TYPE_BIT)
-        ):
-            return None
-        return outcome(i if status != OK or found.total else -1, status, &found)
+                i = first_of_run(&view, batches, first, &rules, &found)
     finally:
         PyBuffer_Release(&view)
         free(found.faults)
+    return i
+
+
+cdef Py_ssize_t first_of_run(
+    const Py_buffer* view, BatchTable batches, Py_ssize_t first, const Rules* rules, Found* found
+) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef BatchRow* row
+    cdef int64_t at
+    for i in range(first, batches.count):
+        row = &batches.rows[i]
+        at = place_of(row, 0, view.len)
+        found.max_timestamp = -1
+        if at < 0 or header_fault_of(row) or not as_it_is(<const uint8_t*>view.buf + at, row, rules, found):
+            return i
+    return batches.count
 
 
 def end_of_magic(BatchTable batches not None, Py_ssize_t first=0) -> int:

@@ -266,6 +266,17 @@ cdef object grown(object out, Job* job):
     return out
 
 
+cdef int64_t capacity_for(BatchTable batches, Py_ssize_t first, Py_ssize_t last, int64_t length) except -1:
+    """Room to begin with: what the rows have, all of which must lie in the buffer, and an eighth more."""
+    cdef int64_t size = 256
+    cdef Py_ssize_t i
+    for i in range(first, last):
+        if place_of(&batches.rows[i], 0, length) < 0:
+            raise ValueError(f"batch {i} of the table lies outside the {length} bytes given")
+        size = added(size, batches.rows[i].size)
+    return min(size + (size >> 3), <int64_t>MOST)
+
+
 def rewrite(
     buf, BatchTable batches not None, Py_ssize_t first=0, Py_ssize_t last=-1, *, int magic=2, first_offset=None,
     from_offset=None, bint relative=False, int64_t append_time=-1, int32_t leader_epoch=-1, bint drop_headers=False,
@@ -282,7 +293,6 @@ def rewrite(
     cdef HeaderFields header
     cdef Rewritten result = Rewritten.__new__(Rewritten)
     cdef Py_ssize_t i
-    cdef int64_t bytes_in = 0
     cdef int status = OK
     if magic < 0 or magic > 2:
         raise ValueError(f"there is no format v{magic}")
@@ -296,11 +306,7 @@ def rewrite(
     job.from_offset = -0x7FFFFFFFFFFFFFFF - 1 if from_offset is None else from_offset
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     try:
-        for i in range(first, last):
-            if place_of(&batches.rows[i], 0, view.len) < 0:
-                raise ValueError(f"batch {i} of the table lies outside the {view.len} bytes given")
-            bytes_in = added(bytes_in, batches.rows[i].size)
-        job.capacity = min(bytes_in + (bytes_in >> 3) + 256, <int64_t>MOST)
+        job.capacity = capacity_for(batches, first, last, view.len)
         out = PyByteArray_FromStringAndSize(NULL, <Py_ssize_t>job.capacity)
         job.data = <uint8_t*>PyByteArray_AS_STRING(out)
         i = first
@@ -315,8 +321,7 @@ def rewrite(
                 status = TOO_LONG
             if status != OK and status != NEED_ROOM:
                 break
-        if status == OK and job.size > MOST:
-            status = TOO_LONG
+        status = TOO_LONG if status == OK and job.size > MOST else status
         result.status = status
         result.row = i
         result.record = job.number

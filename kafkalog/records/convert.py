@@ -6,7 +6,7 @@ up to 3.9 did for old clients (KIP-31, KIP-32, KIP-98; format.md sections 1 and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Never
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog._core.check import end_of_magic
 from kafkalog._core.decode import STATUS_TEXT
@@ -31,7 +31,6 @@ from kafkalog.errors import (
     RecordTooLarge,
     UnsupportedCompression,
 )
-from kafkalog.keywords import unknown_keyword
 from kafkalog.records.compression import compress
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V0, MAGIC_V1, MAGIC_V2, CompressionType
 from kafkalog.records.tables import plain_row
@@ -57,22 +56,8 @@ def convert(
     only_down: bool = False,
     start_offset: int | None = None,
     batch_bytes: int = BATCH_BYTES,
-    **unknown: Never,
 ) -> bytearray:
-    """The batches of a buffer, whole and back to back, all in format `magic` (0, 1 or 2); a new buffer.
-
-    Offsets, keys, values and codecs stay; timestamps do from v1 on, with their type. Those that have the format
-    already are copied, and with `only_down` those of a lower one too, as a broker did for an old consumer. Each v2
-    batch and each wrapper becomes one; plain messages that follow each other are joined into v2 batches of at most
-    `batch_bytes`. Downwards headers, producers, transactions, epochs and gaps around batches are lost, control
-    batches and batches without records are left out, and records of uncompressed batches below `start_offset` too.
-    A batch that is cut off at the end is left out.
-
-    CorruptRecord for a wrong checksum, size or format, InvalidRecord for records that cannot be read,
-    UnsupportedCompression for zstd in v0 or v1, RecordTooLarge past 2 GiB; each names the batch's offset and position.
-    """
-    if unknown:
-        raise unknown_keyword("convert", unknown, ("batches", "magic", "only_down", "start_offset", "batch_bytes"))
+    """The batches of a buffer, all in format `magic`; `kafkalog.convert` says what stays, what goes and what raises."""
     if magic not in _MAGICS:
         raise IllegalArgument(f"there is no format v{magic}", hint="magic is 0, 1 or 2")
     view = memoryview(batches).cast("B")

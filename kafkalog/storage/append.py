@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from kafkalog._core import plan
-from kafkalog._core.check import check_records
+from kafkalog._core.check import first_to_change
 from kafkalog._core.plan import refusal
 from kafkalog._core.rewrite import message_run
 from kafkalog._core.scan import REASON_MAGIC, REASON_SIZE, BatchTable, scan
@@ -26,7 +26,8 @@ from kafkalog.errors import (
     UnexpectedAppendOffset,
 )
 from kafkalog.records.format import MAGIC_V2
-from kafkalog.records.validate import Checked, ValidationRules, ValidatorMetrics, check_append
+from kafkalog.records.validate import Checked, ValidationRules, check_append
+from kafkalog.records.validate import ValidatorMetrics as ValidatorMetrics
 from kafkalog.types import LogAppendInfo
 
 Origin = Literal["client", "replication", "coordinator", "raft_leader"]
@@ -93,8 +94,7 @@ def sound_client_batch(buffer: Any, table: BatchTable, limits: LeaderLimits, now
         table.count == 1
         and limits.writes_as_is
         and refusal(table, True, False, False, -1, limits.max_message_bytes) is None
-        and not table.header_fault(0, True)
-        and check_records(
+        and first_to_change(
             buffer,
             table,
             0,
@@ -103,7 +103,7 @@ def sound_client_batch(buffer: Any, table: BatchTable, limits: LeaderLimits, now
             limits.check_times,
             limits.need_keys,
         )
-        is None
+        == 1
     )
 
 
@@ -169,14 +169,11 @@ def check_group(
     kept = row = 0
     touched = False
     view = memoryview(buffer)
-    while row < table.count:
-        if (
-            limits.writes_as_is
-            and not table.header_fault(row, True)
-            and check_records(buffer, table, row, oldest, newest, limits.check_times, limits.need_keys) is None
-        ):
-            row += 1
-            continue
+    while True:
+        if limits.writes_as_is:
+            row = first_to_change(buffer, table, row, oldest, newest, limits.check_times, limits.need_keys)
+        if row == table.count:
+            break
         end = message_run(table, row, table.count, limits.max_message_bytes - _V2_OVERHEAD_BYTES)
         start, stop = table.position(row), table.position(end - 1) + table.size(end - 1)
         checked = _check_piece(view[start:stop], start, limits, now_ms, metrics)

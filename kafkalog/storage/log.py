@@ -152,7 +152,7 @@ class UnifiedLog(LogOwner):
         if size > limits.segment_size:
             check_append_size(size, limits.segment_size)
         given_epoch = table.last_leader_epoch
-        append_time = now_ms if self._stamps else -1
+        append_time = -1 if limits.check_times else now_ms
         with self._lock:
             state = self._ready_locked()
             first_offset = state.log_end_offset
@@ -211,12 +211,13 @@ class UnifiedLog(LogOwner):
         if table.count == 0:
             return NOTHING_APPENDED
         now_ms = self._milliseconds()
+        limits = self._limits
         source = table
         if check_records:
-            buffer, table = check_group(buffer, table, self._limits, now_ms, self.validator_metrics)
-        check_built_group(table, self._limits)
+            buffer, table = check_group(buffer, table, limits, now_ms, self.validator_metrics)
+        check_built_group(table, limits)
         epoch = self.leader_epoch
-        append_time = now_ms if self._stamps else -1
+        append_time = -1 if limits.check_times else now_ms
         with self._lock:
             state = self._ready_locked()
             first_offset = state.log_end_offset

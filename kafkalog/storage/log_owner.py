@@ -13,8 +13,7 @@ from typing import Final
 from kafkalog._core.plan import AppendPlan
 from kafkalog.config import LogConfig
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
-from kafkalog.records.validate import ValidatorMetrics
-from kafkalog.storage.append import LeaderLimits
+from kafkalog.storage.append import LeaderLimits, ValidatorMetrics
 from kafkalog.storage.failure import LogHealth
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_state import LogState, at_end, flushed_to, high_watermark_updated, log_start_incremented
@@ -57,7 +56,6 @@ class LogOwner:
         "_milliseconds",
         "_rules",
         "_scheduler",
-        "_stamps",
         "_state",
         "last_flush_time",
         "leader_epoch",
@@ -104,7 +102,6 @@ class LogOwner:
     def _set_config_locked(self, config: LogConfig) -> None:
         self._config = config
         self._limits = LeaderLimits(config)
-        self._stamps = config.message_timestamp_type == "LogAppendTime"
         self._rules = self._active.roll_rules(config)  # guarded by self._lock
 
     def _ready_locked(self) -> LogState:

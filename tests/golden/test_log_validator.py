@@ -1,4 +1,4 @@
-"""Every case of the vectors of LogValidator: Kafka 4.3.1, and 3.9.1 which converts between formats (VAL-1 to VAL-20)."""
+"""Every case of LogValidator's vectors: Kafka 4.3.1, and 3.9.1 which converts between formats (VAL-1 to VAL-20)."""
 
 from typing import Any
 
