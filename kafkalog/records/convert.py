@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog._core.check import end_of_magic
+from kafkalog._core.admit import end_of_magic
 from kafkalog._core.decode import STATUS_TEXT
 from kafkalog._core.legacy import wrapper
 from kafkalog._core.repack import with_payload

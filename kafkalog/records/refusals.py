@@ -5,7 +5,7 @@ The reason given for a single record is worded as the reference words it: a prod
 
 from __future__ import annotations
 
-from kafkalog._core.check import FAULT_MAGIC, FAULT_NO_KEY, FAULT_STAMPED, FAULT_TIMESTAMP, STATUS_CHECKSUM, RecordCheck
+from kafkalog._core.admit import FAULT_MAGIC, FAULT_NO_KEY, FAULT_STAMPED, FAULT_TIMESTAMP, STATUS_CHECKSUM, RecordCheck
 from kafkalog._core.decode import STATUS_TEXT
 from kafkalog._core.scan import FAULT_CONTROL, FAULT_COUNT, BatchHeader
 from kafkalog.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, KafkalogError, RecordRefused

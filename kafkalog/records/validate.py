@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafkalog._core.admit import RecordCheck, check_rows, end_of_magic
 from kafkalog._core.assign import assign, assign_messages, stamp_batch
-from kafkalog._core.check import RecordCheck, check_rows, end_of_magic
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.config import LogConfig
 from kafkalog.errors import InvalidRecord, UnsupportedForFormat

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from kafkalog._core import plan
-from kafkalog._core.check import first_to_change
+from kafkalog._core.admit import first_to_change
 from kafkalog._core.plan import refusal
 from kafkalog._core.rewrite import message_run
 from kafkalog._core.scan import REASON_MAGIC, REASON_SIZE, BatchTable, scan

@@ -13,7 +13,7 @@ import crc32c
 import pytest
 
 from kafkalog._core import assign, encode, index, ingest, pick, plan, render, scan, seek, template
-from kafkalog._core.check import check_rows
+from kafkalog._core.admit import check_rows
 from kafkalog._core.decode import RecordTable, decode
 from kafkalog._core.record import RecordIterator
 from tests import builder

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 import kafkalog._core
+from kafkalog._core.admit import check_rows, first_to_change
 from kafkalog._core.assign import assign, stamp_batch
 from kafkalog._core.buffers import Column, Held
-from kafkalog._core.check import check_rows, first_to_change
 from kafkalog._core.decode import RecordTable, decode
 from kafkalog._core.encode import BatchBuilder, encode_batch
 from kafkalog._core.index import Entries, OffsetEntries

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from kafkalog._core.check import first_to_change
+from kafkalog._core.admit import first_to_change
 from kafkalog._core.decode import decode
 from kafkalog._core.encode import BatchBuilder, encode_batch
 from kafkalog._core.index import OffsetEntries

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog._core.check import MOST_FAULTS
+from kafkalog._core.admit import MOST_FAULTS
 from kafkalog._core.legacy import MessageSet, wrapper
 from kafkalog._core.scan import scan
 from kafkalog.config import LogConfig

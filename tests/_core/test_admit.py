@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.check import (
+from kafkalog._core.admit import (
     FAULT_MAGIC,
     FAULT_NO_KEY,
     FAULT_STAMPED,
