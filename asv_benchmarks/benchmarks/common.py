@@ -50,6 +50,16 @@ def codecs() -> dict[str, Callable[[memoryview], object]]:
     """Each codec's own compression of one block, into memory that is there where the package can do that."""
     room = memoryview(bytearray(1 << 17))
     try:
+        import deflate
+
+        def gzip(block: memoryview) -> object:
+            return deflate.gzip_compress(block, 6)
+    except ImportError:
+
+        def gzip(block: memoryview) -> object:
+            return zlib.compress(block, 6, 31)
+
+    try:
         import zstandard
 
         zstd: Callable[[memoryview], object] = zstandard.ZstdCompressor(level=3).compress
@@ -59,7 +69,7 @@ def codecs() -> dict[str, Callable[[memoryview], object]]:
             return cramjam.zstd.compress_into(block, room, level=3)
 
     return {
-        "gzip": lambda block: zlib.compress(block, -1, 31),
+        "gzip": gzip,
         "snappy": lambda block: cramjam.snappy.compress_raw_into(block, room),
         "lz4": lambda block: cramjam.lz4.compress_block_into(block, room, store_size=False),
         "zstd": zstd,
