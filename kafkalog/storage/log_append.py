@@ -16,9 +16,11 @@ from kafkalog.storage.append import (
     Origin,
     base_for_roll,
     check_append_size,
+    check_built_group,
     check_follower_offsets,
     check_group,
     check_leader_append,
+    check_raft_append,
     duplicate_info,
     first_offset_of,
     follower_rows,
@@ -49,15 +51,16 @@ class LogAppender(LogOwner):
         guard: VerificationGuard | None = None,
         epoch_bumps: bool = False,
     ) -> LogAppendInfo:
-        """What was appended: the one v2 batch in `buffer`, with offsets from the log end on (LOG-2).
+        """What was appended: the one batch in `buffer`, with offsets from the log end on (LOG-2).
 
-        The writable buffer is edited in place: base offset, epoch, and times where the topic stamps them. A batch
-        that is cut off is left out; without a whole one nothing happens (LOG-5). `table` saves scanning it again.
-        A batch that its producer sent before is not written again: the result has its first offsets (LOG-60).
-        `guard` is what `maybe_start_verification` gave; with `epoch_bumps` markers carry a bumped epoch
-        (transaction version 2).
-        Errors of the checks (format.md section 11), then StorageError, after which the log is as it was, or takes no
-        more writes where that could not be done.
+        That is a v2 batch, a wrapper, or plain messages of format v0 or v1; what has another format or codec than the
+        log's is converted and compressed anew. A v2 batch that is kept is edited in place, which needs a writable
+        buffer: base offset, epoch, and times where the topic stamps them. A batch that is cut off is left out; without
+        a whole one nothing happens (LOG-5). `table` saves scanning it again. A raft leader's batches keep their
+        offsets. A batch that its producer sent before is not written again: the result has its first offsets (LOG-60).
+        `guard` is what `maybe_start_verification` gave; with `epoch_bumps` markers carry a bumped epoch (transaction
+        version 2). Errors of the checks (format.md section 11), then StorageError, after which the log is as it was, or
+        takes no more writes where that could not be done.
         """
         if table is None:
             table = scan(buffer)
@@ -65,34 +68,40 @@ class LogAppender(LogOwner):
             raise unreadable(table)
         if table.count == 0:
             return NOTHING_APPENDED
-        config = self._config
         now_ms = self._milliseconds()
         epoch = self.leader_epoch if leader_epoch is None else leader_epoch
-        if origin != "client" or not sound_client_batch(buffer, table, self._limits, now_ms):
-            check_leader_append(buffer, table, config, origin, epoch, now_ms)
+        limits = self._limits
         size = table.valid_bytes
-        if size > config.segment_size:
-            check_append_size(size, config.segment_size)
-        data: Any = buffer if size == len(buffer) else memoryview(buffer)[:size]
+        source = None
+        data: Any
+        if origin == "client" and sound_client_batch(buffer, table, limits, now_ms):
+            data = buffer if size == len(buffer) else memoryview(buffer)[:size]
+        elif origin == "raft_leader":
+            check_raft_append(table, limits, epoch)
+            return self.append_as_follower(buffer, epoch)
+        else:
+            source = table
+            checked = check_leader_append(buffer, table, limits, origin, now_ms, self.validator_metrics)
+            data, table = checked.data, checked.table
+            size = table.valid_bytes
+        if size > limits.segment_size:
+            check_append_size(size, limits.segment_size)
         given_epoch = table.last_leader_epoch
-        append_time = now_ms if self._stamps else -1
-        with self._lock:
-            state = self._ready_locked()
-            first_offset = state.log_end_offset
-            assign(buffer, table, first_offset, epoch, append_time)
-            staged = None
-            if table.has_producers:
-                staged = self._producers.stage(
-                    table, 0, table.count, buffer, origin=origin, guard=guard, epoch_bumps=epoch_bumps
-                )
-                if staged is not None and staged.duplicate is not None:
-                    return duplicate_info(table, staged.duplicate, given_epoch, state.log_start_offset)
-            if epoch > state.leader_epoch:
-                self._begin_epoch_locked(epoch, first_offset)
-            self._append_locked(data, table, now_ms, first_offset, staged)
-        if self._chores:
-            self._do_chores_after_append()
-        return append_info(table, first_offset, given_epoch, append_time, state.log_start_offset)
+        append_time = -1 if limits.check_times else now_ms
+        try:
+            with self._lock:
+                state = self._ready_locked()
+                first_offset = state.log_end_offset
+                assign(data, table, first_offset, epoch, append_time)
+                if epoch > state.leader_epoch:
+                    self._begin_epoch_locked(epoch, first_offset)
+                duplicate = self._append_locked(data, table, now_ms, first_offset, origin, guard, epoch_bumps)
+        finally:
+            if self._chores:
+                self._do_chores_after_append()
+        if duplicate is not None:
+            return duplicate_info(source or table, duplicate, given_epoch, state.log_start_offset)
+        return append_info(table, first_offset, given_epoch, append_time, state.log_start_offset, source)
 
     def append_as_follower(self, buffer: Any, leader_epoch: int) -> LogAppendInfo:
         """What was appended: the batches of `buffer`, with the offsets, epochs and times they have (LOG-3).
@@ -113,15 +122,16 @@ class LogAppender(LogOwner):
         data: Any = buffer if size == len(buffer) else memoryview(buffer)[:size]
         now_ms = self._milliseconds()
         first_offset = first_offset_of(table)
-        with self._lock:
-            state = self._ready_locked()
-            check_follower_offsets(table, state.log_end_offset)
-            staged = self._producers.stage(table, 0, table.count, buffer) if table.has_producers else None
-            if table.last_leader_epoch > state.leader_epoch:
-                self._begin_epochs_locked(table)
-            self._append_locked(data, table, now_ms, base_for_roll(first_offset, table.last_offset), staged)
-        if self._chores:
-            self._do_chores_after_append()
+        try:
+            with self._lock:
+                state = self._ready_locked()
+                check_follower_offsets(table, state.log_end_offset)
+                if table.last_leader_epoch > state.leader_epoch:
+                    self._begin_epochs_locked(table)
+                self._append_locked(data, table, now_ms, base_for_roll(first_offset, table.last_offset))
+        finally:
+            if self._chores:
+                self._do_chores_after_append()
         return append_info(table, first_offset, table.last_leader_epoch, -1, state.log_start_offset)
 
     def append_batches(
@@ -131,8 +141,9 @@ class LogAppender(LogOwner):
 
         All are checked before the first is written. Segments and indexes come out as for single appends, but
         batches that go to one segment are written in one call. Where a write fails, the batches before it stay; the
-        error's `offset` is the first offset that was not written. `check_records` False trusts what is inside the
-        batches: for a caller that has just built them.
+        error's `offset` is the first offset that was not written. What has another format or codec than the log's is
+        converted as for `append_as_leader`. `check_records` False takes the batches as they are: for a caller that
+        has just built them.
         """
         if table is None:
             table = scan(buffer)
@@ -141,27 +152,44 @@ class LogAppender(LogOwner):
         if table.count == 0:
             return NOTHING_APPENDED
         now_ms = self._milliseconds()
-        check_group(buffer, table, self._config, now_ms, check_records)
+        limits = self._limits
+        source = table
+        if check_records:
+            buffer, table = check_group(buffer, table, limits, now_ms, self.validator_metrics)
+        check_built_group(table, limits)
         epoch = self.leader_epoch
-        append_time = now_ms if self._stamps else -1
-        with self._lock:
-            state = self._ready_locked()
-            first_offset = state.log_end_offset
-            assign(buffer, table, first_offset, epoch, append_time)
-            if epoch > state.leader_epoch:
-                self._begin_epoch_locked(epoch, first_offset)
-            if table.has_producers:
-                self._append_singly_locked(memoryview(buffer), table, now_ms)
-            else:
-                self._append_group_locked(memoryview(buffer), table, now_ms)
-        if self._chores:
-            self._do_chores_after_append()
-        return append_info(table, first_offset, -1, append_time, state.log_start_offset)
+        append_time = -1 if limits.check_times else now_ms
+        try:
+            with self._lock:
+                state = self._ready_locked()
+                first_offset = state.log_end_offset
+                assign(buffer, table, first_offset, epoch, append_time)
+                if epoch > state.leader_epoch:
+                    self._begin_epoch_locked(epoch, first_offset)
+                if table.has_producers:
+                    self._append_singly_locked(memoryview(buffer), table, now_ms)
+                else:
+                    self._append_group_locked(memoryview(buffer), table, now_ms)
+        finally:
+            if self._chores:
+                self._do_chores_after_append()
+        return append_info(table, first_offset, -1, append_time, state.log_start_offset, source)
 
     def _append_locked(
-        self, data: Any, table: BatchTable, now_ms: int, roll_base: int, staged: Staged | None = None
-    ) -> None:
-        """Write all batches of `table` as one append, into a new segment where the active one does not take them."""
+        self,
+        data: Any,
+        table: BatchTable,
+        now_ms: int,
+        roll_base: int,
+        origin: Origin = "replication",
+        guard: VerificationGuard | None = None,
+        epoch_bumps: bool = False,
+    ) -> tuple[int, int, int] | None:
+        """Write all batches of `table` as one append, into a new segment where the active one does not take them.
+
+        What the producers' rules refuse is refused after the roll, as in the reference. A batch that was written
+        before gives its (first offset, last offset, timestamp), and is not written again.
+        """
         segment = self._active
         plan = plan_append(table, 0, segment.tail, self._rules, now_ms, True, False)
         if plan.roll_reason:
@@ -169,6 +197,13 @@ class LogAppender(LogOwner):
             plan = plan_append(table, 0, segment.tail, self._rules, now_ms, True, True)
             if plan.roll_reason:
                 segment.ensure_offset_in_range(table.last_offset)
+        staged: Staged | None = None
+        if table.has_producers:
+            staged = self._producers.stage(
+                table, 0, table.count, data, origin=origin, guard=guard, epoch_bumps=epoch_bumps
+            )
+            if staged is not None and staged.duplicate is not None:
+                return staged.duplicate
         state = self._state
         try:
             segment.write(data, plan)
@@ -179,6 +214,7 @@ class LogAppender(LogOwner):
         except BaseException as error:
             self._undo_write_locked(state, plan, error)
             raise
+        return None
 
     def _publish_staged_locked(self, segment: LogSegment, state: LogState, staged: Staged) -> None:
         """Publish an append of producers: aborted transactions into the index first, then all at once, then memory.
@@ -227,9 +263,7 @@ class LogAppender(LogOwner):
             data = bytearray(view[at : at + table.size(row)])
             first_offset = self._state.log_end_offset
             assign(data, single, first_offset, self.leader_epoch, -1)
-            staged = self._producers.stage(single, 0, 1, data, origin="client") if single.has_producers else None
-            if staged is None or staged.duplicate is None:
-                self._append_locked(data, single, now_ms, first_offset, staged)
+            self._append_locked(data, single, now_ms, first_offset, "client")
 
     def _begin_epochs_locked(self, table: BatchTable) -> None:
         for row in range(table.count):

@@ -13,7 +13,7 @@ from kafkalog._core.plan import AppendPlan
 from kafkalog._core.producers import Staged
 from kafkalog.config import LogConfig
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
-from kafkalog.storage.append import ClientLimits
+from kafkalog.storage.append import LeaderLimits, ValidatorMetrics
 from kafkalog.storage.failure import LogHealth
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_state import LogState, at_end, flushed_to
@@ -58,13 +58,13 @@ class LogBase:
         "_rules",
         "_scheduler",
         "_staged",
-        "_stamps",
         "_state",
         "last_flush_time",
         "leader_epoch",
         "name",
         "path",
         "topic_partition",
+        "validator_metrics",
     )
 
     def __init__(
@@ -85,6 +85,7 @@ class LogBase:
         self.name = os.path.basename(os.path.normpath(directory))
         self.topic_partition: TopicPartition = parse_topic_partition_dir(self.name)
         self.leader_epoch = leader_epoch
+        self.validator_metrics = ValidatorMetrics()
         self.last_flush_time: int = clock.milliseconds()
         self._fs = fs
         self._clock = clock
@@ -105,8 +106,7 @@ class LogBase:
 
     def _set_config_locked(self, config: LogConfig) -> None:
         self._config = config
-        self._limits = ClientLimits(config)
-        self._stamps = config.message_timestamp_type == "LogAppendTime"
+        self._limits = LeaderLimits(config)
         self._rules = self._active.roll_rules(config)  # guarded by self._lock
 
     def _ready_locked(self) -> LogState:

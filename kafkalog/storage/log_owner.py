@@ -85,7 +85,7 @@ class LogOwner(LogBase):
                 init_file_size=config.init_file_size,
                 preallocate=config.preallocate,
             )
-            segment.become_active()
+            segment.begin()
             return segment
         except BaseException:
             self._drop_new(segment, base_offset)

@@ -142,6 +142,14 @@ class LogSegment(SegmentFiles):
         self.tail = self._tail_with(last, self.read_largest_timestamp(), self._first_timestamp())
         return next_offset
 
+    def begin(self) -> None:
+        """Make a new segment ready for appends: its indexes are made with the first one, as in the reference."""
+        slots, time_slots = self.max_index_size // OffsetIndex.entry_size, self.max_index_size // TimeIndex.entry_size
+        if self.size or not slots or not time_slots:
+            self.become_active()
+        else:
+            self.tail = SegmentTail(offset_slots=slots, time_slots=time_slots - 1)
+
     def _ready_tail(self) -> SegmentTail:
         if self.tail is NOT_READ:
             self.become_active()
@@ -201,6 +209,8 @@ class LogSegment(SegmentFiles):
         Space for the entries is reserved first: a full disk shows before a byte of data is written.
         """
         if plan.entries is None:
+            if self._offset_index.index is None:
+                self.open_indexes()
             self.records.append(data)
             self.tail = plan.tail
             return
@@ -363,6 +373,11 @@ class LogSegment(SegmentFiles):
         stamp = self.read_largest_timestamp() if largest >= 0 else TimestampOffset(-1, -1)
         self.tail = self._tail_with(last, stamp, rolling)
         return cut
+
+    def open_indexes(self) -> None:
+        """Open both indexes, which makes their files where they are missing."""
+        self._offset_index.get()
+        self._time_index.get()
 
     def resize_indexes(self, size: int) -> None:
         """Give both indexes room for `size` bytes of entries."""

@@ -60,9 +60,9 @@ class SegmentFiles:
         if self._indexes_changed:
             self._indexes_changed = False
             try:
-                self.offset_index.flush()
-                self.time_index.flush()
-                self.txn_index.flush()
+                for index in (self._offset_index.index, self._time_index.index, self.txn_index):
+                    if index is not None:
+                        index.flush()
             except BaseException:
                 self._indexes_changed = True
                 raise

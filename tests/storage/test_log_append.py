@@ -17,7 +17,6 @@ from kafkalog.errors import (
     RecordTooLarge,
     SegmentOffsetOverflow,
     UnexpectedAppendOffset,
-    UnsupportedCompression,
 )
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import MockClock
@@ -235,16 +234,6 @@ def test_origins(tmp_path: Path) -> None:
     with pytest.raises(IllegalArgument):
         a_log.append_as_leader(bytearray(sized(100)), origin="stranger")  # type: ignore[arg-type]
     assert a_log.log_end_offset == 3
-
-
-def test_what_there_is_no_support_for_yet_is_refused_by_name(tmp_path: Path) -> None:
-    """LOG-2: a leader does not pass on what it cannot check; a follower copies it."""
-    a_log = log(tmp_path)
-    with pytest.raises(UnsupportedCompression, match="gzip"):
-        a_log.append_as_leader(bytearray(sized(100, attributes=1)))
-    assert a_log.size == 0
-    a_log.append_as_follower(sized(100, attributes=1, epoch=0) + sized(100, attributes=0x10, base=1, epoch=0), 0)
-    assert a_log.log_end_offset == 2
 
 
 def test_one_batch_per_client_append(tmp_path: Path) -> None:
