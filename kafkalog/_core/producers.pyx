@@ -162,14 +162,11 @@ cdef class Producers:
         """What is known of a producer."""
         return self.entries.get(producer_id)
 
-    def clear(self, log_end_offset: int = 0) -> None:
-        """Forgets everything but the completed transactions whose markers lie below `log_end_offset`.
-
-        Those stay undecided until the high watermark has passed their markers.
-        """
+    def clear(self) -> None:
+        """Forgets everything."""
         self.entries.clear()
         self.ongoing.clear()
-        self.unreplicated = {first: last for first, last in self.unreplicated.items() if last < log_end_offset}
+        self.unreplicated.clear()
 
     def load(self, states) -> None:
         """Adds the producers of a snapshot."""

@@ -208,7 +208,8 @@ class LogAppender(LogOwner):
         try:
             segment.write(data, plan)
             if staged is None:
-                self._state = state.appended(plan, self._follows)
+                after = state.appended(plan, self._follows)
+                self._state = after if after.first_unstable_offset < 0 else self._with_unstable_locked(after)
             else:
                 self._publish_staged_locked(segment, state.appended(plan, self._follows), staged)
         except BaseException as error:

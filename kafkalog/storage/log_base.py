@@ -142,7 +142,10 @@ class LogBase:
             self._state = self._with_unstable_locked(self._state)
 
     def _rebuild_producers_locked(self, state: LogState) -> LogState:
-        """`state`, the end of which was cut, with the producers as they were there (LOG-53)."""
+        """`state`, the end of which was cut, with the producers as they were there (LOG-53).
+
+        Where the high watermark lies below the cut, the first unstable offset stays what it was until the next append.
+        """
         rebuild_producers(
             self._producers,
             state.segments,
@@ -151,6 +154,9 @@ class LogBase:
             self._milliseconds(),
             clean=False,
         )
+        if state.high_watermark < state.log_end_offset:
+            return state
+        self._producers.on_high_watermark(state.high_watermark)
         return self._with_unstable_locked(state)
 
     def _publish_locked(self, state: LogState) -> None:

@@ -221,7 +221,7 @@ class ProducerStateManager:
         if log_end_offset == self.map_end_offset:
             self.on_log_start_incremented(log_start_offset)
             return
-        self._clear(log_end_offset)
+        self._clear()
         self._load(log_start_offset, now_ms)
 
     def _load(self, log_start_offset: int, now_ms: int) -> None:
@@ -243,8 +243,8 @@ class ProducerStateManager:
         self._last_snapshot_offset = 0
         self.map_end_offset = offset
 
-    def _clear(self, log_end_offset: int = 0) -> None:
-        self.producers.clear(log_end_offset)
+    def _clear(self) -> None:
+        self.producers.clear()
         self.verified.clear()
 
     def on_log_start_incremented(self, log_start_offset: int) -> None:
