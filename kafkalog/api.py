@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal, Never, NoReturn, SupportsIndex, overload
 
 from kafkalog._core.record import Record
@@ -17,6 +17,7 @@ from kafkalog.engine import out_of_range, refresh
 from kafkalog.errors import IllegalArgument, LogClosed, UnknownConfig, UnsupportedIsolation
 from kafkalog.following import tail
 from kafkalog.keywords import near, unknown_keyword
+from kafkalog.log_scan import LogScan, scan_of
 from kafkalog.point import record_at
 from kafkalog.records.batch import RecordBatch
 from kafkalog.segment_face import Segment
@@ -27,10 +28,13 @@ from kafkalog.times import Time, to_ms
 from kafkalog.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
+    import pandas
+
     from kafkalog.durability import Sync
     from kafkalog.engine import Engine
     from kafkalog.errors import KafkalogError
     from kafkalog.opening import OpenedLog
+    from kafkalog.records.table import Table
 
 REPR_WIDTH: Final = 100
 _RANGE: Final = ("start", "stop", "since", "until", "isolation")
@@ -227,6 +231,52 @@ class Log(AppendMixin):
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
+
+    # Records as columns
+
+    def scan(
+        self,
+        columns: Iterable[str] | None = None,
+        *,
+        start: int | None = None,
+        stop: int | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        isolation: str | None = None,
+        **options: Any,
+    ) -> LogScan:
+        """The records as columns, read when DuckDB, Polars or pyarrow reads them; bounds as for `records`.
+
+        `columns` are those wanted, of key, value, topic, partition, offset, timestamp, timestampType and headers: what
+        is not asked for is not decoded. A record batch has at most `batch_rows` (65,536) records and `batch_bytes` (8
+        MiB) of keys, values and headers. Errors as for `records`; IllegalArgument for a column that there is not.
+        """
+        return scan_of(self, columns, self._range(start, stop, since, until, isolation), isolation, options, "scan")
+
+    def table(
+        self,
+        columns: Iterable[str] | None = None,
+        *,
+        start: int | None = None,
+        stop: int | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        isolation: str | None = None,
+        **options: Any,
+    ) -> Table:
+        """The records as columns in memory, for NumPy, pandas, DuckDB, Polars, pyarrow; arguments as for `scan`."""
+        bounds = self._range(start, stop, since, until, isolation)
+        return scan_of(self, columns, bounds, isolation, options, "table").table()
+
+    def to_pandas(self, columns: Iterable[str] | None = None, **options: Any) -> pandas.DataFrame:
+        """The records as a pandas DataFrame, made without pyarrow; arguments as for `scan`."""
+        return self.table(columns, **options).to_pandas()
+
+    def __arrow_c_schema__(self) -> Any:
+        return self.scan().__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.scan().__arrow_c_stream__(requested_schema)
 
     def tail(self, timeout: float | None = None, start: int | None = None, **unknown: Never) -> Iterator[Record]:
         """The records from `start` (by default the present end) on, waiting for new ones.

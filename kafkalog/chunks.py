@@ -191,14 +191,23 @@ def record_tables(log: Engine, start: int, stop: int, owner: object = None) -> I
     The first may begin below `start` and the last end above `stop`. Besides the errors of `batch_chunks`:
     InvalidRecord for damage inside a batch whose CRC is right, and IllegalArgument for a codec that is not known.
     """
+    for chunk, first, last in record_runs(log, start, stop, owner):
+        yield from _decoded(chunk, first, last)
+
+
+def record_runs(log: Engine, start: int, stop: int, owner: object = None) -> Iterator[tuple[Chunk, int, int]]:
+    """(chunk, first, last) for each run of rows [first, last) whose records a reader is given: no control batches.
+
+    Nothing is decoded; the first may begin below `start` and the last end above `stop`. Errors as for `batch_chunks`.
+    """
     for chunk in batch_chunks(log, start, stop, owner):
         first = chunk.first
         for row in _control_rows(chunk):
             if first < row:
-                yield from _decoded(chunk, first, row)
+                yield chunk, first, row
             first = row + 1
         if first < chunk.last:
-            yield from _decoded(chunk, first, chunk.last)
+            yield chunk, first, chunk.last
 
 
 def _control_rows(chunk: Chunk) -> list[int]:

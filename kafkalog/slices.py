@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from kafkalog._core.record import Record
+from kafkalog.log_scan import LogScan, scan_of
 
 if TYPE_CHECKING:
+    import pandas
+
     from kafkalog.api import Log
     from kafkalog.records.batch import RecordBatch
+    from kafkalog.records.table import Table
 
 
 def clamped(bound: int | None, default: int, start: int, end: int) -> int:
@@ -44,6 +48,24 @@ class LogSlice:
     def batches(self) -> Iterator[RecordBatch]:
         """The batches that hold any of the offsets, whole."""
         return iter(()) if self.start == self.stop else self.log.batches(self.start, self.stop)
+
+    def scan(self, columns: Iterable[str] | None = None, **options: Any) -> LogScan:
+        """The records as columns, read when somebody reads them: see `Log.scan`."""
+        return scan_of(self.log, columns, (self.start, self.stop), None, options, "scan")
+
+    def table(self, columns: Iterable[str] | None = None, **options: Any) -> Table:
+        """The records as columns in memory: see `Log.table`."""
+        return scan_of(self.log, columns, (self.start, self.stop), None, options, "table").table()
+
+    def to_pandas(self, columns: Iterable[str] | None = None, **options: Any) -> pandas.DataFrame:
+        """The records as a pandas DataFrame: see `Log.to_pandas`."""
+        return self.table(columns, **options).to_pandas()
+
+    def __arrow_c_schema__(self) -> Any:
+        return self.scan().__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.scan().__arrow_c_stream__(requested_schema)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LogSlice):
