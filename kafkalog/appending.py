@@ -156,14 +156,21 @@ class AppendMixin:
         linger_ms: float = LINGER_MS,
         batch_bytes: int = BATCH_BYTES,
         buffer_memory: int = BUFFER_MEMORY,
+        compression: str | None = None,
         sync: Sync = False,
         **unknown: Never,
     ) -> Writer:
-        """A `Writer` that joins single records of many threads into batches."""
+        """A `Writer` that joins single records of many threads into batches; `compression` as for `append`."""
         if unknown:
-            raise unknown_keyword("writer", unknown, ("linger_ms", "batch_bytes", "buffer_memory", "sync"))
+            known = ("linger_ms", "batch_bytes", "buffer_memory", "compression", "sync")
+            raise unknown_keyword("writer", unknown, known)
         return Writer(
-            self, linger_ms=linger_ms, batch_bytes=batch_bytes, buffer_memory=buffer_memory, sync=sync
+            self,
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            buffer_memory=buffer_memory,
+            compression=compression,
+            sync=sync,
         )
 
     def flush(self) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog._core.arrow import schema_of, stream_from
 from kafkalog._core.columns import Columns
-from kafkalog.chunks import Chunk, record_runs
+from kafkalog.chunks import Chunk, batch_chunks, visible_chunks
+from kafkalog.engine import isolation_of
 from kafkalog.errors import IllegalArgument, KafkalogError
-from kafkalog.keywords import unknown_keyword
 from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS, COLUMNS, ColumnReader, kinds_of
 from kafkalog.records.table import RecordBatchColumns, Table
 from kafkalog.util.readahead import map_ahead
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kafkalog.api import Log
 
-__all__ = ["LogScan", "scan_of"]
+__all__ = ["LogScan"]
 
 JOB_BYTES: Final = 1 << 20
 """Compressed bytes that one thread decodes before it takes the next ones."""
@@ -91,8 +91,11 @@ class LogScan:
 
     def _pieces(self) -> Iterator[Columns]:
         """The columns of the range, piece by piece: plain batches in this thread, compressed ones in several."""
-        runs = record_runs(self.log._engine, self.start, self.stop, owner=self.log)
-        rising = _rising(runs, self.start, self.stop)
+        engine = self.log._engine
+        chunks = visible_chunks(
+            engine, batch_chunks(engine, self.start, self.stop, self.log), isolation_of(self.isolation) == "committed"
+        )
+        rising = _rising(chunks, self.start, self.stop)
         for compressed, some in groupby(rising, lambda run: bool(run.chunk.batches.codec)):
             if not compressed:
                 yield from self._read(some, self.start)
@@ -121,7 +124,7 @@ class LogScan:
                     reader = self._reader(max(start, run.start))
                 chunk = run.chunk
                 yield from reader.read(
-                    chunk.data, chunk.batches, run.first, run.last, base_position=chunk.position, path=chunk.path
+                    chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
                 )
                 if reader.ended:
                     break
@@ -164,45 +167,24 @@ class LogScan:
         return f"<LogScan {self.log.name} [{self.start}, {self.stop}): {', '.join(self.columns)}>"
 
 
-_OPTIONS: Final = ("batch_rows", "batch_bytes")
-_BOUNDS: Final = ("start", "stop", "since", "until", "isolation")
-
-
-def scan_of(
-    log: Log,
-    columns: Iterable[str] | None,
-    bounds: tuple[int, int],
-    isolation: str | None,
-    options: dict[str, Any],
-    call: str,
-) -> LogScan:
-    """The scan that `log.scan()` and its kin make of their arguments; TypeError for an option that there is not."""
-    unknown = {name: options[name] for name in options if name not in _OPTIONS}
-    if unknown:
-        raise unknown_keyword(call, unknown, ("columns", *_BOUNDS, *_OPTIONS))
-    return LogScan(log, *bounds, columns, isolation=isolation, **options)
-
-
 class _Run(NamedTuple):
-    """Rows [first, last) of a chunk, whose records count from offset `start` on."""
+    """A chunk whose records count from offset `start` on."""
 
     chunk: Chunk
-    first: int
-    last: int
     start: int
 
 
-def _rising(runs: Iterable[tuple[Chunk, int, int]], start: int, stop: int) -> Iterator[_Run]:
-    """The runs with the offset at which each goes on: a batch written anew after a cut may begin below it.
+def _rising(chunks: Iterable[Chunk], start: int, stop: int) -> Iterator[_Run]:
+    """The chunks with the offset at which each goes on: a batch written anew after a cut may begin below it.
 
     Batches that begin at or above `stop` are left out; where a v0 or v1 wrapper begins, its records say.
     """
-    for chunk, first, last in runs:
-        batches = chunk.batches
-        while first < last and batches.base_offset(last - 1) >= stop and batches.magic(last - 1) >= 2:
+    for chunk in chunks:
+        batches, last = chunk.batches, chunk.last
+        while last > chunk.first and batches.base_offset(last - 1) >= stop and batches.magic(last - 1) >= 2:
             last -= 1
-        if first < last:
-            yield _Run(chunk, first, last, start)
+        if last > chunk.first:
+            yield _Run(chunk._replace(last=last), start)
             start = batches.last_offset_of(last - 1) + 1
 
 

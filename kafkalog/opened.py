@@ -89,7 +89,7 @@ class OpenedLog:
             except KafkalogError as error:
                 error.path = error.path or self.path
                 raise
-        return pack(batches, compression, limit_bytes=config.max_message_bytes)
+        return pack(batches, compression, limit_bytes=min(config.max_message_bytes, config.segment_size))
 
     def append_packed(self, batches: bytearray | Block) -> LogAppendInfo:
         """Appends what `pack` gave, each batch as an append of its own, and syncs as asked."""

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kafkalog._core.record import Record
-from kafkalog.log_scan import LogScan, scan_of
+from kafkalog.columnar import BATCH_OPTIONS, ColumnarSlice, checked
+from kafkalog.log_scan import LogScan
 
 if TYPE_CHECKING:
-    import pandas
-
     from kafkalog.api import Log
     from kafkalog.records.batch import RecordBatch
-    from kafkalog.records.table import Table
 
 
 def clamped(bound: int | None, default: int, start: int, end: int) -> int:
@@ -25,15 +23,17 @@ def clamped(bound: int | None, default: int, start: int, end: int) -> int:
     return min(max(bound, start), end)
 
 
-class LogSlice:
+class LogSlice(ColumnarSlice):
     """The records of a log with offsets in [start, stop): nothing is read before it is iterated over.
 
-    It may be iterated over any number of times; the bounds stay as they were when it was made.
+    It may be iterated over any number of times; the bounds stay as they were when it was made. `isolation` is as for
+    `Log.records`.
     """
 
-    __slots__ = ("log", "start", "stop")
+    __slots__ = ("isolation", "log", "start", "stop")
 
-    def __init__(self, log: Log, start: int, stop: int) -> None:
+    def __init__(self, log: Log, start: int, stop: int, isolation: str | None = None) -> None:
+        self.isolation = isolation
         self.log = log
         self.start = start
         self.stop = max(start, stop)
@@ -43,37 +43,31 @@ class LogSlice:
 
     def records(self) -> Iterator[Record]:
         """The records in order; errors as for `Log.records`."""
-        return iter(()) if self.start == self.stop else self.log.records(self.start, self.stop)
+        if self.start == self.stop:
+            return iter(())
+        return self.log.records(self.start, self.stop, isolation=self.isolation)
 
     def batches(self) -> Iterator[RecordBatch]:
         """The batches that hold any of the offsets, whole."""
-        return iter(()) if self.start == self.stop else self.log.batches(self.start, self.stop)
+        if self.start == self.stop:
+            return iter(())
+        return self.log.batches(self.start, self.stop, isolation=self.isolation)
 
-    def scan(self, columns: Iterable[str] | None = None, **options: Any) -> LogScan:
-        """The records as columns, read when somebody reads them: see `Log.scan`."""
-        return scan_of(self.log, columns, (self.start, self.stop), None, options, "scan")
-
-    def table(self, columns: Iterable[str] | None = None, **options: Any) -> Table:
-        """The records as columns in memory: see `Log.table`."""
-        return scan_of(self.log, columns, (self.start, self.stop), None, options, "table").table()
-
-    def to_pandas(self, columns: Iterable[str] | None = None, **options: Any) -> pandas.DataFrame:
-        """The records as a pandas DataFrame: see `Log.to_pandas`."""
-        return self.table(columns, **options).to_pandas()
-
-    def __arrow_c_schema__(self) -> Any:
-        return self.scan().__arrow_c_schema__()
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self.scan().__arrow_c_stream__(requested_schema)
+    def _scan(self, call: str, columns: Iterable[str] | None, given: dict[str, Any]) -> LogScan:
+        options = checked(call, given, BATCH_OPTIONS)
+        return LogScan(self.log, self.start, self.stop, columns, isolation=self.isolation, **options)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LogSlice):
             return NotImplemented
-        return self.log is other.log and (self.start, self.stop) == (other.start, other.stop)
+        return self.log is other.log and self._what() == other._what()
+
+    def _what(self) -> tuple[int, int, str | None]:
+        return self.start, self.stop, self.isolation
 
     def __hash__(self) -> int:
-        return hash((id(self.log), self.start, self.stop))
+        return hash((id(self.log), *self._what()))
 
     def __repr__(self) -> str:
-        return f"<LogSlice {self.log.name} [{self.start}, {self.stop})>"
+        isolation = f" {self.isolation}" if self.isolation else ""
+        return f"<LogSlice {self.log.name} [{self.start}, {self.stop}){isolation}>"

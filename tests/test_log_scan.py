@@ -108,6 +108,8 @@ def test_ranges_that_cannot_be(path: Path) -> None:
             log[:].table(batch_byte=1)
         with pytest.raises(IllegalArgument, match="did you mean offset"):
             log.to_pandas(["offsets"])
+        with pytest.raises(IllegalArgument, match="did you mean 'read_committed'"):
+            log.table(isolation="read_commited")
         for options in ({"batch_rows": 0}, {"batch_rows": 2**31}, {"batch_bytes": 0}, {"batch_bytes": 2**40}):
             with pytest.raises(IllegalArgument, match="give 1 to"):
                 log.scan(**options)
@@ -278,13 +280,16 @@ def test_duckdb_and_polars_query_a_log_without_pyarrow(path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def expected(case: Case) -> list[dict[str, Any]]:
-    (name,) = (name for name in case.expected_with(".jsonl") if "read_uncommitted" in name)
+ISOLATIONS = ("read_uncommitted", "read_committed")
+
+
+def expected(case: Case, isolation: str) -> list[dict[str, Any]]:
+    (name,) = (name for name in case.expected_with(".jsonl") if isolation in name)
     return [json.loads(line) for line in case.expected_path(name).read_text(encoding="utf-8").splitlines()]
 
 
 def consumed(case: Case) -> bool:
-    return any("read_uncommitted" in name for name in case.expected_with(".jsonl"))
+    return all(any(isolation in name for name in case.expected_with(".jsonl")) for isolation in ISOLATIONS)
 
 
 def decoded(text: str | None) -> bytes | None:
@@ -292,10 +297,11 @@ def decoded(text: str | None) -> bytes | None:
 
 
 @pytest.mark.golden
+@pytest.mark.parametrize("isolation", ISOLATIONS)
 @golden_cases.each_partition("logdir", where=consumed)
-def test_real_partitions_are_what_the_consumer_read(case: Case) -> None:
-    """Every format and codec, through Arrow: all columns at once, and each by itself."""
-    rows = expected(case)
+def test_real_partitions_are_what_the_consumer_read(case: Case, isolation: str) -> None:
+    """Every format and codec, through Arrow: all columns at once, and each by itself; aborted records left out."""
+    rows = expected(case, isolation)
     wanted = {
         "key": [decoded(row["key"]) for row in rows],
         "value": [decoded(row["value"]) for row in rows],
@@ -306,9 +312,12 @@ def test_real_partitions_are_what_the_consumer_read(case: Case) -> None:
         "headers": [[{"key": k, "value": decoded(v)} for k, v in row["headers"]] for row in rows],
     }
     with kafkalog.open(case.directory) as log:
-        table = checked(log)
+        table = checked(log.scan(isolation=isolation))
         table = table.set_column(5, "timestamp", table["timestamp"].cast(pa.int64()))
         assert {name: table[name].to_pylist() for name in wanted} == wanted
+        types = [record.timestamp_type for record in log.records(isolation=isolation)]
+        assert table["timestampType"].to_pylist() == types
         for name in wanted:
-            alone = checked(log.scan([name], batch_rows=100))[name]
+            alone = checked(log.scan([name], batch_rows=100, isolation=isolation))[name]
             assert (alone.cast(pa.int64()) if name == "timestamp" else alone).to_pylist() == wanted[name]
+        assert log.slice(isolation=isolation).table(["offset"]).offsets.tolist() == wanted["offset"]

@@ -20,11 +20,11 @@ from kafkalog.records.format import (
     CompressionType,
     TimestampType,
 )
+from kafkalog.records.ratio import MARGIN
 
 __all__ = ["BuilderInfo", "RecordsBuilder"]
 
 _MAX_INT = 2**31 - 1
-_RATE_MARGIN = 1.05
 Headers = Iterable[tuple[str, bytes | None]]
 
 
@@ -67,7 +67,7 @@ class RecordsBuilder:
             raise IllegalArgument(f"batches have format v2, not v{magic}", hint="LegacyBuilder builds v0 and v1")
         self._compression = check_codec(compression)
         self._level = level
-        self._ratio = compression_ratio * _RATE_MARGIN
+        self._ratio = compression_ratio * MARGIN
         self._check_flags(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
         if timestamp_type == TimestampType.NO_TIMESTAMP_TYPE:
             raise IllegalArgument("format v2 needs CreateTime or LogAppendTime")
