@@ -143,7 +143,7 @@ def visible_runs(BatchTable table not None, Py_ssize_t first, Py_ssize_t last, A
     return runs
 
 
-cdef int marker_type(bytes data, BatchRow* row) noexcept:
+cdef int marker_type(bytes data, BatchRow* row) except -2:
     """ABORT or COMMIT for the bytes of a valid marker batch, else NO_MARKER."""
     cdef const uint8_t* p = data
     cdef BatchRow checked
