@@ -113,21 +113,21 @@ class UnifiedLog(LogAppender):
                 leader_epoch=leader_epoch,
                 high_watermark_follows_end=high_watermark_follows_end,
             )
-            log._transactions = Transactions(folder, fs=fs)
-            log._begin(loaded)
-            return log
+            return log._begun(loaded)
         except BaseException:
             for segment in loaded.segments:
                 segment.close_handlers()
             raise
 
-    def _begin(self, loaded: Loaded) -> None:
-        """What an opening leaves to do: last stable offset, epochs on disk, the delete of what was given up."""
+    def _begun(self, loaded: Loaded) -> UnifiedLog:
+        """This log, once what an opening leaves to do is done: last stable offset, epochs, what was given up."""
+        self._transactions = Transactions(self.path, fs=self._fs)
         with self._lock:
             self._high_watermark_moved_locked()
             if loaded.given_up or loaded.given_up_files:
                 self._chores.append(lambda: self._delete_later(loaded.given_up, loaded.given_up_files))
         self._do_chores()
+        return self
 
     # Reading
 
