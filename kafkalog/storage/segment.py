@@ -42,6 +42,7 @@ class LogSegment(SegmentFiles):
     """
 
     __slots__ = (
+        "_is_fresh",
         "base_offset",
         "clock",
         "created_ms",
@@ -69,6 +70,7 @@ class LogSegment(SegmentFiles):
         self.max_index_size: int = config.segment_index_bytes
         self.roll_jitter_ms = config.random_jitter_ms()
         self.tail = NOT_READ
+        self._is_fresh = False  # new, and its indexes not made yet
 
     @classmethod
     def open(
@@ -149,6 +151,7 @@ class LogSegment(SegmentFiles):
             self.become_active()
         else:
             self.tail = SegmentTail(offset_slots=slots, time_slots=time_slots - 1)
+            self._is_fresh = True
 
     def _ready_tail(self) -> SegmentTail:
         if self.tail is NOT_READ:
@@ -209,11 +212,13 @@ class LogSegment(SegmentFiles):
         Space for the entries is reserved first: a full disk shows before a byte of data is written.
         """
         if plan.entries is None:
-            if self._offset_index.index is None:
+            if self._is_fresh:
                 self.open_indexes()
             self.records.append(data)
             self.tail = plan.tail
             return
+        if self._is_fresh:
+            self.open_indexes()
         before = self.tail
         offset_index, time_index = self.offset_index, self.time_index
         self._indexes_changed = True
@@ -375,9 +380,9 @@ class LogSegment(SegmentFiles):
         return cut
 
     def open_indexes(self) -> None:
-        """Open both indexes, which makes their files where they are missing."""
-        self._offset_index.get()
-        self._time_index.get()
+        """Open both indexes at their full length, which makes their files where they are missing."""
+        self.resize_indexes(self.max_index_size)
+        self._is_fresh = False
 
     def resize_indexes(self, size: int) -> None:
         """Give both indexes room for `size` bytes of entries."""

@@ -62,7 +62,10 @@ def log(path: Path, *, clock: MockClock | None = None, fs: FileSystem = OS, **mo
     """The log of `path`/topic-0, which is made where it is missing. Settings may be mixed with arguments of `open`."""
     directory = path / "topic-0"
     directory.mkdir(exist_ok=True)
-    names = ("scheduler", "log_start_offset", "recovery_point", "leader_epoch", "high_watermark_follows_end")
+    names = (
+        "scheduler", "log_start_offset", "recovery_point", "leader_epoch", "high_watermark_follows_end",
+        "had_clean_shutdown", "verify_transactions", "producer_expiration_ms",
+    )  # fmt: skip
     arguments = {name: more.pop(name) for name in names if name in more}
     return UnifiedLog.open(directory, config(**more), fs=fs, clock=clock or MockClock(NOW), **arguments)
 
