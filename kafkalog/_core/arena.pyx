@@ -197,7 +197,10 @@ cdef class Arena:
     def end(self) -> int:
         """Ends the row that was begun and returns 0, or why its inner messages are unsound; it is then cancelled."""
         cdef Py_ssize_t start = self.row_start
+        cdef Py_ssize_t number = self.table.count
         cdef BatchRow* row
+        cdef BatchRow settled
+        cdef Block block
         cdef uint8_t* p
         if start < 0:
             raise ValueError("no batch was begun")
@@ -208,8 +211,17 @@ cdef class Arena:
         p = self.store.data + start
         self.status = OK
         if row.magic < 2:
+            settled = row[0]
+            self.store.reserve(0)   # a store that never held anything has no block
+            block = self.store.block
+            p = self.store.data + start
+            block.exports += 1      # nobody moves the bytes meanwhile
             with nogil:
-                self.status = settle(p, row.size, row)
+                self.status = settle(p, settled.size, &settled)
+            block.exports -= 1
+            if self.row_start != start or self.table.count != number + 1:
+                raise ValueError("the arena was used by another thread")
+            self.table.rows[number] = settled
         else:
             store32(p + SIZE_AT, <int32_t>(row.size - LOG_OVERHEAD))
             store16(p + V2_ATTRIBUTES_AT, row.attributes)

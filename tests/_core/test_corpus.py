@@ -1,0 +1,40 @@
+"""Every input that the coverage-guided fuzzer kept (docs/fuzzing.md): the targets take it, and hold on to none of it."""
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CORPUS = ROOT / "tests" / "data" / "corpus"
+TARGETS = ("scan", "decode", "legacy", "decompress", "index", "render")
+MOST_BYTES = 2 << 20
+
+
+def module(target: str) -> ModuleType:
+    return importlib.import_module(f"fuzz.{target}")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_replay(target: str) -> None:
+    run = module(target).run
+    inputs = sorted((CORPUS / target).iterdir())
+    assert len(inputs) > 50
+    for path in inputs:
+        view = memoryview(path.read_bytes())
+        try:
+            run(view)
+        except BaseException as error:
+            error.add_note(str(path))
+            raise
+        view.release()
+
+
+def test_every_target_is_here() -> None:
+    found = {path.stem for path in (ROOT / "fuzz").glob("*.py")} - {"__init__", "build", "seeds"}
+    assert found == set(TARGETS) == {path.name for path in CORPUS.iterdir()}
+
+
+def test_the_corpus_is_small() -> None:
+    assert sum(path.stat().st_size for path in CORPUS.rglob("*")) < MOST_BYTES
