@@ -9,6 +9,7 @@ from kafkalog._version import __version__
 
 if TYPE_CHECKING:
     from kafkalog import aio as aio
+    from kafkalog import control as control
     from kafkalog import decoders as decoders
     from kafkalog import errors as errors
     from kafkalog._core.record import Record as Record
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from kafkalog.types import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkalog.types import TopicPartition as TopicPartition
 
-_MODULES = ("aio", "decoders", "errors")
+_MODULES = ("aio", "control", "decoders", "errors")
 _NAMES = {
     "EARLIEST": ("types", "EARLIEST_TIMESTAMP"),
     "LATEST": ("types", "LATEST_TIMESTAMP"),
@@ -36,7 +37,7 @@ _NAMES = {
 
 __all__ = [
     "EARLIEST", "LATEST", "Log", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch", "TopicPartition",
-    "__version__", "aio", "decoders", "errors", "open",
+    "__version__", "aio", "control", "decoders", "errors", "open",
 ]  # fmt: skip
 
 

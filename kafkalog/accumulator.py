@@ -13,14 +13,19 @@ from kafkalog._core.encode import EMPTY_BATCH_BYTES, BatchBuilder
 from kafkalog.durability import BackgroundFlush, Sync, again, open_gate, shut_gate
 from kafkalog.errors import IllegalState, InvalidRecord, InvalidTimestamp, LogClosed, RecordTooLarge
 from kafkalog.pending import Gates, PendingBatch
+from kafkalog.records.packing import Compression, choose, most_plain_bytes
+from kafkalog.records.ratio import RatioEstimate
 from kafkalog.times import record_ms
 from kafkalog.util.interrupts import deferred_interrupts
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kafkalog._core.store import Block
     from kafkalog.opened import OpenedLog
 
+_FEWEST_BATCHES = 4
+"""So many of the largest compressed batches fit into buffer_memory, uncompressed as they are there."""
 MAX_WAIT_S = 3600.0
 Headers = Iterable[tuple[str | bytes, bytes | None]]
 
@@ -33,7 +38,14 @@ class Accumulator:
     """
 
     def __init__(
-        self, opened: OpenedLog, *, linger_ms: float, batch_bytes: int, buffer_memory: int, sync: Sync
+        self,
+        opened: OpenedLog,
+        *,
+        linger_ms: float,
+        batch_bytes: int,
+        buffer_memory: int,
+        compression: Compression | None,
+        sync: Sync,
     ) -> None:
         config = opened.log.config
         self.opened = opened
@@ -43,6 +55,8 @@ class Accumulator:
         self.batch_bytes = max(EMPTY_BATCH_BYTES, min(batch_bytes, self.max_message_bytes))
         self.buffer_memory = buffer_memory
         self.sync = sync
+        self._asked = compression
+        self._ratio = RatioEstimate()
         self.milliseconds: Callable[[], int] = opened.clock.milliseconds
         self.gates = Gates()
         self.lock = self.gates.lock
@@ -79,20 +93,41 @@ class Accumulator:
             filling.size = filling.builder.size
             self.buffered += filling.size
             self.filling = None
-        if self.buffered + self.batch_bytes > self.buffer_memory and (self.batches or self.in_flight):
+        compression = choose(self.opened.log.config, self._asked)
+        surely_fits = most_plain_bytes(compression, self.max_message_bytes)
+        limit = self._limit_locked(compression, surely_fits)
+        if self.buffered + limit > self.buffer_memory and (self.batches or self.in_flight):
             return None
-        builder = BatchBuilder(self.batch_bytes)
+        builder = BatchBuilder(limit)
         builder.append(value, key, timestamp, headers)
-        if builder.size > self.max_message_bytes:
-            raise RecordTooLarge(
-                f"a record takes {builder.size} bytes as a batch, max.message.bytes is {self.max_message_bytes}",
-                path=self.opened.path,
-                hint="send a smaller value, or raise max.message.bytes (and segment.bytes) of the topic",
-            )
         batch = PendingBatch(builder, time.monotonic() + self.linger, self.gates)
+        if builder.size > surely_fits:
+            alone = BatchBuilder(limit)
+            alone.append(value, key, timestamp, headers)
+            batch.packed = self._packed(alone.build(), compression)
         self.batches.append(batch)
         self.filling = batch
         return batch
+
+    def _limit_locked(self, compression: Compression, surely_fits: int) -> int:
+        """How large the next batch may grow, uncompressed."""
+        limit = self.batch_bytes
+        if compression:
+            most = max(self.batch_bytes, self.buffer_memory // _FEWEST_BATCHES)
+            limit = min(self._ratio.plain_limit(limit), most, surely_fits)
+        return max(EMPTY_BATCH_BYTES, limit)
+
+    def _packed(self, plain: bytearray, compression: Compression) -> bytearray | Block:
+        """The batch of a large record as it will be written; RecordTooLarge where the topic does not take it."""
+        packed = self.opened.pack(plain, compression)
+        if len(packed) <= self.max_message_bytes:
+            return packed
+        squeezed = f", {len(packed)} compressed" if compression else ""
+        raise RecordTooLarge(
+            f"a record takes {len(plain)} bytes as a batch{squeezed}, max.message.bytes is {self.max_message_bytes}",
+            path=self.opened.path,
+            hint="send a smaller value, or raise max.message.bytes (and segment.bytes) of the topic",
+        )
 
     def _check_takes_more_locked(self) -> None:
         """Raises once the thread may have ended: a batch begun then would wait for ever."""
@@ -208,8 +243,7 @@ class Accumulator:
         """Appends each batch in order; what stopped it, if anything did (the batches after it are unwritten)."""
         try:
             for batch in taken:
-                info = self.opened.append_as_leader(batch.builder.build())
-                batch.base_offset = info.first_offset
+                batch.base_offset = self._append(batch)
             if self.sync is True:
                 self.opened.log.flush()
             elif self._flusher is not None:
@@ -217,6 +251,20 @@ class Accumulator:
         except BaseException as error:
             return error
         return None
+
+    def _append(self, batch: PendingBatch) -> int:
+        """Appends one batch and returns its base offset."""
+        opened = self.opened
+        compression = choose(opened.log.config, self._asked)
+        if batch.packed is None:
+            plain = batch.builder.build()
+            if not compression:
+                return opened.append_as_leader(plain).first_offset
+            batch.packed = opened.pack(plain, compression)
+            self._ratio.observe(len(plain), len(batch.packed))
+        info = opened.append_batches(batch.packed, check_records=False)
+        batch.packed = None
+        return info.first_offset
 
     def _settle_locked(self, taken: list[PendingBatch], error: BaseException | None) -> None:
         if error is not None:

@@ -11,7 +11,7 @@ from kafkalog._core.scan import scan
 from kafkalog.durability import Sync
 from kafkalog.errors import InvalidTimestamp, KafkalogError, ReadOnlyLog, RecordTooLarge
 from kafkalog.keywords import unknown_keyword
-from kafkalog.records.dispatch import codec_to_write
+from kafkalog.records.packing import choose, parse_compression
 from kafkalog.types import LogAppendInfo
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.writer import BATCH_BYTES, BUFFER_MEMORY, LINGER_MS, Writer
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from kafkalog.opened import OpenedLog
+    from kafkalog.records.packing import Compression
 
 BytesLike = bytes | bytearray | memoryview
 OneRecord = BytesLike | tuple[Any, ...] | Record | dict[str, Any]
 
+_AS_BUILT = frozenset({"producer", "uncompressed"})
 _NO_OFFSET = b"\x00" * 8
 _ONE_RECORD = (bytes, bytearray, memoryview, tuple, Record, dict, str)
 _MAX_EPOCH = 2**31 - 1
@@ -58,21 +60,27 @@ class AppendMixin:
         or a dict with those names. None as key or value is Kafka's null. A timestamp is in ms; records
         without one get the clock's, one reading for the whole batch. An empty iterable writes nothing.
 
-        Raises TypeError for a str (encode it first), RecordTooLarge over max.message.bytes,
-        InvalidTimestamp, InvalidRecord, UnsupportedCompression for a codec that cannot be written yet.
-        Nothing is written when it raises.
+        `compression` is gzip, snappy, lz4 or zstd, with a level where the codec has some ("zstd:9"). A topic whose
+        `compression.type` is a codec, or `uncompressed`, decides itself.
+
+        Raises TypeError for a str (encode it first), RecordTooLarge over max.message.bytes (of what is
+        written: after compression), InvalidTimestamp, InvalidRecord, UnsupportedCompression for an unknown
+        codec, IllegalArgument for a level that a codec does not have. Nothing is written when it raises.
         """
         opened = self._opened
         if opened is None:
             opened = self.opened_for_append()
         if unknown:
             raise unknown_keyword("append", unknown, ("records", "compression"))
-        if compression is not None:
-            codec_to_write(compression)
+        asked = None if compression is None else parse_compression(compression)
         if type(records) is not list:
             records = [records] if isinstance(records, _ONE_RECORD) else _as_list(records)
         try:
-            info = opened.append_as_leader(encode_batch(records, timestamp=opened.milliseconds()))
+            batch = encode_batch(records, timestamp=opened.milliseconds())
+            if asked is None and opened.log.config.compression_type in _AS_BUILT:
+                info = opened.append_as_leader(batch)
+            else:
+                info = append_built(opened, batch, asked)
         except BadRecord as error:
             raise _typed(error, opened.path) from None
         except OverflowError:
@@ -148,14 +156,21 @@ class AppendMixin:
         linger_ms: float = LINGER_MS,
         batch_bytes: int = BATCH_BYTES,
         buffer_memory: int = BUFFER_MEMORY,
+        compression: str | None = None,
         sync: Sync = False,
         **unknown: Never,
     ) -> Writer:
-        """A `Writer` that joins single records of many threads into batches."""
+        """A `Writer` that joins single records of many threads into batches; `compression` as for `append`."""
         if unknown:
-            raise unknown_keyword("writer", unknown, ("linger_ms", "batch_bytes", "buffer_memory", "sync"))
+            known = ("linger_ms", "batch_bytes", "buffer_memory", "compression", "sync")
+            raise unknown_keyword("writer", unknown, known)
         return Writer(
-            self, linger_ms=linger_ms, batch_bytes=batch_bytes, buffer_memory=buffer_memory, sync=sync
+            self,
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            buffer_memory=buffer_memory,
+            compression=compression,
+            sync=sync,
         )
 
     def flush(self) -> None:
@@ -197,6 +212,14 @@ class AppendMixin:
     def settings(self) -> dict[str, str]:
         """The topic settings that differ from the defaults, by their dotted names."""
         return dict(self.opened_for_append().log.config.overrides())
+
+
+def append_built(opened: OpenedLog, batch: bytearray, asked: Compression | None) -> LogAppendInfo:
+    """Appends one uncompressed batch, compressed as the topic wants it or else as `asked`; errors as `Log.append`."""
+    compression = choose(opened.log.config, asked)
+    if not compression:
+        return opened.append_as_leader(batch)
+    return opened.append_batches(opened.pack(batch, compression, check_records=True), check_records=False)
 
 
 def _typed(error: BadRecord, path: str) -> KafkalogError:

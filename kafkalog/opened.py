@@ -9,10 +9,13 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
+from kafkalog._core.scan import scan
 from kafkalog.durability import BackgroundFlush, Sync
-from kafkalog.errors import IllegalState, LogClosed
+from kafkalog.errors import IllegalState, KafkalogError, LogClosed
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_start import record_log_start
+from kafkalog.records.packing import Compression, pack
+from kafkalog.records.validate import check_batches
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import LogAppendInfo, TopicPartition
 from kafkalog.util.clock import Clock
@@ -20,6 +23,7 @@ from kafkalog.util.fileio import FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
 
 if TYPE_CHECKING:
+    from kafkalog._core.store import Block
     from kafkalog.accumulator import Accumulator
 
 
@@ -72,14 +76,27 @@ class OpenedLog:
             self.after_append = self._flusher.touch
         _opened.add(self)
 
-    def append_built(self, batches: bytearray) -> None:
-        """Appends batches that this library has just built, each as an append of its own, and syncs as asked.
+    def pack(self, batches: bytearray, compression: Compression, *, check_records: bool = False) -> bytearray | Block:
+        """What goes into the log for uncompressed batches, back to back: compressed where `compression` says so.
 
-        All that is left to check in them is whether records have the key that a compacted topic wants.
+        The records of a compacted topic need keys; with `check_records` their times are looked at as well. Errors as
+        for an append: InvalidRecord, InvalidTimestamp. Threads: any.
         """
-        self.append_batches(batches, check_records=self.log.config.compact)
+        config = self.log.config
+        if check_records or config.compact:
+            try:
+                check_batches(batches, scan(batches), config, self.milliseconds())
+            except KafkalogError as error:
+                error.path = error.path or self.path
+                raise
+        return pack(batches, compression, limit_bytes=min(config.max_message_bytes, config.segment_size))
+
+    def append_packed(self, batches: bytearray | Block) -> LogAppendInfo:
+        """Appends what `pack` gave, each batch as an append of its own, and syncs as asked."""
+        info = self.append_batches(batches, check_records=False)
         if self.after_append is not None:
             self.after_append()
+        return info
 
     def record_log_start(self) -> None:
         """Puts the log start on disk, in the data directory's checkpoint of log starts."""

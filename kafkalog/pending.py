@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from kafkalog._core.encode import BatchBuilder
 from kafkalog.durability import again, open_gate, shut_gate
+
+if TYPE_CHECKING:
+    from kafkalog._core.store import Block
 
 
 class Gates:
@@ -45,15 +49,17 @@ class PendingBatch:
     """One batch on its way to the log.
 
     `deadline` is when it closes at the latest (monotonic seconds). `base_offset` is set, or `error`,
-    before `done` turns true; the gates are opened after that.
+    before `done` turns true; the gates are opened after that. `packed` is what will be written, where that was made
+    before the batch was taken to be written.
     """
 
-    __slots__ = ("base_offset", "builder", "deadline", "done", "error", "gates", "size")
+    __slots__ = ("base_offset", "builder", "deadline", "done", "error", "gates", "packed", "size")
 
     def __init__(self, builder: BatchBuilder, deadline: float, gates: Gates) -> None:
         self.builder = builder
         self.deadline = deadline
         self.gates = gates
+        self.packed: bytearray | Block | None = None
         self.size = 0
         self.base_offset = -1
         self.error: BaseException | None = None

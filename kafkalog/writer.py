@@ -12,6 +12,7 @@ from kafkalog.durability import Sync, again, check_sync
 from kafkalog.errors import IllegalArgument
 from kafkalog.keywords import unknown_keyword
 from kafkalog.pending import Pending
+from kafkalog.records.packing import parse_compression
 
 if TYPE_CHECKING:
     from kafkalog.appending import AppendMixin
@@ -26,8 +27,9 @@ class Writer:
     """Joins single records into batches and appends them; made by `log.writer()`.
 
     A batch closes when the next record would take it past `batch_bytes` (its exact encoded size, the
-    61-byte header counted), or `linger_ms` after its first record. At most `buffer_memory` bytes wait;
-    `append` then blocks. Records of one thread keep their order. After a failed write every later call
+    61-byte header counted), or `linger_ms` after its first record. Where it will be compressed, its size on
+    disk is estimated from the batches before it. At most `buffer_memory` uncompressed bytes wait; `append`
+    then blocks. Records of one thread keep their order. After a failed write every later call
     fails with the same error. As a context manager it writes everything when the block ends.
 
     >>> with log.writer() as writer:                        # doctest: +SKIP
@@ -47,6 +49,7 @@ class Writer:
         linger_ms: float = LINGER_MS,
         batch_bytes: int = BATCH_BYTES,
         buffer_memory: int = BUFFER_MEMORY,
+        compression: str | None = None,
         sync: Sync = False,
     ) -> None:
         if not 0 <= linger_ms <= MAX_LINGER_MS:
@@ -59,6 +62,7 @@ class Writer:
             linger_ms=linger_ms,
             batch_bytes=batch_bytes,
             buffer_memory=buffer_memory,
+            compression=None if compression is None else parse_compression(compression),
             sync=check_sync(sync),
         )
 

@@ -24,7 +24,6 @@ from kafkalog.errors import (
     RecordTooLarge,
     StorageError,
     UnexpectedAppendOffset,
-    UnsupportedCompression,
 )
 from kafkalog.opening import open_for_append
 from tests.faults import FaultFS
@@ -183,19 +182,6 @@ def test_log_append_time_stamps_every_record(tmp_path: Path) -> None:
         info = log.append([(None, b"a", 5), (None, b"b", 6)])
         assert info.log_append_time > NOW
         assert {record.timestamp for record in log} == {info.log_append_time}
-
-
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_compression_is_refused_by_name(log: Any, codec: str) -> None:
-    with pytest.raises(UnsupportedCompression, match=codec):
-        log.append(b"v", compression=codec)
-    assert log.end_offset == 0
-    assert log.append(b"v", compression="none").first_offset == 0
-
-
-def test_an_unknown_codec_is_refused(log: Any) -> None:
-    with pytest.raises(UnsupportedCompression, match="brotli"):
-        log.append(b"v", compression="brotli")
 
 
 # append_bytes

@@ -6,8 +6,8 @@ from kafkalog._core.crc cimport kl_crc32, kl_crc32c
 from kafkalog._core.endian cimport load16, load32, load64, loadu32
 from kafkalog._core.layout cimport (
     CODEC_MASK, HEADER_TO_MAGIC, LEGACY_ATTRIBUTES_AT, LEGACY_CRC_AT, LOG_OVERHEAD, MAGIC_AT, MIN_SIZE_FIELD, SIZE_AT,
-    V0_MIN_MESSAGE, V1_MIN_MESSAGE, V1_TIMESTAMP_AT, V2_ATTRIBUTES_AT, V2_BASE_SEQUENCE_AT, V2_BASE_TIMESTAMP_AT,
-    V2_COUNT_AT, V2_CRC_AT, V2_LAST_DELTA_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT, V2_PRODUCER_EPOCH_AT,
+    TIMESTAMP_TYPE_BIT, V0_MIN_MESSAGE, V1_MIN_MESSAGE, V1_TIMESTAMP_AT, V2_ATTRIBUTES_AT, V2_BASE_SEQUENCE_AT,
+    V2_BASE_TIMESTAMP_AT, V2_COUNT_AT, V2_CRC_AT, V2_LAST_DELTA_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT, V2_PRODUCER_EPOCH_AT,
     V2_PRODUCER_ID_AT, V2_RECORDS_AT,
 )
 from kafkalog._core.wrap cimport added, subtracted
@@ -78,7 +78,7 @@ cdef inline void read_legacy_row(const uint8_t* p, int64_t size, int magic, bint
     row.last_delta = 0
     row.magic = <int8_t>magic
     row.crc = loadu32(p + LEGACY_CRC_AT)
-    row.attributes = p[LEGACY_ATTRIBUTES_AT]
+    row.attributes = p[LEGACY_ATTRIBUTES_AT] & (CODEC_MASK | TIMESTAMP_TYPE_BIT)   # other bits mean nothing here
     row.count = 1 if (row.attributes & CODEC_MASK) == 0 else -1
     row.max_timestamp = load64(p + V1_TIMESTAMP_AT) if magic >= 1 and enough else -1
     row.base_timestamp = row.max_timestamp

@@ -14,11 +14,10 @@ from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.fields cimport Fields, take_record, take_small_record
 from kafkalog._core.headers cimport Header, take_header
 from kafkalog._core.layout cimport (
-    CODEC_MASK, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_HEADER_COUNT, ERR_HEADER_KEY,
-    ERR_HEADER_VALUE, ERR_KEY_SIZE, ERR_MAGIC, ERR_MESSAGE_SIZE, ERR_RECORD_BODY, ERR_RECORD_SIZE, ERR_SHORT,
-    ERR_VALUE_SIZE, ERR_VARINT, ERR_WRAPPER_CODEC, ERR_WRAPPER_EMPTY, ERR_WRAPPER_NESTED, ERR_WRAPPER_NULL,
-    ERR_WRAPPER_OFFSET, MAGIC_AT, MIN_RECORD_BYTES, OK, TIMESTAMP_TYPE_BIT, V0_MIN_MESSAGE,
-    V2_RECORDS_AT,
+    CODEC_MASK, CONTROL_BIT, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_HEADER_COUNT,
+    ERR_HEADER_KEY, ERR_HEADER_VALUE, ERR_KEY_SIZE, ERR_MAGIC, ERR_MESSAGE_SIZE, ERR_RECORD_BODY, ERR_RECORD_SIZE,
+    ERR_SHORT, ERR_VALUE_SIZE, ERR_VARINT, ERR_WRAPPER_CODEC, ERR_WRAPPER_EMPTY, ERR_WRAPPER_NESTED, ERR_WRAPPER_NULL,
+    ERR_WRAPPER_OFFSET, MAGIC_AT, MIN_RECORD_BYTES, OK, TIMESTAMP_TYPE_BIT, V0_MIN_MESSAGE, V2_RECORDS_AT,
 )
 from kafkalog._core.messages cimport Message, take_fields, take_frame
 from kafkalog._core.record cimport Record, record_of
@@ -237,6 +236,10 @@ cdef class RecordTable:
         if row.magic == 0 or (row.magic == 1 and self.data[self.places[at].headers_at + MAGIC_AT] == 0):
             return -1
         return 1 if row.attributes & TIMESTAMP_TYPE_BIT else 0
+
+    def is_control(self, Py_ssize_t i) -> bool:
+        """True for a record of a control batch."""
+        return (self.batch_row(self.check(i)).attributes & CONTROL_BIT) != 0
 
     def message(self, Py_ssize_t i) -> tuple[int, int]:
         """Where the v0 or v1 message of record `i` begins in the chunk, and its bytes; ValueError for a v2 record."""

@@ -98,6 +98,11 @@ cdef class Record:
         """0 CreateTime (also for a record made by hand), 1 LogAppendTime, -1 for a v0 message, which has no time."""
         return 0 if self.table is None else self.table.timestamp_type(self.row)
 
+    @property
+    def is_control(self) -> bool:
+        """True for a record of a control batch, which consumers do not get; False for a record made by hand."""
+        return self.table is not None and self.table.is_control(self.row)
+
     def _fields(self):
         return (self.offset, self.timestamp, self.key, self.value, self.headers)
 

@@ -14,6 +14,7 @@ from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
     from kafkalog.opened import OpenedLog
+    from kafkalog.records.packing import Compression
     from kafkalog.tools.produce import Producer
     from kafkalog.tools.produce_json import JsonProducer
 
@@ -30,7 +31,13 @@ PRODUCER_SETTINGS = {"batch.size": 16_384, "linger.ms": 5}
 @click.option("-D", "delimiter", metavar="DELIM", default="\\n", show_default=True, help="Ends a record.")
 @click.option("-k", "key", metavar="KEY", help="One key for all records.")
 @click.option("-H", "headers", multiple=True, metavar="NAME=VALUE", help="Header for all records; repeats.")
-@click.option("-z", "codec", metavar="CODEC", default="none", show_default=True, help="Compression codec.")
+@click.option(
+    "-z",
+    "compression",
+    metavar="CODEC[:LEVEL]",
+    callback=lambda ctx, param, given: _compression(given),
+    help="Compression: gzip, snappy, lz4 or zstd, zstd:9 with a level; a topic's own compression.type comes first.",
+)
 @click.option("-Z", "null_empty", is_flag=True, help="Empty keys and values are written as null.")
 @click.option("-J", "as_json", is_flag=True, help="Lines are JSON objects as `consume -J` prints them.")
 @click.option("--sync", is_flag=True, help="Every write is on disk before the next is begun.")
@@ -43,7 +50,7 @@ def command(**given: Any) -> None:
     one record, or with -l split in the same way. A topic that is missing is created, with one partition
     and the -X settings; `kafkalog topics create` makes more partitions. Records go to partition -p, else by
     the key's murmur2 hash as Kafka's clients do, else to one partition until its batch is full, then to
-    the next.
+    the next. Batches are compressed by all cores.
 
     -X takes topic settings (kept when the topic is created) and batch.size and linger.ms.
     """
@@ -57,7 +64,7 @@ class _Request:
         self.dirs: list[str] = common.need_dirs(given["dirs"])
         self.topic: str = given["topic"]
         self.partition: int | None = given["partition"]
-        self.codec: str = given["codec"]
+        self.compression: Compression | None = given["compression"]
         self.lines: bool = given["lines"]
         self.as_json: bool = given["as_json"]
         self.sync: bool = given["sync"]
@@ -85,6 +92,18 @@ class _Request:
         return int(text)
 
 
+def _compression(text: str | None) -> Compression | None:
+    from kafkalog.errors import KafkalogError
+    from kafkalog.records.packing import parse_compression
+
+    if text is None:
+        return None
+    try:
+        return parse_compression(text)
+    except KafkalogError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 def _delimiter(text: str, flag: str) -> bytes:
     raw = common.delimiter_bytes(text)
     if not raw:
@@ -102,11 +121,9 @@ def _header(text: str) -> tuple[str, bytes | None]:
 def _produce(request: _Request) -> None:
     from kafkalog.errors import KafkalogError
     from kafkalog.manager.log_dir import LogDir
-    from kafkalog.records.dispatch import codec_to_write
     from kafkalog.storage.names import validate_topic
     from kafkalog.tools.input import STDIN_NAME, open_inputs
 
-    codec_to_write(request.codec)
     validate_topic(request.topic)
     with ExitStack() as stack:
         inputs = stack.enter_context(open_inputs(request.files))
@@ -119,6 +136,7 @@ def _produce(request: _Request) -> None:
         typed = "-" in request.files and os.isatty(0)
         meter = stack.enter_context(Meter("produce", inputs.total, quiet=request.quiet or typed))
         producer = _producer(request, logs, meter)
+        stack.callback(producer.close)
         try:
             for fd, name in inputs:
                 if request.lines or request.as_json or name == STDIN_NAME:
@@ -180,9 +198,12 @@ def _open_logs(request: _Request, home: str, stack: ExitStack) -> list[OpenedLog
 
 
 def _producer(request: _Request, logs: Sequence[OpenedLog], meter: Meter) -> Producer | JsonProducer:
+    from kafkalog.records.packing import choose, most_plain_bytes
+
     config = logs[0].log.config
     limit = min(config.max_message_bytes, config.segment_size)
-    batch_bytes = max(61, min(request.batch_bytes, limit))
+    compression = choose(config, request.compression)
+    batch_bytes = max(61, min(request.batch_bytes, most_plain_bytes(compression, limit)))
     progress = meter.add if meter.shown else None
     if request.as_json:
         from kafkalog.tools.produce_json import JsonProducer
@@ -191,6 +212,7 @@ def _producer(request: _Request, logs: Sequence[OpenedLog], meter: Meter) -> Pro
             logs,
             batch_bytes=batch_bytes,
             milliseconds=logs[0].milliseconds,
+            compression=compression,
             fixed=request.partition is not None,
             progress=progress,
         )
@@ -203,6 +225,7 @@ def _producer(request: _Request, logs: Sequence[OpenedLog], meter: Meter) -> Pro
         logs,
         encoding,
         milliseconds=logs[0].milliseconds,
+        compression=compression,
         linger_ms=request.linger_ms,
         max_record_bytes=limit,
         progress=progress,

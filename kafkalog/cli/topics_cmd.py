@@ -67,6 +67,7 @@ def describe(dirs: tuple[str, ...], topic: str, as_json: bool, quiet: bool, verb
 @click.option(
     "--config",
     "-X",
+    "-c",
     "settings",
     multiple=True,
     metavar="NAME=VALUE",

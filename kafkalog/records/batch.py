@@ -10,6 +10,7 @@ from kafkalog._core.decode import RecordTable
 from kafkalog._core.record import Record
 from kafkalog._core.scan import BatchHeader, BatchTable, scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, UnsupportedForFormat
+from kafkalog.records.control import ControlRecord, control_record
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V2, NO_SEQUENCE, NO_TIMESTAMP, TimestampType
 from kafkalog.records.sequence import MAX_SEQUENCE
 from kafkalog.records.tables import batch_table
@@ -130,6 +131,18 @@ class RecordBatch:
         table = self.decode()
         row = table.find_timestamp(header.max_timestamp, 0)
         return None if row < 0 else int(table.offsets[row])
+
+    @property
+    def control(self) -> ControlRecord | None:
+        """What a control batch says: its first record, read; None for a batch of data, and for an emptied one.
+
+        A batch of KRaft may hold more: `control_record(record.key, record.value)` reads each. InvalidRecord where the
+        record is malformed; a type that is not known is ControlType.UNKNOWN (REC-32, REC-33).
+        """
+        if not self.header.is_control:
+            return None
+        table = self.decode()
+        return control_record(table.key(0), table.value(0)) if len(table) else None
 
     def _editable(self) -> memoryview:
         if self.header.magic != MAGIC_V2:

@@ -9,6 +9,7 @@ from kafkalog._core.encode import BatchBuilder
 from kafkalog._core.repack import with_payload
 from kafkalog.errors import IllegalArgument, IllegalState, RecordBatchTooLarge
 from kafkalog.records.compression import check_codec, compress
+from kafkalog.records.control import control_type
 from kafkalog.records.format import (
     BATCH_OVERHEAD_BYTES,
     MAGIC_V2,
@@ -19,11 +20,11 @@ from kafkalog.records.format import (
     CompressionType,
     TimestampType,
 )
+from kafkalog.records.ratio import MARGIN
 
 __all__ = ["BuilderInfo", "RecordsBuilder"]
 
 _MAX_INT = 2**31 - 1
-_RATE_MARGIN = 1.05
 Headers = Iterable[tuple[str, bytes | None]]
 
 
@@ -66,7 +67,7 @@ class RecordsBuilder:
             raise IllegalArgument(f"batches have format v2, not v{magic}", hint="LegacyBuilder builds v0 and v1")
         self._compression = check_codec(compression)
         self._level = level
-        self._ratio = compression_ratio * _RATE_MARGIN
+        self._ratio = compression_ratio * MARGIN
         self._check_flags(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
         if timestamp_type == TimestampType.NO_TIMESTAMP_TYPE:
             raise IllegalArgument("format v2 needs CreateTime or LogAppendTime")
@@ -133,9 +134,14 @@ class RecordsBuilder:
         return self._append(timestamp, key, value, headers, offset)
 
     def append_control(self, timestamp: int, key: bytes, value: bytes | None, *, offset: int | None = None) -> int:
-        """Adds a control record, to a control batch only (REC-30)."""
+        """Adds a control record, to a control batch only (REC-30); a transaction marker needs a transactional one.
+
+        Types that are not known are taken as they are. InvalidRecord for a key that is none of a control record.
+        """
         if not self.is_control:
             raise IllegalArgument("control records go into a control batch only")
+        if control_type(key).is_marker and not self._header["transactional"]:
+            raise IllegalArgument("a transaction marker needs a batch that is transactional and has a producer")
         return self._append(timestamp, key, value, (), offset)
 
     def _append(

@@ -18,7 +18,16 @@ from kafkalog.records.format import CompressionType, codec_name
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["DECODED_LIMIT_BYTES", "LEVELS", "check_codec", "compress", "decompress", "decompress_into"]
+__all__ = [
+    "DECODED_LIMIT_BYTES",
+    "LEVELS",
+    "check_codec",
+    "check_level",
+    "compress",
+    "compress_into",
+    "decompress",
+    "decompress_into",
+]
 
 DECODED_LIMIT_BYTES: Final = 256 << 20
 """What one batch may decompress to unless a caller says otherwise."""
@@ -58,29 +67,44 @@ def check_level(codec: CompressionType, level: int | None) -> None:
         raise IllegalArgument(f"{codec_name(codec)} has no levels")
     low, high = LEVELS[codec]
     if not low <= level <= high or (codec == CompressionType.GZIP and level == 0):
-        raise IllegalArgument(f"{codec_name(codec)} has no level {level}", hint=f"levels are {low} to {high}")
+        raise IllegalArgument(f"{codec_name(codec)} has no level {level}", hint=f"levels are {_levels(codec)}")
+
+
+def _levels(codec: CompressionType) -> str:
+    return "1 to 9, or -1" if codec == CompressionType.GZIP else "{} to {}".format(*LEVELS[codec])
+
+
+def compress_into(store: Store, codec: int, data: memoryview, *, level: int | None = None, magic: int = 2) -> None:
+    """Appends `data` compressed, as the records of a batch of format `magic`; NONE appends `data` itself.
+
+    IllegalArgument for an unknown codec, a level that it does not have, or zstd in format v0 or v1. Threads: each has
+    its own contexts.
+    """
+    if level is not None:
+        check_level(check_codec(codec), level)
+    if codec == CompressionType.LZ4:
+        lz4_frame.compress_into(store, data, level, magic)
+    elif codec == CompressionType.SNAPPY:
+        xerial.compress_into(store, data)
+    elif codec == CompressionType.ZSTD:
+        if magic < 2:
+            raise IllegalArgument(f"format v{magic} has no zstd")
+        zstd_frame.compress_into(store, data, level)
+    elif codec == CompressionType.GZIP:
+        store.append(zlib.compress(data, -1 if level is None else level, _GZIP_BITS))
+    else:
+        check_codec(codec)
+        store.append(data)
 
 
 def compress(codec: int, data: Buffer, *, level: int | None = None, magic: int = 2) -> Buffer:
-    """`data` compressed, as the records of a batch of format `magic`; NONE gives `data` itself.
-
-    IllegalArgument for an unknown codec, a level that it does not have, or zstd in format v0 or v1.
-    """
-    kind = check_codec(codec)
-    check_level(kind, level)
-    view = memoryview(data).cast("B")
-    if kind == CompressionType.GZIP:
-        deflater = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_BITS)
-        return deflater.compress(view) + deflater.flush()
-    if kind == CompressionType.SNAPPY:
-        return xerial.compress(view)
-    if kind == CompressionType.LZ4:
-        return lz4_frame.compress(view, level, magic)
-    if kind == CompressionType.ZSTD:
-        if magic < 2:
-            raise IllegalArgument(f"format v{magic} has no zstd")
-        return zstd_frame.compress(view, level)
-    return data
+    """`data` compressed; errors as for `compress_into`. NONE gives `data` itself."""
+    if check_codec(codec) == CompressionType.NONE:
+        check_level(CompressionType.NONE, level)
+        return data
+    store = Store()
+    compress_into(store, codec, memoryview(data).cast("B"), level=level, magic=magic)
+    return memoryview(store.take())
 
 
 def decompress_into(

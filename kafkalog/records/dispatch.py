@@ -11,7 +11,7 @@ from kafkalog._core.scan import BatchHeader
 from kafkalog.errors import IllegalArgument, UnsupportedCompression, UnsupportedForFormat
 from kafkalog.records.format import MAGIC_V2, CompressionType, codec_name
 
-__all__ = ["check_readable", "codec_of_name", "codec_to_write", "is_readable", "require_readable"]
+__all__ = ["check_readable", "codec_of_name", "is_readable", "require_readable"]
 
 
 def is_readable(magic: int, codec: int) -> bool:
@@ -74,13 +74,3 @@ def codec_of_name(name: str | None) -> CompressionType:
     except KeyError:
         known = ", ".join(c.name.lower() for c in CompressionType)
         raise UnsupportedCompression(f"unknown codec {name!r}", hint=f"known are {known}") from None
-
-
-def codec_to_write(name: str | None) -> CompressionType:
-    """The codec of a name, when batches can be written with it; UnsupportedCompression names the others."""
-    codec = codec_of_name(name)
-    if codec != CompressionType.NONE:
-        raise UnsupportedCompression(
-            f"records cannot be compressed with {codec_name(codec)} yet", hint="leave compression at none"
-        )
-    return codec

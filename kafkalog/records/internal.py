@@ -10,13 +10,12 @@ import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kafkalog.records.message import UNDERFLOW, MessageError, Source
+from kafkalog.records.message import MessageError, Source
 from kafkalog.records.schema import Message, Schema
-from kafkalog.records.schemas import consumer_protocol, control
+from kafkalog.records.schemas import consumer_protocol
 
 METADATA_FRAME_VERSION = 1
 MAX_SHORT = 0x7FFF
-NO_UUID = "A" * 22
 _CONSUMER = "consumer"
 
 
@@ -155,19 +154,3 @@ def _short(source: Source, what: str) -> int:
 def enum_name(name: str) -> str:
     """A record's name in capitals: FeatureLevelRecord is FEATURE_LEVEL_RECORD."""
     return re.sub(r"(?<=.)([A-Z])", r"_\1", name).upper()
-
-
-def control_message(kind: int, value: bytes | None) -> Message:
-    """What one of KRaft's control records says; its first field is its version, yet all are laid out as version 0.
-
-    So the reference writes and reads them. In what it prints of a later leader change each voter has a directory id
-    all the same, of which nothing is known.
-    """
-    schema = control.VALUES[kind]
-    if value is None:
-        raise MessageError(UNDERFLOW)
-    found = schema.read(Source(value), 0)
-    if kind == control.LEADER_CHANGE and found["version"] > 0:
-        for voter in (*found["voters"], *found["grantingVoters"]):
-            voter["voterDirectoryId"] = NO_UUID
-    return found

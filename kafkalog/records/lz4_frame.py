@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.store import Store
 from kafkalog._core.xxhash import xxh32
@@ -18,7 +18,7 @@ from kafkalog.records.codec_errors import damaged, too_large
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["DEFAULT_LEVEL", "compress", "decompress_into"]
+__all__ = ["DEFAULT_LEVEL", "compress", "compress_into", "decompress_into"]
 
 DEFAULT_LEVEL: Final = 9
 """The level that means the fast encoder, as in `compression.lz4.level`; every other is a level of the slow one."""
@@ -37,11 +37,11 @@ _NAME: Final = "lz4"
 
 
 @functools.cache
-def _codec() -> tuple[Callable[..., Any], Callable[[Buffer, Buffer], int], type[Exception]]:
-    """(compress a block, decompress a block into, error), imported on first use."""
+def _codec() -> tuple[Callable[..., int], Callable[[Buffer, Buffer], int], type[Exception]]:
+    """(compress a block into, decompress a block into, error), imported on first use."""
     from cramjam import DecompressionError, lz4
 
-    return lz4.compress_block, lz4.decompress_block_into, DecompressionError
+    return lz4.compress_block_into, lz4.decompress_block_into, DecompressionError
 
 
 def _header(magic: int) -> bytes:
@@ -54,25 +54,41 @@ def _header(magic: int) -> bytes:
     return MAGIC + fields + bytes(((xxh32(checked) >> 8) & 0xFF,))
 
 
-def compress(data: memoryview, level: int | None = None, magic: int = 2) -> bytes:
-    """One frame with `data`; a block that would not shrink is stored raw (REC-46)."""
-    parts: list[Buffer] = [_header(magic)]
+_HEADERS: Final = tuple(_header(magic) for magic in range(3))
+_END_MARK: Final = _WORD.pack(0)
+
+
+def compress_into(store: Store, data: memoryview, level: int | None = None, magic: int = 2) -> None:
+    """Appends one frame with `data`; a block that would not shrink is stored raw (REC-46)."""
+    store.append(_HEADERS[magic])
     for at in range(0, len(data), BLOCK_BYTES):
         block = data[at : at + BLOCK_BYTES]
         if level is None or level == DEFAULT_LEVEL:
-            parts += _fast_block(block)
+            # the encoder asks for this much room behind the size field
+            store.fill(_fast_block, block, 4 + 16 + len(block) + len(block) // 255)
         else:
-            parts.append(_slow_block(block, min(level, _HIGHEST)))
-    parts.append(_WORD.pack(0))
-    return b"".join(parts)
+            store.append(_slow_block(block, min(level, _HIGHEST)))
+    store.append(_END_MARK)
 
 
-def _fast_block(raw: memoryview) -> tuple[Buffer, Buffer]:
-    """Size field and bytes of a block."""
-    block = memoryview(_codec()[0](raw, store_size=False))
-    if len(block) < len(raw):
-        return _WORD.pack(len(block)), block
-    return _WORD.pack(len(raw) | _RAW_BLOCK), raw
+def compress(data: memoryview, level: int | None = None, magic: int = 2) -> bytes:
+    """One frame with `data`."""
+    store = Store()
+    compress_into(store, data, level, magic)
+    return bytes(store.take())
+
+
+def _fast_block(raw: Buffer, room: Buffer) -> int:
+    """Writes size field and bytes of a block."""
+    raw, room = memoryview(raw), memoryview(room)
+    size = _codec()[0](raw, room[4:], store_size=False)
+    if size < len(raw):
+        _WORD.pack_into(room, 0, size)
+        return size + 4
+    size = len(raw)
+    _WORD.pack_into(room, 0, size | _RAW_BLOCK)
+    room[4 : 4 + size] = raw
+    return size + 4
 
 
 def _slow_block(raw: memoryview, level: int) -> memoryview:

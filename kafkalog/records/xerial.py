@@ -17,13 +17,14 @@ from kafkalog.records.codec_errors import damaged, too_large
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["compress", "decompress_into"]
+__all__ = ["compress", "compress_into", "decompress_into"]
 
 MAGIC: Final = b"\x82SNAPPY\x00"
 BLOCK_BYTES: Final = 32 << 10
 _VERSION: Final = 1
 _HEADER: Final = Struct(">8sii")
 _SIZE: Final = Struct(">i")
+_STREAM_START: Final = _HEADER.pack(MAGIC, _VERSION, _VERSION)
 _MAGIC_AS_SIZE: Final = _SIZE.unpack_from(MAGIC)[0]
 # a copy of at most 64 bytes takes three, so no block can grow more than this
 _GROWTH: Final = 22
@@ -32,21 +33,36 @@ _NAME: Final = "snappy"
 
 
 @functools.cache
-def _codec() -> tuple[Callable[[Buffer], int], Callable[..., int], Callable[[Buffer], Buffer], type[Exception]]:
-    """(length, decompress into, compress, error), imported on first use."""
+def _codec() -> tuple[Callable[[Buffer], int], Callable[..., int], Callable[..., int], type[Exception]]:
+    """(length, decompress into, compress into, error), imported on first use."""
     from cramjam import DecompressionError, snappy
 
-    return snappy.decompress_raw_len, snappy.decompress_raw_into, snappy.compress_raw, DecompressionError
+    return snappy.decompress_raw_len, snappy.decompress_raw_into, snappy.compress_raw_into, DecompressionError
+
+
+def compress_into(store: Store, data: memoryview) -> None:
+    """Appends the framed form of `data`."""
+    squeeze = _codec()[2]
+    put_size = _SIZE.pack_into
+
+    def block_into(raw: Buffer, room: Buffer) -> int:
+        room = memoryview(room)
+        size = squeeze(raw, room[4:])
+        put_size(room, 0, size)
+        return size + 4
+
+    store.append(_STREAM_START)
+    for at in range(0, len(data), BLOCK_BYTES):
+        block = data[at : at + BLOCK_BYTES]
+        # the encoder asks for this much room: what it may write to, not what it needs
+        store.fill(block_into, block, 4 + 32 + len(block) + len(block) // 6)
 
 
 def compress(data: memoryview) -> bytes:
     """The framed form of `data`."""
-    squeeze = _codec()[2]
-    parts: list[Buffer] = [_HEADER.pack(MAGIC, _VERSION, _VERSION)]
-    for at in range(0, len(data), BLOCK_BYTES):
-        block = memoryview(squeeze(data[at : at + BLOCK_BYTES]))
-        parts += (_SIZE.pack(len(block)), block)
-    return b"".join(parts)
+    store = Store()
+    compress_into(store, data)
+    return bytes(store.take())
 
 
 def decompress_into(store: Store, data: memoryview, limit_bytes: int) -> None:

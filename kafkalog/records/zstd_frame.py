@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkalog._core.store import Store
 from kafkalog.records.codec_errors import damaged, too_large
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-__all__ = ["DEFAULT_LEVEL", "compress", "decompress_into"]
+__all__ = ["DEFAULT_LEVEL", "compress", "compress_into", "decompress_into"]
 
 DEFAULT_LEVEL: Final = 3
 _MAGIC: Final = 0xFD2FB528
@@ -71,14 +68,24 @@ def _cramjam() -> tuple[Any, type[Exception]]:
     return zstd, DecompressionError
 
 
-def compress(data: memoryview, level: int | None = None) -> Buffer:
-    """One frame with `data`."""
+def compress_into(store: Store, data: memoryview, level: int | None = None) -> None:
+    """Appends one frame with `data`."""
     contexts = _contexts()
     chosen = DEFAULT_LEVEL if level is None else level
     if contexts is not None:
-        squeezed: bytes = contexts.writer(chosen).compress(data)
-        return squeezed
-    return memoryview(_cramjam()[0].compress(data, level=chosen))
+        store.append(contexts.writer(chosen).compress(data))
+        return
+    squeeze = _cramjam()[0].compress_into
+    # ZSTD_COMPRESSBOUND, and the frame's own fields
+    most = len(data) + (len(data) >> 8) + 128
+    store.fill(lambda raw, room: int(squeeze(raw, room, level=chosen)), data, most)
+
+
+def compress(data: memoryview, level: int | None = None) -> bytes:
+    """One frame with `data`."""
+    store = Store()
+    compress_into(store, data, level)
+    return bytes(store.take())
 
 
 def decompress_into(store: Store, data: memoryview, limit_bytes: int) -> None:

@@ -23,8 +23,9 @@ from kafkalog.errors import (
     RecordBatchTooLarge,
     RecordTooLarge,
     UnexpectedAppendOffset,
+    UnsupportedCompression,
 )
-from kafkalog.records.dispatch import codec_of_name, codec_to_write
+from kafkalog.records.dispatch import codec_of_name
 from kafkalog.records.format import CompressionType
 from kafkalog.records.validate import check_batches
 from kafkalog.types import LogAppendInfo
@@ -63,11 +64,10 @@ def check_leader_append(
 ) -> None:
     """Return when a leader may append the one batch of `table`; else the error of the first rule broken.
 
-    UnsupportedCompression where the topic's `compression.type` is one that cannot be written yet. Then
-    the rules are stages B and C of format.md section 11: offset 0 and no transaction from a client, the epoch of a
+    The rules are stages B and C of format.md section 11: offset 0 and no transaction from a client, the epoch of a
     raft leader, size, checksum, then header and records. Nothing is written, nothing is changed.
     """
-    codec_to_write(config.compression_type)
+    check_codec_of_topic(config)
     client = origin == "client"
     found = refusal(table, client, False, origin == "raft_leader", leader_epoch, config.max_message_bytes)
     if found is not None:
@@ -79,6 +79,15 @@ def check_leader_append(
     if origin not in ORIGINS:
         raise IllegalArgument(f"unknown origin {origin!r}", hint=f"it is one of {', '.join(sorted(ORIGINS))}")
     check_batches(buffer, table, config, now_ms, from_client=client)
+
+
+def check_codec_of_topic(config: LogConfig) -> None:
+    """UnsupportedCompression where a topic's codec asks for ready batches to be recompressed."""
+    if codec_of_name(config.compression_type) != CompressionType.NONE:
+        raise UnsupportedCompression(
+            f"ready batches cannot be recompressed to the topic's compression.type {config.compression_type} yet",
+            hint="append records, which are compressed as the topic wants, or set compression.type=producer",
+        )
 
 
 class ClientLimits:
@@ -123,7 +132,8 @@ def check_group(buffer: Any, table: BatchTable, config: LogConfig, now_ms: int, 
 
     Without `records_too` only size, checksum and kind are checked, for batches that this library just built.
     """
-    codec_to_write(config.compression_type)
+    if records_too:
+        check_codec_of_topic(config)
     found = refusal(table, True, True, False, -1, config.max_message_bytes)
     if found is not None:
         raise refused(table, found[0], found[1], config.max_message_bytes, -1)

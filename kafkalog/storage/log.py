@@ -181,7 +181,7 @@ class UnifiedLog(LogOwner):
         return append_info(table, first_offset, table.last_leader_epoch, -1, state.log_start_offset)
 
     def append_batches(
-        self, buffer: bytearray, table: BatchTable | None = None, *, check_records: bool = True
+        self, buffer: Any, table: BatchTable | None = None, *, check_records: bool = True
     ) -> LogAppendInfo:
         """What was appended: every batch in `buffer` as an append of its own, whatever base offset it has.
 

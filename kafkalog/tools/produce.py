@@ -1,8 +1,8 @@
-"""Delimited text, whole files and JSON lines to record batches, and these to the logs of a topic.
+"""Delimited text and whole files to record batches, and these to the logs of a topic.
 
 The layout of what is written depends on the input alone: a batch closes when the next record's exact size
-would take it past the limit; only where the input is waited for (a pipe, a terminal) does a batch also
-close by time.
+would take it past the limit, before any compression; only where the input is waited for (a pipe, a terminal)
+does a batch also close by time.
 """
 
 from __future__ import annotations
@@ -12,21 +12,16 @@ import select
 import stat
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kafkalog._core.ingest import LineEncoder
 from kafkalog._core.varint import encode_varint
 from kafkalog.errors import RecordTooLarge, StorageError
+from kafkalog.records.packing import PLAIN, Compression
+from kafkalog.tools.produce_queue import Sink, WriteQueue
 
 CHUNK_BYTES = 256 * 1024
 READY_BYTES = 128 * 1024
-
-
-class Sink(Protocol):
-    """What a partition's batches go to."""
-
-    def append_built(self, batches: bytearray) -> object:
-        """Appends finished batches, each as an append of its own."""
 
 
 class Encoding(NamedTuple):
@@ -44,8 +39,9 @@ class Producer:
     """Encodes input into batches for `sinks`, one per partition, and appends them as they fill.
 
     Keyed records go to murmur2(key) mod the number of sinks; keyless ones stay on one partition until its
-    batch closes. `max_record_bytes` bounds what is held of a line whose end has not come. `progress`
-    hears of every chunk of input bytes. Threads: belongs to one thread.
+    batch closes. `compression` is done in threads of its own (see WriteQueue), so that `close` is needed at the end.
+    `max_record_bytes` bounds what is held of a line whose end has not come. `progress` hears of every chunk of input
+    bytes. Threads: belongs to one thread.
     """
 
     def __init__(
@@ -54,11 +50,13 @@ class Producer:
         encoding: Encoding,
         *,
         milliseconds: Callable[[], int],
+        compression: Compression = PLAIN,
         linger_ms: float = 5,
         max_record_bytes: int = 1_048_588,
         progress: Callable[[int], object] | None = None,
     ) -> None:
-        self._sinks = sinks
+        self._queue = WriteQueue(sinks, compression)
+        self._partitions = range(len(sinks))
         self._encoder = LineEncoder(
             len(sinks),
             batch_bytes=encoding.batch_bytes,
@@ -73,7 +71,6 @@ class Producer:
         self._linger_ms = linger_ms
         self._max_record_bytes = max_record_bytes
         self._progress = progress
-        self._stopped = False  # a write was not carried out: nothing that comes later may be written
 
     def read_lines(self, fd: int, name: str) -> None:
         """Takes every delimited record of an open file; one without a delimiter at its end counts too."""
@@ -86,9 +83,12 @@ class Producer:
             if have == len(buffer):
                 self._check_line(have, name)
                 buffer.extend(bytes(len(buffer)))
-            if lull is not None and lull.passed():
-                self.flush()
-                continue
+            if lull is not None:
+                if self._queue.waiting and not lull.has_input():
+                    self._queue.drain()
+                if lull.passed():
+                    self.flush()
+                    continue
             read = _read_into(fd, buffer, have, name)
             if read == 0:
                 break
@@ -121,18 +121,21 @@ class Producer:
 
     def flush(self) -> None:
         """Closes every open batch and appends it; nothing after a write that failed, so that no gap arises."""
-        if not self._stopped:
+        if not self._queue.stopped:
             self._encoder.seal()
             self._write(0)
+            self._queue.drain()
+
+    def close(self) -> None:
+        """Ends the threads that compress; does not flush."""
+        self._queue.close()
 
     def _write(self, at_least: int) -> None:
-        encoder = self._encoder
-        for number, sink in enumerate(self._sinks):
-            ready = encoder.ready_bytes(number)
-            if ready > at_least:
-                self._stopped = True
-                sink.append_built(encoder.take(number))
-                self._stopped = False
+        encoder, queue = self._encoder, self._queue
+        for number in self._partitions:
+            if encoder.ready_bytes(number) > at_least:
+                queue.stopped = True  # until the queue has what leaves the encoder
+                queue.put(number, encoder.take(number))
 
     def _check_line(self, size: int, name: str) -> None:
         if size > self._max_record_bytes:
@@ -156,6 +159,10 @@ class _Lull:
         self._waited_ms = 0.0
         self._poll: select.poll | None = select.poll()
         self._poll.register(fd, select.POLLIN)
+
+    def has_input(self) -> bool:
+        """Whether something can be read at once."""
+        return self._poll is None or bool(self._poll.poll(0))
 
     def passed(self) -> bool:
         """Waits for input; True when the linger time went by first while records wait."""

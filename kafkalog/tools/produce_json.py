@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from kafkalog._core.encode import BatchBuilder
 from kafkalog._core.murmur import partition_for_key
 from kafkalog.errors import FormatError, InvalidTimestamp, UnknownTopicOrPartition
-from kafkalog.tools.produce import Sink
+from kafkalog.records.packing import PLAIN, Compression
+from kafkalog.tools.produce_queue import Sink, WriteQueue
 
 _DECODERS: dict[str, Callable[[str], bytes]] = {
     "utf8": lambda text: text.encode(),
@@ -120,16 +121,17 @@ class JsonProducer:
         *,
         batch_bytes: int,
         milliseconds: Callable[[], int],
+        compression: Compression = PLAIN,
         fixed: bool = False,
         progress: Callable[[int], object] | None = None,
     ) -> None:
-        self._sinks = sinks
+        self._queue = WriteQueue(sinks, compression, strict=True)
+        self._count = len(sinks)
         self._builders = [BatchBuilder(batch_bytes) for _ in sinks]
         self._fixed = fixed
         self._sticky = 0
         self._milliseconds = milliseconds
         self._progress = progress
-        self._stopped = False  # a write was not carried out: nothing that comes later may be written
 
     def read_lines(self, fd: int, name: str) -> None:
         """Takes every line of an open file; empty lines are passed over."""
@@ -142,8 +144,13 @@ class JsonProducer:
 
     def flush(self) -> None:
         """Closes every open batch and appends it; nothing after a write that failed, so that no gap arises."""
-        for number in range(len(self._sinks)):
+        for number in range(self._count):
             self._close_batch(number)
+        self._queue.drain()
+
+    def close(self) -> None:
+        """Ends the threads that compress; does not flush."""
+        self._queue.close()
 
     def _add(self, record: JsonRecord, name: str, line: int) -> None:
         timestamp = record.timestamp
@@ -156,7 +163,7 @@ class JsonProducer:
         if not builder.append(record.value, record.key, timestamp, record.headers):
             self._close_batch(number)
             if number == self._sticky:
-                self._sticky = (number + 1) % len(self._sinks)
+                self._sticky = (number + 1) % self._count
                 number = self._partition(record, name, line)
                 builder = self._builders[number]
                 if not builder.append(record.value, record.key, timestamp, record.headers):
@@ -166,7 +173,7 @@ class JsonProducer:
                 builder.append(record.value, record.key, timestamp, record.headers)
 
     def _partition(self, record: JsonRecord, name: str, line: int) -> int:
-        count = len(self._sinks)
+        count = self._count
         if self._fixed:
             return 0
         if record.partition is not None:
@@ -180,7 +187,7 @@ class JsonProducer:
         return self._sticky if record.key is None else partition_for_key(record.key, count)
 
     def _close_batch(self, number: int) -> None:
-        if self._builders[number].count and not self._stopped:
-            self._stopped = True
-            self._sinks[number].append_built(self._builders[number].build())
-            self._stopped = False
+        queue = self._queue
+        if self._builders[number].count and not queue.stopped:
+            queue.stopped = True  # until the queue has what leaves the builder
+            queue.put(number, self._builders[number].build())

@@ -149,9 +149,31 @@ def test_json_lines(log: Path) -> None:
 
 
 def test_the_version_needs_no_file() -> None:
-    """DUMP-15."""
+    """DUMP-15: nor does the help, which goes where all commands print theirs: stdout, status 0."""
     done = kafkalog("--version")
     assert (done.returncode, done.stdout) == (0, f"{kafkalog_version}\n")
+    done = kafkalog("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: ") and "--deep-iteration" in done.stdout
+
+
+def test_a_limit_that_cuts_a_batch(log: Path) -> None:
+    """DUMP-15, DUMP-9: the first batch only."""
+    log.write_bytes(MADE + MADE)
+    header = f"Dumping {log}\nLog starting offset: 0\n"
+    expected = header + reference_text.batch_line(MADE, 0)
+    assert kafkalog("--max-bytes", str(len(MADE) + 6), "--files", log).stdout == expected
+
+
+def test_unknown_files_and_none_at_all(log: Path) -> None:
+    """DUMP-13: a line on stderr and status 0; without files the usage on stderr and status 2 (the reference: 1)."""
+    other = log.parent / "leader-epoch-checkpoint"
+    done = kafkalog("--files", f"{other},{log}")
+    assert (done.returncode, done.stderr) == (0, f"Ignoring unknown file {other}\n")
+    assert done.stdout.startswith(f"Dumping {other}\nDumping {log}\n")
+    done = kafkalog()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Usage: " in done.stderr and "no file" in done.stderr
 
 
 def test_wrong_usage_is_status_2() -> None:

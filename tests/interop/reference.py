@@ -192,7 +192,7 @@ class ReferenceLog:
 
     def append(self, *batches: Sequence[tuple[Any, ...]], leader_epoch: int = 0) -> list[dict[str, Any]]:
         """Appends batches of (timestamp, key, value[, headers]); the append info of each."""
-        rows = [[_row(*record) for record in batch] for batch in batches]
+        rows = [[record_row(*record) for record in batch] for batch in batches]
         return list(self.ask("append", batches=rows, leader_epoch=leader_epoch))
 
     def fill(self, rule: "Rule", leader_epoch: int = 0) -> int:
@@ -241,7 +241,8 @@ def record_tuple(row: list[Any]) -> RecordTuple:
     return offset, timestamp, _bytes(key), _bytes(value), pairs
 
 
-def _row(timestamp: int, key: Bytes, value: Bytes, headers: Sequence[tuple[str, Bytes]] = ()) -> list[Any]:
+def record_row(timestamp: int, key: Bytes, value: Bytes, headers: Sequence[tuple[str, Bytes]] = ()) -> list[Any]:
+    """A record as Batches.java takes one."""
     return [timestamp, _text(key), _text(value), [[name, _text(data)] for name, data in headers]]
 
 

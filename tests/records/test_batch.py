@@ -10,6 +10,7 @@ from kafkalog._core.scan import scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, UnsupportedForFormat
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.format import TimestampType
+from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.records.memory import MemoryRecords
 from tests.builder import R, batch, message_v1, seal
 
@@ -127,6 +128,27 @@ def test_ensure_valid_names_both_checksums() -> None:
     short[8:12] = (18).to_bytes(4, "big")
     with pytest.raises(CorruptRecord):
         of(short).ensure_valid()
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_changed_bytes_of_a_message(magic: int) -> None:
+    """REC-42: the checksum covers format to end; a message that fails it can be read all the same."""
+    builder = LegacyBuilder(7, magic=magic)
+    builder.append(T, b"key", b"value")
+    good = bytes(builder.build())
+    assert of(good).header.crc == zlib.crc32(good[16:])
+    for at in (*range(8), *range(12, len(good))):
+        if at == 16:
+            continue  # another format is another layout
+        bad = bytearray(good)
+        bad[at] ^= 0x40
+        changed = of(bad)
+        assert changed.is_valid == (at < 8)
+        if at >= 12:
+            with pytest.raises(CorruptRecord, match="stored crc"):
+                changed.ensure_valid()
+    (record,) = of(good[:-1] + b"!").records()
+    assert (record.offset, record.key, record.value) == (7, b"key", b"valu!")
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])

@@ -71,7 +71,17 @@ def test_flags_that_do_not_fit_together() -> None:
     RecordsBuilder(producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
 
 
-@pytest.mark.parametrize("flags", [{}, {"is_transactional": True, "producer_id": 1}, {"delete_horizon_ms": 5}])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {},
+        {"is_transactional": True, "producer_id": 1},
+        {"is_control": True},
+        {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0},
+        {"delete_horizon_ms": 5},
+        {"compression": CompressionType.ZSTD},
+    ],
+)
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_formats_are_an_illegal_argument(magic: int, flags: dict[str, int]) -> None:
     """REC-27: v0 and v1 have none of this builder's flags; their builder is LegacyBuilder."""
@@ -123,7 +133,7 @@ def test_control_records_and_control_batches() -> None:
     """REC-30."""
     with pytest.raises(IllegalArgument):
         RecordsBuilder().append_control(T, b"\0\0\0\0", b"")
-    control = RecordsBuilder(producer_id=1, producer_epoch=0, is_control=True)
+    control = RecordsBuilder(producer_id=1, producer_epoch=0, is_transactional=True, is_control=True)
     with pytest.raises(IllegalArgument):
         control.append(T, b"k", b"v")
     control.append_control(T, b"\0\0\0\0", bytes(6))

@@ -6,7 +6,6 @@ import pytest
 
 from kafkalog.records.internal import (
     UnknownRecordType,
-    control_message,
     coordinator_record,
     enum_name,
     metadata_record,
@@ -91,16 +90,3 @@ def test_what_is_no_metadata_record(value: bytes, words: str) -> None:
     with pytest.raises(MessageError) as caught:
         metadata_record(value, metadata.RECORDS)
     assert words in caught.value.message
-
-
-def test_control_messages() -> None:
-    """Whatever their version, the layout is that of version 0 (A3); later leader changes have ids of nothing."""
-    fields = struct.pack(">i", 1) + b"\x02" + struct.pack(">i", 4) + b"\0" + b"\x01" + b"\0"
-    leader = struct.pack(">h", 0) + fields
-    plain = {"version": 0, "leaderId": 1, "voters": [{"voterId": 4}], "grantingVoters": []}
-    assert control_message(2, leader) == plain
-    later = {"version": 9, "voters": [{"voterId": 4, "voterDirectoryId": "A" * 22}]}
-    assert control_message(2, struct.pack(">h", 9) + fields) == plain | later
-    for value in (None, b"", b"\0", leader[:8]):
-        with pytest.raises(MessageError):
-            control_message(2, value)

@@ -23,15 +23,20 @@ KINDS = [
     if codec <= highest
 ]
 kinds = pytest.mark.parametrize(("magic", "codec"), KINDS)
-ROWS = [(T + n, b"key %d" % n if n % 3 else None, b"value %d " % n * 20 if n % 5 else None) for n in range(1500)]
+HEADERS = [(), (("h", b"1"), ("h", None)), (("", b""), ("\u00e9", b"\xff\0"))]
+ROWS = [
+    (T + n, b"key %d" % n if n % 3 else None, b"value %d " % n * 20 if n % 5 else None, HEADERS[n % 3])
+    for n in range(1500)
+]
+Tuple = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 
-def read_by_us(data: bytes) -> list[tuple[int, int, bytes | None, bytes | None]]:
-    return [(r.offset, r.timestamp, r.key, r.value) for b in MemoryRecords(data).batches() for r in b]
+def read_by_us(data: bytes) -> list[Tuple]:
+    return [(r.offset, r.timestamp, r.key, r.value, r.headers) for b in MemoryRecords(data).batches() for r in b]
 
 
-def expected(base: int, magic: int) -> list[tuple[int, int, bytes | None, bytes | None]]:
-    return [(base + n, t if magic else -1, k, v) for n, (t, k, v) in enumerate(ROWS)]
+def expected(base: int, magic: int) -> list[Tuple]:
+    return [(base + n, t if magic else -1, k, v, h if magic == 2 else ()) for n, (t, k, v, h) in enumerate(ROWS)]
 
 
 @kinds
@@ -39,12 +44,14 @@ def test_they_read_ours(magic: int, codec: CompressionType) -> None:
     builder: RecordsBuilder | LegacyBuilder
     builder = RecordsBuilder(7, compression=codec) if magic == 2 else LegacyBuilder(7, magic=magic, compression=codec)
     for row in ROWS:
-        builder.append(*row)
+        builder.append(*row[: 4 if magic == 2 else 3])
     found = []
     records = TheirRecords(bytes(builder.build()))
     while (batch := records.next_batch()) is not None:
         assert batch.validate_crc()
-        found += [(r.offset, -1 if r.timestamp is None else r.timestamp, r.key, r.value) for r in batch]
+        found += [
+            (r.offset, -1 if r.timestamp is None else r.timestamp, r.key, r.value, tuple(r.headers)) for r in batch
+        ]
     assert found == expected(7, magic)
 
 
@@ -52,11 +59,11 @@ def test_they_read_ours(magic: int, codec: CompressionType) -> None:
 def test_we_read_theirs(magic: int, codec: CompressionType) -> None:
     if magic == 2:
         builder = DefaultRecordBatchBuilder(2, codec, False, -1, -1, -1, 1 << 24)
-        for n, (time, key, value) in enumerate(ROWS):
-            builder.append(n, time, key, value, [])
+        for n, (time, key, value, headers) in enumerate(ROWS):
+            builder.append(n, time, key, value, list(headers))
     else:
         builder = LegacyRecordBatchBuilder(magic, codec, 1 << 24)
-        for n, (time, key, value) in enumerate(ROWS):
+        for n, (time, key, value, _) in enumerate(ROWS):
             builder.append(n, time, key, value)
     assert read_by_us(bytes(builder.build())) == expected(0, magic)
 

@@ -8,16 +8,18 @@ import weakref
 import pytest
 
 from kafkalog._core.decode import RecordTable
+from kafkalog._core.legacy import MessageSet
 from kafkalog._core.record import Record
 from kafkalog._core.repack import with_payload
 from kafkalog._core.scan import scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, KafkalogError, UnsupportedForFormat
 from kafkalog.records import tables
+from kafkalog.records.batch import RecordBatch
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType
 from kafkalog.records.legacy import LegacyBuilder
-from tests.builder import R, batch, frame, seal
+from tests.builder import R, batch, frame, record_body, seal, varint
 
 T = 1_700_000_000_000
 CODECS = list(CompressionType)
@@ -112,6 +114,63 @@ def test_declared_counts_of_compressed_batches(codec: CompressionType) -> None:
         with pytest.raises(InvalidRecord, match=reason) as raised:
             read(data)
         assert (raised.value.offset, raised.value.position) == (7, 0)
+
+
+RECORD = record_body(R(b"v", b"k", T), T, 0)
+HEAD = b"\0" + varint(0) + varint(0)
+UNSOUND = {
+    "REC-3 header key of length -1": HEAD + varint(-1) * 2 + varint(1) + varint(-1) * 2,
+    "REC-4 length past the end": varint(len(RECORD) + 1) + RECORD,
+    "REC-5 fields shorter than the length": varint(len(RECORD) + 1) + RECORD + b"\0",
+    "REC-5 fields longer than the length": varint(len(RECORD) - 1) + RECORD,
+    "REC-6 header count of -1": HEAD + varint(-1) * 2 + varint(-1),
+    "REC-6 header count above the bytes left": HEAD + varint(-1) * 2 + varint(2**31 - 1),
+    "REC-7 key past the end": HEAD + varint(100) + b"k",
+    "REC-7 value past the end": HEAD + varint(-1) + varint(100) + b"v",
+    "REC-7 header value past the end": HEAD + varint(-1) * 2 + varint(1) + varint(1) + b"h" + varint(100),
+    "REC-8 endless varint": b"\x80" * 30,
+}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("name", UNSOUND)
+def test_unsound_records(codec: CompressionType, name: str) -> None:
+    """Whole, as a stream and without keys and values, in every codec: InvalidRecord (REC-3 to REC-8)."""
+    body = UNSOUND[name]
+    records = varint(len(body)) + body if body.startswith(HEAD) else body
+    plain = frame(records, count=1, last_delta=0, base_offset=9, base_timestamp=T, max_timestamp=T)
+    data = bytes(with_payload(plain, compress(codec, records), codec))
+    one = RecordBatch(data, scan(data), 0)
+    one.ensure_valid()
+    for walk in (one.records, one.sizes, lambda: list(one), lambda: read(data)):
+        with pytest.raises(InvalidRecord) as raised:
+            walk()
+        assert raised.value.offset == 9
+
+
+@pytest.mark.parametrize(
+    ("value", "inner_codec", "codec", "offset", "words"),
+    [
+        (None, 0, 1, 3, "no value"),
+        (b"", 0, 1, 3, "no inner messages"),
+        (b"m", 2, 1, 3, "another compressed"),
+        (b"m", 0, 4, 3, "zstd"),
+        (b"mmm", 0, 1, 1, "lies below"),
+    ],
+)
+def test_unsound_wrappers(value: bytes | None, inner_codec: int, codec: int, offset: int, words: str) -> None:
+    """REC-38, REC-39: InvalidRecord from a batch and from a run of them."""
+    inner = MessageSet(1)
+    for n in range(len(value or b"")):
+        inner.append(n, T, None, b"v", attributes=inner_codec)
+    outer = MessageSet(1)
+    outer.append(offset, T, None, None if value is None else compress(1, inner.build()), attributes=codec)
+    data = bytes(outer.build())
+    one = RecordBatch(data, scan(data), 0)
+    one.ensure_valid()
+    for walk in (one.records, lambda: read(data)):
+        with pytest.raises(InvalidRecord, match=words):
+            walk()
 
 
 @pytest.mark.parametrize("codec", [c for c in CODECS if c])

@@ -9,9 +9,11 @@ from kafkalog._core.plan import ROLL_FOR_INDEX, ROLL_FOR_OFFSET, ROLL_FOR_SIZE, 
 from kafkalog._core.scan import scan
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
+from kafkalog.records.memory import MemoryRecords
 from kafkalog.storage.segment import NO_TIMESTAMP_YET, NOT_READ, LogSegment
 from kafkalog.types import LogOffsetMetadata, OffsetAndTimestamp
 from kafkalog.util.clock import MockClock
+from tests.builder import message_v1
 from tests.storage.logs import NOW, config, files, offset_entries, run, segment, sized, time_entries
 
 
@@ -124,6 +126,18 @@ def test_read_begins_at_the_batch_that_holds_the_offset_or_the_next(
     assert got is not None
     assert got.fetch_offset_metadata == LogOffsetMetadata(found, 40, position)
     assert scan(got.records.read())[0].base_offset == found
+
+
+def test_a_read_between_messages_of_v1(tmp_path: Path) -> None:
+    """SEG-7: each is a batch of its own, at its own position; a read goes on to what comes after it."""
+    seg = segment(tmp_path, 40)
+    seg.append(message_v1(50, b"hello") + message_v1(51, b"there"))
+    for start, offsets, position in ((41, [50, 51], 0), (50, [50, 51], 0), (51, [51], 39)):
+        got = seg.read(start, 300)
+        assert got is not None
+        assert got.fetch_offset_metadata == LogOffsetMetadata(offsets[0], 40, position)
+        found = [record for batch in MemoryRecords(got.records.read()).batches() for record in batch]
+        assert [(r.offset, r.value) for r in found] == [(n, {50: b"hello", 51: b"there"}[n]) for n in offsets]
 
 
 def test_read_size_and_min_one_message(tmp_path: Path) -> None:

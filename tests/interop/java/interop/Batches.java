@@ -16,6 +16,11 @@ final class Batches {
 
     /** A list of records [timestamp, key, value, [[header key, value]]], bytes in base64 or null; the headers may be left out. */
     static MemoryRecords parse(JsonNode batch) {
+        return MemoryRecords.withRecords(Compression.NONE, records(batch).toArray(new SimpleRecord[0]));
+    }
+
+    /** The records of such a list. */
+    static List<SimpleRecord> records(JsonNode batch) {
         List<SimpleRecord> records = new ArrayList<>();
         for (JsonNode record : batch) {
             List<Header> headers = new ArrayList<>();
@@ -24,7 +29,7 @@ final class Batches {
             }
             records.add(new SimpleRecord(record.get(0).asLong(), bytes(record.get(1)), bytes(record.get(2)), headers.toArray(new Header[0])));
         }
-        return MemoryRecords.withRecords(Compression.NONE, records.toArray(new SimpleRecord[0]));
+        return records;
     }
 
     /**

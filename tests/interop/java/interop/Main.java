@@ -56,6 +56,10 @@ public final class Main {
             case "topics": return Client.topics(command);
             case "produce": return Client.produce(command);
             case "consume": return Client.consume(command);
+            case "control_batch": return Control.build(command);
+            case "build_set": return Sets.build(command);
+            case "read_set": return Sets.read(command);
+            case "raw_marker": return Sets.rawMarker(command);
             case "open": return partitions.open(command);
             default: return partitions.run(name, command);
         }

@@ -1,0 +1,140 @@
+"""Control records: transaction markers and the words of KRaft (format.md section 3).
+
+The key of a control record says what it is, the value what it tells. Consumers get none of them. Types that this
+version does not know are kept as they are.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from kafkalog.errors import IllegalArgument, InvalidRecord
+from kafkalog.records.message import UNDERFLOW, MessageError, Source
+
+__all__ = ["ControlRecord", "ControlType", "control_parts", "control_record", "control_type", "marker_parts"]
+
+_SHORT: Final = "a control record's key or value is too short"
+_KEY: Final = struct.Struct(">hh")
+_MARKER: Final = struct.Struct(">hi")
+_NEWEST: Final = 0
+"""Version of the keys and values that are written."""
+
+
+class ControlType(IntEnum):
+    """What a control record is, by the number in its key; numbers without a meaning are UNKNOWN."""
+
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+    @property
+    def is_marker(self) -> bool:
+        """True for ABORT and COMMIT, which end a transaction."""
+        return self in _MARKERS
+
+
+_MARKERS: Final = frozenset({ControlType.ABORT, ControlType.COMMIT})
+
+
+class ControlRecord(NamedTuple):
+    """What a control record says.
+
+    `number` is the type's in the key, which tells UNKNOWN ones apart. `coordinator_epoch` is a marker's. `data` are
+    the fields of one of KRaft's, by the reference's names.
+    """
+
+    type: ControlType
+    number: int
+    coordinator_epoch: int | None = None
+    data: dict[str, Any] | None = None
+
+
+def type_number(key: bytes | None) -> int:
+    """The number of a control record's type; InvalidRecord for a key below 4 bytes or of a negative version (REC-32).
+
+    Keys of a later version are read as those of version 0, and what is behind the number is not looked at.
+    """
+    if key is None or len(key) < _KEY.size:
+        raise InvalidRecord(_SHORT)
+    version, number = _KEY.unpack_from(key)
+    if version < 0:
+        raise InvalidRecord(f"the key of a control record has the version {version}")
+    return int(number)
+
+
+def control_type(key: bytes | None) -> ControlType:
+    """What a control record with this key is; errors as for `type_number`."""
+    return _type_of(type_number(key))
+
+
+def _type_of(number: int) -> ControlType:
+    return ControlType(number) if number in ControlType._value2member_map_ else ControlType.UNKNOWN
+
+
+def control_record(key: bytes | None, value: bytes | None) -> ControlRecord:
+    """What a control record says; InvalidRecord for a key or value that is malformed (REC-32, REC-48).
+
+    The value of an UNKNOWN one is not looked at.
+    """
+    number = type_number(key)
+    kind = _type_of(number)
+    if kind.is_marker:
+        return ControlRecord(kind, number, coordinator_epoch=_coordinator_epoch(value))
+    if kind == ControlType.UNKNOWN:
+        return ControlRecord(kind, number)
+    return ControlRecord(kind, number, data=_data(kind, value))
+
+
+def _data(kind: ControlType, value: bytes | None) -> dict[str, Any]:
+    """The fields of one of KRaft's. The first is their version, yet the reference writes and reads all as version 0."""
+    from kafkalog.records.schemas.control import VALUES
+
+    if value is None:
+        raise InvalidRecord(_SHORT)
+    try:
+        return VALUES[kind].read(Source(value), 0)
+    except MessageError as error:
+        what = "it ends inside a field" if error.message == UNDERFLOW else error.message
+        raise InvalidRecord(f"the control record cannot be read: {what}") from None
+
+
+def _coordinator_epoch(value: bytes | None) -> int:
+    """The epoch in a marker's value: later versions may have more behind it (REC-48)."""
+    if value is None or len(value) < _MARKER.size:
+        raise InvalidRecord(_SHORT)
+    version, epoch = _MARKER.unpack_from(value)
+    if version < 0:
+        raise InvalidRecord(f"the value of a transaction marker has the version {version}")
+    return int(epoch)
+
+
+def marker_parts(kind: ControlType, coordinator_epoch: int) -> tuple[bytes, bytes]:
+    """Key and value of a transaction marker; IllegalArgument for a type that ends no transaction."""
+    if not ControlType(kind).is_marker:
+        raise IllegalArgument(f"{ControlType(kind).name} ends no transaction", hint="ABORT and COMMIT do")
+    try:
+        return _KEY.pack(_NEWEST, kind), _MARKER.pack(_NEWEST, coordinator_epoch)
+    except struct.error:
+        raise IllegalArgument(f"a coordinator epoch has 32 bits, not {coordinator_epoch}") from None
+
+
+def control_parts(kind: ControlType, data: Mapping[str, Any]) -> tuple[bytes, bytes]:
+    """Key and value of one of KRaft's control records, from its fields as `ControlRecord.data` has them.
+
+    `version` may be left out: it is 0 then. IllegalArgument for a marker, an UNKNOWN type, or fields that do not fit.
+    """
+    from kafkalog.records.encoder import encoded
+    from kafkalog.records.schemas.control import VALUES
+
+    kind = ControlType(kind)
+    if kind not in VALUES:
+        raise IllegalArgument(f"{kind.name} is none of KRaft's control records", hint="marker_parts makes markers")
+    return _KEY.pack(_NEWEST, kind), encoded(VALUES[kind], {"version": _NEWEST, **data}, 0)

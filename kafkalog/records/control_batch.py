@@ -1,0 +1,67 @@
+"""Control batches built as the reference builds them: one control record, not compressed, CreateTime.
+
+They go into a log as its coordinator or raft leader (`UnifiedLog.append_as_leader(origin=...)`), or as copied
+(`Log.replicate`); a client's append refuses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.records.builder import RecordsBuilder
+from kafkalog.records.control import ControlType, control_parts, marker_parts
+
+__all__ = ["kraft_batch", "marker_batch"]
+
+
+def marker_batch(
+    kind: ControlType,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    *,
+    timestamp: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytearray:
+    """The batch that ends a producer's transaction: ABORT or COMMIT, 78 bytes, control and transactional (REC-31).
+
+    `timestamp` is ms. With transaction version 2 `producer_epoch` is the bumped one, one above that of the data.
+    IllegalArgument for another type, and for a producer or an epoch that is none.
+    """
+    if producer_id < 0 or producer_epoch < 0:
+        raise IllegalArgument(
+            f"a transaction marker needs a producer, not id {producer_id} with epoch {producer_epoch}"
+        )
+    builder = RecordsBuilder(
+        base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+        leader_epoch=leader_epoch,
+    )
+    builder.append_control(timestamp, *marker_parts(kind, coordinator_epoch))
+    return builder.build()
+
+
+def kraft_batch(
+    kind: ControlType, data: Mapping[str, Any], *, timestamp: int, base_offset: int = 0, leader_epoch: int = -1
+) -> bytearray:
+    """A batch with one of KRaft's control records, its fields as `ControlRecord.data` has them (REC-33).
+
+    | kind | fields |
+    |---|---|
+    | LEADER_CHANGE | leaderId, voters, grantingVoters: lists of {voterId} |
+    | SNAPSHOT_HEADER | lastContainedLogTimestamp |
+    | SNAPSHOT_FOOTER | none |
+    | KRAFT_VERSION | kRaftVersion |
+    | KRAFT_VOTERS | voters: a list of {voterId, voterDirectoryId, endpoints, kRaftVersionFeature} |
+
+    `timestamp` is ms. IllegalArgument for another type and for fields that are missing, unknown or do not fit.
+    """
+    builder = RecordsBuilder(base_offset, is_control=True, leader_epoch=leader_epoch)
+    builder.append_control(timestamp, *control_parts(kind, data))
+    return builder.build()

@@ -1,0 +1,104 @@
+"""Work on one item after another in several threads: the results come in the items' order, and not too many wait.
+
+For work that lets go of the interpreter lock: decompressing, decoding, checksums. Python code gains nothing by it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, Generic, TypeVar
+
+from kafkalog.errors import IllegalState
+
+__all__ = ["THREAD_NAME", "map_ahead", "usable_cores"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+THREAD_NAME: Final = "kafkalog-ahead"
+_AHEAD_PER_THREAD: Final = 2
+
+
+def usable_cores() -> int:
+    """The processor cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def map_ahead(
+    work: Callable[[T], R], items: Iterable[T], *, threads: int | None = None, ahead: int | None = None
+) -> Generator[R]:
+    """`work(item)` for each item, in the items' order, done by `threads` threads before it is asked for.
+
+    threads: None is one for each usable core; with one or none, and for the first item, the work is done in the
+    caller's thread when it is asked for. ahead: how many items may have been taken whose result has not been given;
+    None is twice the threads. That bounds the memory: nothing else is kept.
+
+    Items are taken in the caller's thread. An exception, be it `work`'s or the items', is raised after the results of
+    all items before it, and ends the iteration. At the end, at an exception (a Ctrl-C too) and at `close()` the
+    work that has not begun is dropped, that which has is waited for, and the threads end.
+    """
+    count = usable_cores() if threads is None else threads
+    if count <= 1:
+        return _inline(work, items)
+    return _ahead(work, iter(items), count, max(1, _AHEAD_PER_THREAD * count if ahead is None else ahead))
+
+
+def _inline(work: Callable[[T], R], items: Iterable[T]) -> Generator[R]:
+    for item in items:
+        yield work(item)
+
+
+def _ahead(work: Callable[[T], R], items: Iterator[T], threads: int, ahead: int) -> Generator[R]:
+    for item in items:
+        yield work(item)
+        break
+    owner = os.getpid()
+    taken = _Taken(items)
+    waiting: deque[Future[R]] = deque()
+    pool = ThreadPoolExecutor(threads, THREAD_NAME)
+    try:
+        while True:
+            waiting.extend(pool.submit(work, item) for item in taken.some(ahead - len(waiting)))
+            if not waiting:
+                break
+            if os.getpid() != owner:
+                raise IllegalState("this iterator's threads are in the parent process", hint="begin it after the fork")
+            yield waiting.popleft().result()
+        taken.raise_failure()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Taken(Generic[T]):
+    """Takes from an iterator; what that raises is kept until all results before it are given."""
+
+    def __init__(self, items: Iterator[T]) -> None:
+        self._items = items
+        self._failure: Exception | None = None
+
+    def some(self, count: int) -> Iterator[T]:
+        """At most `count` more."""
+        while count > 0 and self._failure is None:
+            try:
+                item = next(self._items)
+            except StopIteration:
+                return
+            except Exception as error:
+                self._failure = error
+                return
+            yield item
+            count -= 1
+
+    def raise_failure(self) -> None:
+        """Raises what ended the items, if anything did."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                del failure  # else it, its traceback and this frame keep each other alive
