@@ -61,6 +61,6 @@ fi
 [ "$RUNS" != 0 ] || RUNS=-1
 say "running $TARGET"
 # an input that takes ten seconds or asks for 300 MB at once is a finding too
-exec ./fuzzer "-runs=$RUNS" -max_len=1024 -len_control=50 -timeout=10 -malloc_limit_mb=300 -rss_limit_mb=2048 \
-    -reload=0 -print_final_stats=1 "-artifact_prefix=$SCRATCH/crash-$TARGET-" \
+exec ./fuzzer "-runs=$RUNS" -max_len=512 -len_control=50 -timeout=10 -malloc_limit_mb=300 -rss_limit_mb=2048 \
+    -reload=0 -entropic=0 -print_funcs=0 -print_final_stats=1 "-artifact_prefix=$SCRATCH/crash-$TARGET-" \
     "found/$TARGET" "$CORPUS" "seeds/$TARGET" "$@"

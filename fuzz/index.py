@@ -1,5 +1,9 @@
 """Side files: offset and time index, transaction index, producer snapshot, checkpoints, partition.metadata."""
 
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from kafkalog._core import index
 from kafkalog._core.crc import crc32c
 from kafkalog._core.listing import list_entries
@@ -12,7 +16,8 @@ from kafkalog.storage.txn_index import parse_aborted_txns
 from kafkalog.util.checkpoint import OffsetCheckpoint
 
 SEALS = False
-TARGETS = [-(2**63), -1, 0, 5, 2**31, 2**62, 2**63 - 1]
+TARGETS = [-(2**63), 0, 5, 2**62, 2**63 - 1]
+MANY = array("q", TARGETS * 30)
 FIRST = {b"0", b"1", b"+", b"-", b" ", b"v", b"\xc3", b""}  # what a text file may begin with
 TEXT = TextBuffer()
 
@@ -37,39 +42,42 @@ class OneFile:
 
 def run(data: memoryview) -> None:
     """Searches in entries that are in no order end inside them; the readers give entries or a typed error."""
-    entries(data)
     content = bytes(data)
-    for parse in (parse_aborted_txns, parse_snapshot):
-        try:
-            assert len(parse(content, "f")) <= len(content)
-        except (CorruptSnapshot, FormatError) as error:
-            assert error.path == "f"
-    if len(content) > 6:
-        try:
-            parse_snapshot(content[:2] + crc32c(data[6:]).to_bytes(4, "big") + content[6:], "f")
-        except CorruptSnapshot as error:
-            assert error.path == "f"
+    kind = data[-1] % 4 if len(data) else 3
     if content[:1] in FIRST:
         texts(OneFile(content))
+    elif kind < 2:
+        entries(data, *((index.OffsetEntries, 8), (index.TimeEntries, 12))[kind])
+    elif kind == 2:
+        parsed(parse_aborted_txns, content)
+    else:
+        parsed(parse_snapshot, content)
+        parsed(parse_snapshot, content[:2] + crc32c(data[6:]).to_bytes(4, "big") + content[6:])
 
 
-def entries(data: memoryview) -> None:
-    """Both kinds of entries, searched one at a time and many at once, and listed."""
-    base = int(data[0]) << 55 if len(data) else 0
-    for kind, size in ((index.OffsetEntries, 8), (index.TimeEntries, 12)):
-        count = len(data) // size
-        found = kind(data, base, count)
-        for target in TARGETS[::2]:
-            found.lookup(target)
-            assert 0 <= found.count_below(target) <= count
-        first, second = found.lookup_many(TARGETS * 2)
-        assert len(first) == len(second)
-        found.close()
-    assert 0 <= index.growing_offset_entries(data) <= len(data) // 8
-    assert 0 <= index.growing_time_entries(data) <= len(data) // 12
-    for times, size in ((False, 8), (True, 12)):
-        list_entries(TEXT, data[: len(data) // size * size], base, times=times, first=True)
-        TEXT.clear()
+def parsed(parse: Callable[[bytes, str], Sequence[object]], content: bytes) -> None:
+    """What a binary side file says."""
+    try:
+        assert len(parse(content, "f")) <= len(content)
+    except (CorruptSnapshot, FormatError) as error:
+        assert error.path == "f"
+
+
+def entries(data: memoryview, kind: Any, size: int) -> None:
+    """Entries of one kind, searched one at a time and many at once, and listed."""
+    base = int(data[-1] >> 2) << 57
+    count = len(data) // size
+    found = kind(data, base, count)
+    for target in TARGETS:
+        found.lookup(target)
+        assert 0 <= found.count_below(target) <= count
+    first, second = found.lookup_many(MANY if count > 9 else MANY[:9])
+    assert len(first) == len(second)
+    found.close()
+    growing = index.growing_offset_entries if size == 8 else index.growing_time_entries
+    assert 0 <= growing(data) <= count
+    list_entries(TEXT, data[: count * size], base, times=size == 12, first=True)
+    TEXT.clear()
 
 
 def texts(fs: OneFile) -> None:

@@ -41,7 +41,7 @@ def read(data: memoryview | bytearray, table: BatchTable) -> None:
                 assert len(record.key or b"") + len(record.value or b"") <= max(LIMIT_BYTES, len(data))
                 assert record.headers is not None
                 seen += 1
-                if seen > 50:
+                if seen > 9:
                     return
     except REFUSED as error:
         assert error.path == "f.log" and error.position is not None and 0 <= error.position <= len(data)

@@ -57,6 +57,7 @@ def side_files() -> list[bytes]:
     return [
         offsets, times, offsets + bytes(64), times[::-1], aborted, aborted * 3, snapshot,
         b"0\n2\nt 0 5\nu-1 1 9\n", b"0\n1\n0 0\n", b"version: 0\ntopic_id: rq3Zn1oMQAaJ8bOyrPTClA", b"0\n", b"",
+        offsets + b"\x04", times + b"\x05", aborted + b"\x06", snapshot + b"\x07",
     ]  # fmt: skip
 
 

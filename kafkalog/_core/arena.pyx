@@ -65,7 +65,7 @@ cdef int settle(uint8_t* p, int64_t size, BatchRow* row) noexcept nogil:
 
 
 @cython.final
-@cython.no_gc_clear     # clearing would drop the buffer without releasing it
+@cython.no_gc           # as Held: the collector must not see the chunk, whose buffer is held
 cdef class Arena:
     """The rows of a batch table, one after the other from `first` on, made plain.
 

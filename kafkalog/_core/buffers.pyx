@@ -13,7 +13,7 @@ cdef enum:
 
 
 @cython.final
-@cython.no_gc_clear                 # the collector would drop the source without releasing its buffer
+@cython.no_gc   # a collector that sees the source clears it while its buffer is held: of a memoryview, a crash later
 cdef class Held:
     """One Py_buffer, held for as long as this object lives."""
 

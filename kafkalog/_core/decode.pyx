@@ -63,7 +63,7 @@ cdef RecordPlace no_place           # where the columns of a table without recor
 
 
 @cython.final
-@cython.no_gc_clear                 # the collector would drop the chunk without releasing it, and `data` would dangle
+@cython.no_gc                       # as Held: the collector must not see the chunk, whose buffer is held
 cdef class RecordTable:
     """The records of one or more batches of a chunk, in order; it keeps the chunk alive.
 

@@ -31,9 +31,13 @@ cdef enum:
     RELEASE_GIL_AT = 128    # look-ups that take as long as giving the GIL up is worth
 
 
+cdef struct Grip:
+    Py_buffer view          # in a struct the collector does not see it: it would clear the buffer's owner, as of Held
+
+
 cdef class Entries:
     """What both kinds of entries share; `count` is how many are read, from the first on."""
-    cdef Py_buffer view
+    cdef Grip grip
     cdef bint held
     cdef bint is_open
     cdef const uint8_t* data
@@ -52,7 +56,7 @@ cdef class Entries:
 
     def __dealloc__(self):
         if self.held:
-            PyBuffer_Release(&self.view)
+            PyBuffer_Release(&self.grip.view)
 
     cdef int check(self) except -1:
         if not self.is_open:
@@ -81,9 +85,9 @@ cdef class Entries:
         if count < 0 or view.len // self.size < count:
             PyBuffer_Release(&view)
             raise ValueError(f"{view.len} bytes do not hold {count} entries of {self.size}")
-        old = self.view
+        old = self.grip.view
         had = self.held
-        self.view = view
+        self.grip.view = view
         self.held = True
         self.data = <const uint8_t*>view.buf
         self.is_open = True
@@ -97,9 +101,9 @@ cdef class Entries:
         cdef Py_buffer old
         cdef bint had
         self.closed_error = closed_error
-        old = self.view
+        old = self.grip.view
         had = self.held
-        memset(&self.view, 0, sizeof(Py_buffer))    # the garbage collector looks at its object, which is given back
+        memset(&self.grip.view, 0, sizeof(Py_buffer))
         self.is_open = False
         self.held = False           # taken by this call: `wait` lets others in, and one of them may attach anew
         self.used = 0
@@ -121,8 +125,8 @@ cdef class Entries:
     @count.setter
     def count(self, Py_ssize_t count):
         self.check()
-        if count < 0 or self.view.len // self.size < count:
-            raise ValueError(f"{self.view.len} bytes do not hold {count} entries of {self.size}")
+        if count < 0 or self.grip.view.len // self.size < count:
+            raise ValueError(f"{self.grip.view.len} bytes do not hold {count} entries of {self.size}")
         cdef bint fewer = count < self.used
         self.used = count
         if fewer:
