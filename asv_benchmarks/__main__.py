@@ -1,7 +1,7 @@
 """`python -m asv_benchmarks`: the table of speeds, with ratios against peers run in the same call.
 
 LINES sets the number of lines (default 10,000,000), KAFKA=0 leaves the embedded Kafka out; name groups to run only
-those: commands, append, scan, lookup, read, crc.
+those: commands, compress, append, scan, lookup, read, crc.
 """
 
 import os
@@ -9,11 +9,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from asv_benchmarks import commands, engine
+from asv_benchmarks import commands, compressing, engine
 from asv_benchmarks.measure import Row, show
 from asv_benchmarks.peers import kafka_embedded
 
-GROUPS = ("commands", "append", "scan", "lookup", "read", "crc")
+GROUPS = ("commands", "compress", "append", "scan", "lookup", "read", "crc")
 # rows of the embedded Kafka that stand beside rows of ours: their name -> (our work, theirs times this gives our unit)
 KAFKA_ROWS = {
     "append/1": ("append of ready batches of 1", 1e-6),
@@ -51,6 +51,8 @@ def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
         directory.mkdir()
         if group == "commands":
             rows += commands.rows(directory, int(os.environ.get("LINES", "10000000")), reference)
+        elif group == "compress":
+            rows += compressing.rows(directory, int(os.environ.get("LINES", "10000000")))
         elif group == "crc":
             rows += engine.crc_rows()
         else:

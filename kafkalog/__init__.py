@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kafkalog.api import open as open
     from kafkalog.records.batch import RecordBatch as RecordBatch
     from kafkalog.slices import LogSlice as LogSlice
+    from kafkalog.tools.repair import repair as repair
+    from kafkalog.tools.verify import verify as verify
     from kafkalog.types import EARLIEST_TIMESTAMP as EARLIEST
     from kafkalog.types import LATEST_TIMESTAMP as LATEST
     from kafkalog.types import OffsetAndTimestamp as OffsetAndTimestamp
@@ -33,11 +35,14 @@ _NAMES = {
     "RecordBatch": ("records.batch", "RecordBatch"),
     "TopicPartition": ("types", "TopicPartition"),
     "open": ("api", "open"),
+    "repair": ("tools.repair", "repair"),
+    "verify": ("tools.verify", "verify"),
 }
 
 __all__ = [
     "EARLIEST", "LATEST", "Log", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch", "TopicPartition",
-    "__version__", "aio", "control", "decoders", "errors", "open",
+    "__version__", "aio", "control", "decoders", "errors", "open", "repair",
+    "verify",
 ]  # fmt: skip
 
 

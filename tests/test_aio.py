@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.errors import LogClosed, OffsetOutOfRange
+from kafkalog.errors import LogClosed, OffsetOutOfRange, UnsupportedCompression
 
 Scenario = Callable[[Any], Awaitable[None]]
 
@@ -38,6 +38,21 @@ def test_calls_give_what_the_log_gives(tmp_path: Path) -> None:
             await log.get(7)
         with pytest.raises(TypeError):
             await log.append("text")
+
+    run(tmp_path / "t-0", scenario)
+
+
+def test_appends_are_compressed_side_by_side(tmp_path: Path) -> None:
+    async def scenario(log: Any) -> None:
+        lines = [b"hello lagou %d" % number for number in range(500)]
+        names = ["gzip", "snappy", "lz4", "zstd:9"]
+        infos = await asyncio.gather(*(log.append(lines, compression=name) for name in names * 5))
+        assert sorted(info.first_offset for info in infos) == list(range(0, 10_000, 500))
+        found = [batch.header.compression async for batch in log.batches()]
+        assert sorted(found) == [codec for codec in (1, 2, 3, 4) for _ in range(5)]
+        assert [record.value async for record in log.records()] == lines * 20
+        with pytest.raises(UnsupportedCompression):
+            await log.append(b"v", compression="zst")
 
     run(tmp_path / "t-0", scenario)
 

@@ -9,8 +9,9 @@ from kafkalog._core.index import OffsetEntries
 from kafkalog._core.ingest import LineEncoder
 from kafkalog._core.record import RecordIterator
 from kafkalog._core.scan import scan
+from kafkalog.records.packing import pack, parse_compression
 
-from .common import NOW, batches, values
+from .common import NOW, batches, codecs, values
 
 
 class Crc32c:
@@ -66,6 +67,30 @@ class Lines:
         encoder.feed(self.text, len(self.text), NOW, final=True)
         encoder.seal()
         encoder.take()
+
+
+class Pack:
+    """A chunk of a file's batches as `produce -z` compresses it, and the codec's own share of that."""
+
+    params = ["gzip", "snappy", "lz4", "zstd"]
+    param_names = ["codec"]
+
+    def setup(self, codec: str) -> None:
+        text = b"".join(b"hello lagou %d\n" % i for i in range(8000))
+        encoder = LineEncoder()
+        encoder.feed(text, len(text), NOW, final=True)
+        encoder.seal()
+        self.batches = encoder.take()
+        self.compression = parse_compression(codec)
+        self.blocks = [memoryview(self.batches)[b.position + 61 : b.position + b.size] for b in scan(self.batches)]
+        self.squeeze = codecs()[codec]
+
+    def time_pack(self, codec: str) -> None:
+        pack(self.batches, self.compression, limit_bytes=1 << 20)
+
+    def time_codec_alone(self, codec: str) -> None:
+        for block in self.blocks:
+            self.squeeze(block)
 
 
 class OffsetLookup:

@@ -2,7 +2,11 @@
 
 import shutil
 import tempfile
+import zlib
+from collections.abc import Callable
 from pathlib import Path
+
+import cramjam
 
 from kafkalog._core.encode import encode_batch
 
@@ -30,6 +34,26 @@ def batches(count: int, total_bytes: int) -> bytes:
     data = bytearray(one * max(1, total_bytes // len(one)))
     assign(data, scan(data, check_crc=False), 0, 0)
     return bytes(data)
+
+
+def codecs() -> dict[str, Callable[[memoryview], object]]:
+    """Each codec's own compression of one block, into memory that is there where the package can do that."""
+    room = memoryview(bytearray(1 << 17))
+    try:
+        import zstandard
+
+        zstd: Callable[[memoryview], object] = zstandard.ZstdCompressor(level=3).compress
+    except ImportError:
+
+        def zstd(block: memoryview) -> object:
+            return cramjam.zstd.compress_into(block, room, level=3)
+
+    return {
+        "gzip": lambda block: zlib.compress(block, -1, 31),
+        "snappy": lambda block: cramjam.snappy.compress_raw_into(block, room),
+        "lz4": lambda block: cramjam.lz4.compress_block_into(block, room, store_size=False),
+        "zstd": zstd,
+    }
 
 
 class Scratch:

@@ -39,7 +39,7 @@ cdef class RecordTable:
     cdef readonly int64_t error_record
 
     cdef int allocate(self, Py_ssize_t rows) except -1
-    cdef BatchRow* batch_row(self, Py_ssize_t i) noexcept
+    cdef BatchRow* batch_row(self, Py_ssize_t i) noexcept nogil
     cdef object key_at(self, Py_ssize_t i)
     cdef object value_at(self, Py_ssize_t i)
     cdef tuple headers_at(self, Py_ssize_t i)

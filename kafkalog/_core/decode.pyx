@@ -207,7 +207,7 @@ cdef class RecordTable:
                 return i
         return -1
 
-    cdef BatchRow* batch_row(self, Py_ssize_t i) noexcept:
+    cdef BatchRow* batch_row(self, Py_ssize_t i) noexcept nogil:
         """The batch of a record that is there.
 
         By place, not by offset: a damaged batch may hold offsets outside its own range; the value's place is always
@@ -240,6 +240,10 @@ cdef class RecordTable:
     def is_control(self, Py_ssize_t i) -> bool:
         """True for a record of a control batch."""
         return (self.batch_row(self.check(i)).attributes & CONTROL_BIT) != 0
+
+    def leader_epoch(self, Py_ssize_t i) -> int:
+        """The leader epoch of the batch that holds record `i`; -1 for a v0 or v1 message."""
+        return self.batch_row(self.check(i)).leader_epoch
 
     def message(self, Py_ssize_t i) -> tuple[int, int]:
         """Where the v0 or v1 message of record `i` begins in the chunk, and its bytes; ValueError for a v2 record."""

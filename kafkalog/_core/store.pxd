@@ -1,5 +1,5 @@
 # cython: language_level=3
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint32_t
 
 
 cdef class Block:
@@ -19,3 +19,7 @@ cdef class Store:
 
     cdef int reserve(self, Py_ssize_t more) except -1
     cdef int cut(self, Py_ssize_t size) except -1
+    cdef Py_ssize_t _fill_sized(
+        self, object function, object data, Py_ssize_t n, bint big_endian, uint32_t raw_flag, const uint8_t* raw,
+        Py_ssize_t raw_size,
+    ) except -1

@@ -2,9 +2,10 @@
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.memoryview cimport PyMemoryView_FromObject
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
+from kafkalog._core.endian cimport store32
 from kafkalog._core.spare cimport give_memory, grow_memory, take_memory
 
 cdef enum:
@@ -12,6 +13,13 @@ cdef enum:
     SMALLEST = 256
 
 MOST_BYTES = MOST
+
+
+cdef inline void store32_little(uint8_t* p, uint32_t v) noexcept nogil:
+    p[0] = v & 0xFF
+    p[1] = (v >> 8) & 0xFF
+    p[2] = (v >> 16) & 0xFF
+    p[3] = v >> 24
 
 
 @cython.final
@@ -103,6 +111,49 @@ cdef class Store:
             raise ValueError("the store was used by another while it was filled")
         self.size += filled
         return filled
+
+    def fill_sized(self, function, data, Py_ssize_t n, *, bint big_endian, uint32_t raw_flag=0) -> int:
+        """`fill` with four bytes before what was filled, which say its size; returns how much there is more content.
+
+        With a `raw_flag` a filling that is not shorter than `data` is replaced by `data`, and the size says so.
+        """
+        cdef Py_buffer raw
+        if n > MOST - 4:
+            raise OverflowError(f"{n} bytes and their size: at most {MOST} fit")
+        # held while the function works: whoever owns `data` may run code when it is asked for and given back
+        PyObject_GetBuffer(data, &raw, PyBUF_SIMPLE)
+        try:
+            return self._fill_sized(function, data, n, big_endian, raw_flag, <const uint8_t*>raw.buf, raw.len)
+        finally:
+            PyBuffer_Release(&raw)
+
+    cdef Py_ssize_t _fill_sized(
+        self, function, data, Py_ssize_t n, bint big_endian, uint32_t raw_flag, const uint8_t* raw, Py_ssize_t raw_size
+    ) except -1:
+        cdef Py_ssize_t at = self.size
+        cdef Py_ssize_t filled
+        cdef Block block
+        cdef uint32_t size
+        self.reserve(n + 4)
+        block = self.block
+        self.size = at + 4
+        try:
+            filled = self.fill(function, data, n)
+        except BaseException:
+            if self.block is block:
+                self.size = at
+            raise
+        size = <uint32_t>filled
+        if raw_flag and raw_size <= filled:
+            memcpy(self.data + at + 4, raw, <size_t>raw_size)
+            filled = raw_size
+            size = <uint32_t>raw_size | raw_flag
+        if big_endian:
+            store32(self.data + at, <int32_t>size)
+        else:
+            store32_little(self.data + at, size)
+        self.size = at + 4 + filled
+        return filled + 4
 
     def append(self, data) -> None:
         """Copies `data` behind the content."""

@@ -113,7 +113,7 @@ def _protocol(schema: Schema, data: bytes) -> Message | bytes:
 def metadata_record(value: bytes, records: Mapping[int, Schema]) -> MetadataRecord:
     """What a record of `__cluster_metadata` or `__remote_log_metadata` says: frame version, type, version, fields."""
     source = Source(value)
-    frame = _framing(source, "frame version")
+    frame = _short(source, "frame version")
     if frame == 0:
         raise MessageError(
             "Could not deserialize metadata record with frame version 0. Note that upgrades from the preview release "

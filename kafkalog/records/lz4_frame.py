@@ -41,7 +41,7 @@ def _codec() -> tuple[Callable[..., int], Callable[[Buffer, Buffer], int], type[
     """(compress a block into, decompress a block into, error), imported on first use."""
     from cramjam import DecompressionError, lz4
 
-    return lz4.compress_block_into, lz4.decompress_block_into, DecompressionError
+    return functools.partial(lz4.compress_block_into, store_size=False), lz4.decompress_block_into, DecompressionError
 
 
 def _header(magic: int) -> bytes:
@@ -60,12 +60,14 @@ _END_MARK: Final = _WORD.pack(0)
 
 def compress_into(store: Store, data: memoryview, level: int | None = None, magic: int = 2) -> None:
     """Appends one frame with `data`; a block that would not shrink is stored raw (REC-46)."""
+    squeeze = _codec()[0]
     store.append(_HEADERS[magic])
     for at in range(0, len(data), BLOCK_BYTES):
         block = data[at : at + BLOCK_BYTES]
         if level is None or level == DEFAULT_LEVEL:
-            # the encoder asks for this much room behind the size field
-            store.fill(_fast_block, block, 4 + 16 + len(block) + len(block) // 255)
+            # the encoder asks for this much room
+            most = 16 + len(block) + len(block) // 255
+            store.fill_sized(squeeze, block, most, big_endian=False, raw_flag=_RAW_BLOCK)
         else:
             store.append(_slow_block(block, min(level, _HIGHEST)))
     store.append(_END_MARK)
@@ -76,19 +78,6 @@ def compress(data: memoryview, level: int | None = None, magic: int = 2) -> byte
     store = Store()
     compress_into(store, data, level, magic)
     return bytes(store.take())
-
-
-def _fast_block(raw: Buffer, room: Buffer) -> int:
-    """Writes size field and bytes of a block."""
-    raw, room = memoryview(raw), memoryview(room)
-    size = _codec()[0](raw, room[4:], store_size=False)
-    if size < len(raw):
-        _WORD.pack_into(room, 0, size)
-        return size + 4
-    size = len(raw)
-    _WORD.pack_into(room, 0, size | _RAW_BLOCK)
-    room[4 : 4 + size] = raw
-    return size + 4
 
 
 def _slow_block(raw: memoryview, level: int) -> memoryview:

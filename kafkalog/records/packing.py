@@ -6,6 +6,7 @@ is made with the topic's codec and level at once.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.repack import Packer
@@ -52,6 +53,11 @@ def parse_compression(text: str) -> Compression:
     """
     if not isinstance(text, str):
         raise TypeError(f"a codec is named by text such as 'zstd' or 'zstd:9', got {type(text).__name__}")
+    return _parsed(text)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> Compression:
     name, colon, given = text.partition(":")
     codec = _codec(name)
     if not colon:

@@ -43,19 +43,11 @@ def _codec() -> tuple[Callable[[Buffer], int], Callable[..., int], Callable[...,
 def compress_into(store: Store, data: memoryview) -> None:
     """Appends the framed form of `data`."""
     squeeze = _codec()[2]
-    put_size = _SIZE.pack_into
-
-    def block_into(raw: Buffer, room: Buffer) -> int:
-        room = memoryview(room)
-        size = squeeze(raw, room[4:])
-        put_size(room, 0, size)
-        return size + 4
-
     store.append(_STREAM_START)
     for at in range(0, len(data), BLOCK_BYTES):
         block = data[at : at + BLOCK_BYTES]
         # the encoder asks for this much room: what it may write to, not what it needs
-        store.fill(block_into, block, 4 + 32 + len(block) + len(block) // 6)
+        store.fill_sized(squeeze, block, 32 + len(block) + len(block) // 6, big_endian=True)
 
 
 def compress(data: memoryview) -> bytes:

@@ -43,10 +43,18 @@ class LeaderEpochCache:
         """
         cache = cls(directory, fs=fs)
         cache._file.create_if_missing()
-        for entry in cache._file.read():
-            cache.assign(entry.epoch, entry.start_offset)
-        cache._written = cache._entries
-        return cache
+        return cache._loaded()
+
+    @classmethod
+    def read(cls, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> LeaderEpochCache:
+        """The same for a directory that is another's: nothing is made, a missing file has no epochs."""
+        return cls(directory, fs=fs)._loaded()
+
+    def _loaded(self) -> LeaderEpochCache:
+        for entry in self._file.read():
+            self.assign(entry.epoch, entry.start_offset)
+        self._written = self._entries
+        return self
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -112,6 +120,17 @@ class LeaderEpochCache:
             if entries is not self._written:
                 self._file.write(entries)
                 self._written = entries
+
+
+def read_epochs(directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> tuple[EpochEntry, ...]:
+    """What the checkpoint of a partition directory says, oldest first; nothing is made where it is missing.
+
+    Entries that contradict a later one are left out, as at loading. CorruptCheckpoint, StorageError.
+    """
+    cache = LeaderEpochCache(directory, fs=fs)
+    for entry in cache._file.read():
+        cache.assign(entry.epoch, entry.start_offset)
+    return cache.entries
 
 
 def _parse(fields: list[str]) -> EpochEntry:

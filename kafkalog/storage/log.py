@@ -15,6 +15,7 @@ from typing import Any
 from kafkalog._core.assign import assign
 from kafkalog._core.plan import append_info, plan_append
 from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.txns import AbortedRanges
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.storage.append import (
@@ -40,9 +41,10 @@ from kafkalog.storage.log_state import (
     high_watermark_updated,
     started,
 )
-from kafkalog.storage.lookup import offset_for_time
+from kafkalog.storage.lookup import bounded, offset_for_time
 from kafkalog.storage.read import locate_or_offset_only, read_state
 from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.transactions import AbortedTransaction, Transactions
 from kafkalog.types import FetchDataInfo, Isolation, LogAppendInfo, LogOffsetMetadata, OffsetAndTimestamp
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -55,7 +57,8 @@ class UnifiedLog(LogOwner):
     Threads: all methods, from any thread. Writers take one lock; readers take one state and no lock.
     """
 
-    __slots__ = ()
+    __slots__ = ("_transactions",)
+    _transactions: Transactions
 
     @classmethod
     def open(
@@ -90,7 +93,7 @@ class UnifiedLog(LogOwner):
                 high_watermark=next_offset if high_watermark_follows_end else None,
                 leader_epoch=epochs.latest_epoch,
             )
-            return cls(
+            log = cls(
                 folder,
                 config,
                 state,
@@ -101,6 +104,8 @@ class UnifiedLog(LogOwner):
                 leader_epoch=leader_epoch,
                 high_watermark_follows_end=high_watermark_follows_end,
             )
+            log._transactions = Transactions(folder, fs=fs)
+            return log
         except BaseException:
             for segment in segments:
                 segment.close_handlers()
@@ -285,6 +290,8 @@ class UnifiedLog(LogOwner):
                     state = self._state
                     committed = isolation == "committed"
                     found = read_state(state, start_offset, max_length, bound, min_one_message, committed)
+                    if committed and found.records.size:
+                        found.aborted_transactions = self._aborted_in(state, found)
             except KafkalogError:
                 self._check_readable()
                 if not self._has_cut(cuts):
@@ -304,15 +311,39 @@ class UnifiedLog(LogOwner):
         return self.settled_cuts() != before
 
     def _bound(self, isolation: Isolation) -> LogOffsetMetadata:
-        """The offset below which a reader sees records. Without transactions all below the high watermark is stable."""
+        """The offset below which a reader sees records, with its place."""
         if isolation not in ("high_watermark", "committed"):
             raise IllegalArgument(
                 f"unknown isolation {isolation!r}", hint='"log_end", "high_watermark" or "committed"'
             )
-        return self.fetch_high_watermark()
+        mark = self.fetch_high_watermark()
+        if isolation == "high_watermark":
+            return mark
+        stable = self.last_stable_offset
+        return mark if stable >= mark.message_offset else locate_or_offset_only(self._state, stable)
 
-    def offset_for_time(self, timestamp: int) -> OffsetAndTimestamp | None:
-        """The first record at or after `timestamp` ms, or what a negative code stands for (LOG-57); None: no such."""
+    def _aborted_in(self, state: LogState, found: FetchDataInfo) -> tuple[AbortedTransaction, ...]:
+        where = found.fetch_offset_metadata
+        following = state.segments.higher(where.segment_base_offset)
+        end = state.log_end_offset if following is None else following.base_offset
+        asked = state.segments, state.log_end_offset, state.end_position, where.message_offset, end
+        return tuple(self._transactions.aborted_transactions(*asked))
+
+    def aborted_ranges(self, first_offset: int, next_offset: int) -> AbortedRanges:
+        """The aborted transactions that records with these offsets, below the last stable one, may belong to."""
+        state = self._state
+        asked = state.segments, state.log_end_offset, state.end_position, first_offset, next_offset
+        return self._transactions.aborted_ranges(*asked)
+
+    def offset_for_time(self, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:
+        """The first record at or after `timestamp` ms, or what a negative code stands for (LOG-57); None: no such.
+
+        With another `isolation` its bound stands for the log end, and what lies at or after it is not found (PART-8).
+        """
+        found = self._offset_for_time_settled(timestamp)
+        return found if isolation == "log_end" else bounded(found, timestamp, self._bound(isolation).message_offset)
+
+    def _offset_for_time_settled(self, timestamp: int) -> OffsetAndTimestamp | None:
         while True:
             cuts = self._cuts
             try:
@@ -393,8 +424,12 @@ class UnifiedLog(LogOwner):
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which no transaction is open: the high watermark, while there are none."""
-        return self._state.last_stable_offset
+        """The offset below which every transaction is decided, at most the high watermark (LOG-30, LOG-32)."""
+        state = self._state
+        first = self._transactions.first_unstable_offset(state.segments, state.log_end_offset, state.end_position)
+        if first is None:
+            return state.last_stable_offset
+        return min(max(first, state.log_start_offset), state.last_stable_offset)
 
     @property
     def recovery_point(self) -> int:

@@ -39,7 +39,7 @@ def json(data: bytes) -> Any:
     """A JSON document as Python values."""
     try:
         return _json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DecodeError(f"it is no JSON: {error}") from None
 
 

@@ -6,6 +6,7 @@ import os
 from typing import BinaryIO, Final
 
 Pair = tuple[int, int]
+_FEWEST_BUCKETS: Final = 16
 
 
 class Complaints:
@@ -27,15 +28,16 @@ class Complaints:
         """Writes them all; nothing where there are none.
 
         As in the reference, mismatches of an offset index come by falling offset, offsets that are not followed by
-        the next one by rising offset, and of several with the same first number the last one counts.
+        the next one by rising offset, and of several with the same first number the last one counts. Of several files
+        each kind tells in the order of a Java hash map.
         """
-        for path, pairs in self.index_mismatches.items():
+        for path, pairs in _by_file(self.index_mismatches):
             by_offset = sorted(dict(pairs).items(), reverse=True)
             _tell(err, f"Mismatches in :{_full(path)}", "  Index offset: {}, log offset: {}", by_offset)
         for kind, title, line in _TIME_KINDS:
-            for path, pairs in getattr(self, kind).items():
+            for path, pairs in _by_file(getattr(self, kind)):
                 _tell(err, f"{title} in :{_full(path)}", line, pairs)
-        for path, pairs in self.non_consecutive.items():
+        for path, pairs in _by_file(self.non_consecutive):
             by_offset = sorted(dict(pairs).items())
             _tell(err, f"Non-consecutive offsets in {_full(path)}", "  {} is followed by {}", by_offset)
 
@@ -54,6 +56,27 @@ _TIME_KINDS: Final = (
 def _full(path: str) -> str:
     """As the reference names files in complaints: with the working directory in front."""
     return os.path.join(os.getcwd(), path)
+
+
+def _by_file(found: dict[str, list[Pair]]) -> list[tuple[str, list[Pair]]]:
+    """The pairs of each file in the order in which a Java hash map with their full names gives them.
+
+    Names that share a bucket come latest first: `computeIfAbsent` puts a new one at the bucket's head.
+    """
+    buckets = _FEWEST_BUCKETS
+    while len(found) > buckets * 3 // 4:
+        buckets *= 2
+    latest_first = list(found.items())[::-1]
+    return sorted(latest_first, key=lambda one: _java_hash(_full(one[0])) & (buckets - 1))
+
+
+def _java_hash(text: str) -> int:
+    """What a Java hash map makes of a string: its hash code, the high half mixed into the low one."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value ^ value >> 16
 
 
 def _tell(err: BinaryIO, title: str, line: str, pairs: list[Pair]) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Sink", "WriteQueue"]
 
 _WAITING_PER_THREAD: Final = 2
+_MOST_WAITING_BYTES: Final = 64 << 20
 
 
 class Sink(Protocol):
@@ -32,7 +33,9 @@ class Sink(Protocol):
 class _Job:
     """One group of batches for one log. `handed_out` says that a thread will pack it, or has."""
 
-    __slots__ = ("_batches", "_compression", "_error", "_gate", "_packed", "_strict", "done", "handed_out", "sink")
+    __slots__ = (
+        "_batches", "_compression", "_error", "_gate", "_packed", "_strict", "done", "handed_out", "sink", "size",
+    )  # fmt: skip
 
     def __init__(self, sink: Sink, batches: bytearray, compression: Compression, strict: bool) -> None:
         self.sink = sink
@@ -43,6 +46,7 @@ class _Job:
         self._gate.acquire()
         self._packed: bytearray | Block = batches
         self._error: BaseException | None = None
+        self.size = len(batches)
         self.handed_out = False
         self.done = False
 
@@ -70,9 +74,9 @@ class _Job:
 class WriteQueue:
     """Takes groups of finished batches for `sinks` and appends them in the order in which they came.
 
-    With a codec, groups are packed by one thread for each core, and no more than twice as many wait. Threads begin with
-    the second group, so that a short input needs none. After a write or a packing that failed nothing that came later
-    is written: no gap arises. `strict` has the records' times checked.
+    With a codec, groups are packed by one thread for each core. No more than twice as many wait, and no more than 64
+    MiB but for a single group. Threads begin with the second group, so that a short input needs none. After a write or
+    a packing that failed nothing that came later is written: no gap arises. `strict` has the records' times checked.
 
     Threads: `put`, `drain` and `close` belong to one thread. An interrupt (Ctrl-C) leaves the queue
     whole: `drain` may follow, and writes what is still good to write.
@@ -101,8 +105,11 @@ class WriteQueue:
         self.stopped = False
         if self._most_threads and len(self._jobs) > 1:
             self._hand_out(job)
-        while len(self._jobs) > self._most_waiting:
+        while len(self._jobs) > self._most_waiting or self._is_heavy():
             self._write_oldest()
+
+    def _is_heavy(self) -> bool:
+        return len(self._jobs) > 1 and sum(job.size for job in self._jobs) > _MOST_WAITING_BYTES
 
     @property
     def waiting(self) -> int:

@@ -8,7 +8,6 @@ is; its schema is not looked at. Avro needs the package fastavro, Protobuf the p
 from __future__ import annotations
 
 import io
-import json
 import os
 import struct
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from typing import Any, Final
 
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.records.message import MessageError, Source
-from kafkalog.tools.decoders import DecodeError, Decoder
+from kafkalog.tools.decoders import DecodeError, Decoder, json
 from kafkalog.util.fileio import OS, FileSystem
 
 MAGIC: Final = 0
@@ -38,10 +37,7 @@ def json_schema(directory: str) -> Decoder:
 
     def decode(data: bytes) -> Any:
         schema_id(data)
-        try:
-            return json.loads(data[HEADER_BYTES:])
-        except ValueError as error:
-            raise DecodeError(f"it is no JSON: {error}") from None
+        return json(data[HEADER_BYTES:])
 
     return decode
 
@@ -52,7 +48,7 @@ def avro(directory: str, *, fs: FileSystem = OS) -> Decoder:
     fastavro = _package("fastavro", "avro")
 
     def load(content: bytes) -> Any:
-        return fastavro.parse_schema(json.loads(content))
+        return fastavro.parse_schema(json(content))
 
     find = _Schemas(directory, ".avsc", load, fs)
 

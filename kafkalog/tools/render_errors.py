@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kafkalog._core.decode import STATUS_COMPRESSED, STATUS_MAGIC, STATUS_TEXT
+from kafkalog._core.decode import STATUS_TEXT
 from kafkalog._core.render import BAD_CODEC, BAD_CONTROL, BAD_FORMAT, BAD_HEADER, BAD_SIZE
 from kafkalog._core.template import BAD_CRC, BAD_MAGIC
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedCompression
-from kafkalog.records.dispatch import check_readable
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES
 
 _HINT = "what lies before it was printed; a replica or a backup may have the rest"
@@ -67,13 +66,6 @@ def _batch_error(status: int, at: Renderer, path: str, position: int) -> Kafkalo
     if status == BAD_CODEC:
         text = f"unknown compression id {at.stop_value}"
         return UnsupportedCompression(text, path=path, offset=at.batch_offset, position=position, hint=_HINT)
-    if status not in (STATUS_COMPRESSED, STATUS_MAGIC):
-        return None
-    try:
-        # a scan of a file takes a magic above 2 as 2
-        check_readable(min(at.batch_magic, 2), at.batch_codec, path=path, offset=at.batch_offset, position=position)
-    except KafkalogError as refused:
-        return refused
     return None
 
 

@@ -100,3 +100,36 @@ def test_no_more_than_fits() -> None:
     for n in (-1, MOST_BYTES + 1, 2**62):
         with pytest.raises(OverflowError):
             store.fill(copy, b"", n)
+
+
+def test_a_filling_with_its_size() -> None:
+    store = Store()
+    assert store.fill_sized(copy, b"abc", 10, big_endian=True) == 7
+    assert store.fill_sized(copy, b"defg", 4, big_endian=False) == 8
+    assert store.fill_sized(copy, b"", 0, big_endian=True) == 4
+    assert bytes(store.take()) == b"\0\0\0\3abc" + b"\4\0\0\0defg" + bytes(4)
+
+
+def test_a_filling_that_is_no_shorter_is_replaced() -> None:
+    store = Store()
+    for data, filled in ((b"abcd", 3), (b"abcd", 4), (b"abcd", 9), (b"", 0)):
+        store.fill_sized(lambda _, room, n=filled: copy(b"x" * n, room), data, 9, big_endian=True, raw_flag=1 << 31)
+    assert bytes(store.take()) == b"\0\0\0\3xxx" + 2 * b"\x80\0\0\4abcd" + b"\x80\0\0\0"
+
+
+def test_a_sized_filling_that_fails_leaves_the_content() -> None:
+    store = Store()
+    store.append(b"abc")
+    with pytest.raises(ZeroDivisionError):
+        store.fill_sized(lambda data, room: 1 // 0, b"", 10, big_endian=True)
+    with pytest.raises(ValueError, match="more than"):
+        store.fill_sized(lambda data, room: 11, b"", 10, big_endian=True)
+    with pytest.raises(TypeError):
+        store.fill_sized(copy, "text", 10, big_endian=True)  # type: ignore[arg-type]
+    with pytest.raises(OverflowError):
+        store.fill_sized(copy, b"", MOST_BYTES - 3, big_endian=True)
+    assert bytes(store.take()) == b"abc"
+    store.append(b"abc")
+    with pytest.raises(ValueError, match="more than"):
+        store.fill_sized(lambda data, room: store.take() and 0 or 4, b"", 4, big_endian=True)
+    assert (store.size, bytes(store.take())) == (0, b"")

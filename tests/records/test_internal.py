@@ -76,6 +76,8 @@ def test_a_metadata_record() -> None:
     [
         (b"", "Error while reading frame version"),
         (b"\0\x0c\0", "frame version 0. Note that upgrades from the preview release"),
+        (uvarint(0x8000), "Value for frame version was too large."),
+        (uvarint(2**32 - 1), "unknown frame version -1(only frame version 1 is supported)"),
         (b"\x02\x0c\0", "unknown frame version 2(only frame version 1 is supported)"),
         (b"\x01", "Error while reading type"),
         (b"\x01\x0c", "Error while reading version"),

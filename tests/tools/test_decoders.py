@@ -17,7 +17,8 @@ def test_text_and_numbers() -> None:
     assert decoders.integer(b"\xff\xff\xff\xfebehind") == -2
     assert decoders.long(struct.pack(">q", -(2**63))) == -(2**63)
     assert decoders.json(b'{"a": [1, null]}') == {"a": [1, None]}
-    for decode, data in ((decoders.integer, b"abc"), (decoders.long, b"abcdefg"), (decoders.json, b"{")):
+    wrong = [(decoders.json, data) for data in (b"{", b"", b"\xff", b"[" * 200_000, b"1" * 5000)]
+    for decode, data in ((decoders.integer, b"abc"), (decoders.long, b"abcdefg"), *wrong):
         with pytest.raises(DecodeError):
             decode(data)
 

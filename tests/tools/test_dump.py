@@ -18,6 +18,7 @@ from kafkalog.errors import (
     UnsupportedCompression,
 )
 from kafkalog.storage.producer_snapshot import ProducerEntry
+from kafkalog.tools import dump_complaints
 from kafkalog.tools.dump import DumpOptions, dump_files, files_of
 from kafkalog.tools.record_readers import cluster_metadata_reader, decoder_reader
 from kafkalog.util.fileio import OS, File, FileSystem
@@ -83,6 +84,20 @@ def test_several_files_and_their_complaints_after_all_text(tmp_path: Path) -> No
     text, complaints = dumped(first, second, options=DEEP)
     assert text.count("Dumping ") == 2
     assert complaints == f"Non-consecutive offsets in {second}\n  -1 is followed by 7\n"
+
+
+def test_complaints_come_by_file_as_from_a_java_hash_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By bucket, of which there are more the more files there are; in one bucket the last name comes first."""
+    monkeypatch.setattr(dump_complaints, "_full", lambda path: path)
+    few = ["b", "a", "r", "Q", "\U0001f389"]  # Q and a share a bucket of 16, so do b and r
+    many = [chr(code) for code in (97, 65, *range(110, 121))]
+    for names, expected in ((few, ["Q", "a", "r", "b", "\U0001f389"]), (many, [*"Aanopqrstuvwx"])):
+        complaints, err = dump_complaints.Complaints(), io.BytesIO()
+        for name in names:
+            complaints.non_consecutive[name] = [(-1, 5)]
+        complaints.write(err)
+        told = [line.split()[-1] for line in err.getvalue().decode().splitlines()[::2]]
+        assert told == expected
 
 
 def test_offsets_that_go_back_are_told_by_rising_offset(tmp_path: Path) -> None:

@@ -93,6 +93,17 @@ def test_several_are_packed_at_once(sink: Journal) -> None:
     assert sink.at_once >= 2
 
 
+def test_large_groups_do_not_pile_up(sink: Journal) -> None:
+    """Memory is bounded in bytes too; a group that is larger than the bound waits alone."""
+    queue = WriteQueue([sink], ZSTD, threads=8)
+    for size, waiting in ((30, 1), (30, 2), (30, 2), (1, 3), (90, 1), (1, 1)):
+        queue.put(0, bytearray(size << 20))
+        assert queue.waiting == waiting
+    queue.drain()
+    queue.close()
+    assert [len(group) >> 20 for _, group in sink.seen] == [30, 30, 30, 1, 90, 1]
+
+
 def test_without_a_codec_everything_is_written_at_once(sink: Journal) -> None:
     queue = WriteQueue([sink], PLAIN, threads=4)
     for number in range(3):

@@ -18,7 +18,7 @@ final class Walk {
 
     private Walk() { }
 
-    /** Hands each record from the offset on to the visitor until it answers false. */
+    /** Hands each record from the offset on to the visitor until it answers false; control records are left out, as for a consumer. */
     static void records(UnifiedLog log, long from, Predicate<Record> visitor) throws Exception {
         long next = from;
         while (next < log.logEndOffset()) {
@@ -27,7 +27,7 @@ final class Walk {
             for (RecordBatch batch : info.records.batches()) {
                 batch.ensureValid();
                 for (Record record : batch) {
-                    if (record.offset() >= from && !visitor.test(record)) {
+                    if (!batch.isControlBatch() && record.offset() >= from && !visitor.test(record)) {
                         return;
                     }
                 }

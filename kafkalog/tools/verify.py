@@ -1,0 +1,302 @@
+"""`verify`: is what lies in a data directory, a partition directory or a file what a broker may rely on?
+
+Files are opened for reading only, no lock is taken, and nothing is mapped: a broker may write, cut and delete them
+meanwhile. Damage never raises; it is in the report.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from kafkalog.errors import IllegalArgument, NotAPartition, PartitionNotFound, StorageError
+from kafkalog.storage import names
+from kafkalog.tools.verify_directory import (
+    BOOTSTRAP_FILE,
+    METADATA_LOG,
+    Checkpoints,
+    check_directory_files,
+    compare_with_log,
+    list_partitions,
+    read_checkpoints,
+    state_of,
+)
+from kafkalog.tools.verify_files import check_epochs, check_snapshot, check_topic_id, unreadable
+from kafkalog.tools.verify_job import SegmentJob, SegmentOutcome, State, check_segment
+from kafkalog.tools.verify_partition import (
+    CHECKPOINT_SUFFIX,
+    PartitionPlan,
+    join_partition,
+    make_job,
+    plan_partition,
+)
+from kafkalog.tools.verify_report import Finding, Findings, Report, Severity, Sums
+from kafkalog.tools.verify_segment import Progress
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, FileSystem
+
+__all__ = ["Finding", "Report", "Severity", "is_partition", "total_bytes", "verify"]
+
+MOST_THREADS: Final = 256
+Path = str | os.PathLike[str]
+_INDEXES: Final = (names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX, names.TXN_INDEX_SUFFIX)
+
+
+def verify(
+    paths: Path | Iterable[Path],
+    *,
+    deep: bool = False,
+    indexes_only: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    fs: FileSystem = OS,
+) -> Report:
+    """The report on data directories, partition directories and single files.
+
+    `deep` decodes every record too; `indexes_only` leaves checksums out and compares indexes with batch headers.
+    `threads` is one for each core by default; `progress` is called with bytes as they are passed, from any thread.
+
+    PartitionNotFound for a path that does not exist, NotAPartition for one that is nothing of Kafka's, IllegalArgument
+    for a number of threads below 1. What lies inside never raises.
+    """
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise IllegalArgument(f"threads is {threads}: give 1 to {MOST_THREADS}")
+    if deep and indexes_only:
+        raise IllegalArgument("deep and indexes_only are both given", hint="leave one of them out")
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    run = _Run(deep, not indexes_only, progress, fs)
+    parts = [run.part(os.fspath(path)) for path in several]
+    run.work(threads or len(os.sched_getaffinity(0)) or 1)
+    for part in parts:
+        part.finish()
+    findings, sums = Findings(""), Sums()
+    for part in parts:
+        findings.extend(part.findings)
+        sums.add(part.sums)
+    return Report(tuple(findings.all()), sums)
+
+
+class _Run:
+    """One call of `verify`: its options, and the work of all threads."""
+
+    def __init__(self, deep: bool, check_crc: bool, progress: Progress | None, fs: FileSystem) -> None:
+        self.deep = deep
+        self.check_crc = check_crc
+        self.progress = progress
+        self.fs = fs
+        self._jobs: list[SegmentJob] = []
+        self._done: dict[SegmentJob, SegmentOutcome] = {}
+
+    def part(self, path: str) -> _Part:
+        """What the path stands for."""
+        path = path.rstrip("/") or path
+        if not os.path.exists(path):
+            raise PartitionNotFound("there is no such file or directory", path=path, hint="check the path")
+        if not os.path.isdir(path):
+            return _FilePart(self, path)
+        if is_partition(path, self.fs):
+            return _DirectoryPart(self, os.path.dirname(os.path.abspath(path)), [path])
+        return _DirectoryPart(self, path, None)
+
+    def add(self, jobs: Sequence[SegmentJob]) -> None:
+        """Takes work on; the same file given twice is looked at once."""
+        self._jobs += jobs
+
+    def work(self, threads: int) -> None:
+        """Does all work, large files first: so no large one is left for the end, when the other threads are idle."""
+        jobs = sorted(dict.fromkeys(self._jobs), key=lambda one: -one.size)
+        if threads == 1 or len(jobs) < 2:
+            self._done = {job: self._look(job) for job in jobs}
+            return
+        with ThreadPoolExecutor(min(threads, len(jobs), MOST_THREADS), "kafkalog-verify") as pool:
+            try:
+                self._done = dict(zip(jobs, pool.map(self._look, jobs), strict=True))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _look(self, job: SegmentJob) -> SegmentOutcome:
+        return check_segment(job, deep=self.deep, check_crc=self.check_crc, fs=self.fs, progress=self.progress)
+
+    def outcomes(self, jobs: Sequence[SegmentJob]) -> list[SegmentOutcome]:
+        """What came of the jobs."""
+        return [self._done[job] for job in jobs]
+
+
+class _Part:
+    """What one of the paths given comes to; `finish` fills findings and sums once the work is done."""
+
+    def __init__(self, run: _Run) -> None:
+        self.run = run
+        self.findings: list[Finding] = []
+        self.sums = Sums()
+
+    def finish(self) -> None:
+        """Puts together what the work came to."""
+        raise NotImplementedError
+
+
+class _DirectoryPart(_Part):
+    """A data directory with all of its partitions, or with those given (then its own files are not reported on)."""
+
+    def __init__(self, run: _Run, directory: str, partitions: list[str] | None) -> None:
+        super().__init__(run)
+        self._directory = directory
+        self._own = Findings(directory)
+        self._state = state_of(directory, run.fs)
+        self._checkpoints: Checkpoints = read_checkpoints(directory, None if partitions else self._own, run.fs)
+        self._files: list[SegmentJob] = []
+        if partitions is None:
+            partitions = self._listed()
+        self._plans = [plan for plan in map(self._plan, partitions) if plan is not None]
+        for plan in self._plans:
+            run.add(plan.jobs)
+
+    def _listed(self) -> list[str]:
+        fs = self.run.fs
+        found = list_partitions(self._directory, self._own, fs)
+        bootstrap = os.path.join(self._directory, BOOTSTRAP_FILE)
+        if not found and not fs.exists(os.path.join(self._directory, names.META_PROPERTIES)):
+            raise NotAPartition(
+                "there is no partition in the directory", path=self._directory,
+                hint="give a data directory, a partition directory (<topic>-<number>) or files of one",
+            )  # fmt: skip
+        check_directory_files(self._directory, self._state, self._own, fs)
+        if fs.exists(bootstrap):
+            job = make_job(bootstrap, State(), True, fs, base_offset=0, with_indexes=False)
+            self._files = [job] if job is not None else []
+            self.run.add(self._files)
+        return [os.path.join(self._directory, name) for name in found]
+
+    def _plan(self, path: str) -> PartitionPlan | None:
+        try:
+            return plan_partition(path, self._state, self.run.fs)
+        except StorageError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):  # a topic that was deleted since is no finding
+                unreadable(self._own, error, path)
+            return None
+
+    def finish(self) -> None:
+        fs = self.run.fs
+        for plan in self._plans:
+            name = os.path.basename(plan.path)
+            outcome = join_partition(
+                plan, self.run.outcomes(plan.jobs), is_compacted=self._is_compacted(name), fs=fs
+            )
+            self.findings += outcome.findings
+            self.sums.add(outcome.sums)
+            if not self._state.is_live:
+                compare_with_log(self._directory, name, outcome, self._checkpoints, self._own)
+        for outcome_of_file in self.run.outcomes(self._files):
+            self.findings += outcome_of_file.findings.all()
+            self.sums.files += outcome_of_file.files
+        self.findings += self._own.all()
+
+    def _is_compacted(self, name: str) -> bool:
+        topic, _, number = name.rpartition("-")
+        if name == METADATA_LOG or not number.isdigit():
+            return False
+        return TopicPartition(topic, int(number)) in self._checkpoints.cleaner
+
+
+class _FilePart(_Part):
+    """One file of a partition directory; an index is compared with the log that lies beside it."""
+
+    def __init__(self, run: _Run, path: str) -> None:
+        super().__init__(run)
+        self._own = Findings(path)
+        self._path = path
+        self._jobs: list[SegmentJob] = []
+        name, directory = os.path.basename(path), os.path.dirname(os.path.abspath(path))
+        base, state = names.parse_base_offset(name), state_of(os.path.dirname(directory), run.fs)
+        log = os.path.join(os.path.dirname(path), name.partition(".")[0] + names.LOG_SUFFIX)
+        if name.endswith(names.LOG_SUFFIX) and base is not None:
+            self._add(path, state)
+        elif name.endswith(_INDEXES) and base is not None:
+            if not run.fs.exists(log):
+                raise PartitionNotFound("the log of this index is missing", path=log, hint="they are compared")
+            self._add(log, state)
+        elif name.endswith(CHECKPOINT_SUFFIX):
+            job = make_job(path, State(), True, run.fs, base_offset=0, with_indexes=False)
+            self._jobs = [job] if job is not None else []
+            run.add(self._jobs)
+        elif not self._small_file(name, path, directory):
+            raise NotAPartition(
+                "it is no file of a partition directory", path=path,
+                hint="a .log, .index, .timeindex, .txnindex, .snapshot or .checkpoint file can be verified",
+            )  # fmt: skip
+
+    def _add(self, log: str, state: State) -> None:
+        fs = self.run.fs
+        logs = sorted(name for name in fs.listdir(os.path.dirname(log) or ".") if names.is_log_file(name))
+        job = make_job(log, state, logs[-1:] == [os.path.basename(log)], fs, require_indexes=False)
+        self._jobs = [job] if job is not None else []
+        self.run.add(self._jobs)
+
+    def _small_file(self, name: str, path: str, directory: str) -> bool:
+        fs = self.run.fs
+        if name.endswith(names.SNAPSHOT_SUFFIX):
+            check_snapshot(path, None, self._own, fs)
+        elif name == names.LEADER_EPOCH_CHECKPOINT:
+            check_epochs(directory, self._own, fs)
+        elif name == names.PARTITION_METADATA:
+            check_topic_id(directory, self._own, fs)
+        else:
+            return False
+        self.sums.files += 1
+        return True
+
+    def finish(self) -> None:
+        only = self._path if self._path.endswith(_INDEXES) else None
+        for outcome in self.run.outcomes(self._jobs):
+            self.findings += [one for one in outcome.findings.all() if only in (None, one.path)]
+            self.sums.files += outcome.files
+            if outcome.facts is not None:
+                self.sums.segments += 1
+                self.sums.bytes += outcome.facts.size
+                self.sums.batches += outcome.facts.batches
+                self.sums.records += outcome.facts.records
+        self.findings += self._own.all()
+
+
+def is_partition(path: str, fs: FileSystem) -> bool:
+    """True for a directory that holds segments, or is named as a partition and holds no others."""
+    try:
+        listed = fs.listdir(path)
+    except OSError as error:
+        raise StorageError.from_os(error, "list", path=path) from error
+    if any(names.is_log_file(name) for name in listed):
+        return True
+    if names.META_PROPERTIES in listed or any(os.path.isdir(os.path.join(path, name)) for name in listed):
+        return False
+    try:
+        names.parse_dir(os.path.basename(os.path.abspath(path)))
+    except NotAPartition:
+        return False
+    return True
+
+
+def total_bytes(paths: Iterable[Path], fs: FileSystem = OS) -> int:
+    """The bytes of all segment files below the paths, for a progress bar; what cannot be looked at counts nothing."""
+    total = 0
+    for given in paths:
+        path = os.fspath(given)
+        try:
+            if not os.path.isdir(path):
+                total += fs.stat(path).st_size
+                continue
+            for name in fs.listdir(path):
+                below = os.path.join(path, name)
+                if name.endswith(names.LOG_SUFFIX):
+                    total += fs.stat(below).st_size
+                elif "-" in name and os.path.isdir(below):
+                    total += sum(
+                        fs.stat(os.path.join(below, one)).st_size
+                        for one in fs.listdir(below)
+                        if one.endswith(names.LOG_SUFFIX)
+                    )
+        except OSError:
+            continue
+    return total

@@ -1,0 +1,113 @@
+"""The check of a data directory: what its checkpoints say of partitions against where their logs begin and end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafkalog.errors import NotAPartition, StorageError
+from kafkalog.manager.log_dir import is_locked
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, NOT_PARTITIONS, parse_dir
+from kafkalog.tools.verify_files import check_meta_properties, check_offsets
+from kafkalog.tools.verify_job import State
+from kafkalog.tools.verify_partition import PartitionOutcome
+from kafkalog.tools.verify_report import Findings, Severity
+from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from kafkalog.util.fileio import FileSystem
+
+METADATA_LOG: Final = "__cluster_metadata-0"
+BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
+_LOST: Final = "restore the end of the log from a replica or a backup"
+
+
+@dataclass
+class Checkpoints:
+    """The offset checkpoints of a data directory, as they were before its logs were read."""
+
+    recovery_point: Mapping[TopicPartition, int] = field(default_factory=dict)
+    log_start: Mapping[TopicPartition, int] = field(default_factory=dict)
+    high_watermark: Mapping[TopicPartition, int] = field(default_factory=dict)
+    cleaner: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+def state_of(directory: str, fs: FileSystem) -> State:
+    """Whether somebody writes the data directory now, and whether it was closed well."""
+    try:
+        clean = fs.exists(os.path.join(directory, CLEAN_SHUTDOWN_FILE))
+    except OSError:
+        clean = False
+    return State(is_locked(directory, fs=fs), clean)
+
+
+def read_checkpoints(directory: str, findings: Findings | None, fs: FileSystem) -> Checkpoints:
+    """The four offset checkpoints; malformed ones are noted, where `findings` are given, and count as empty."""
+    files = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
+    return Checkpoints(*(check_offsets(os.path.join(directory, name), findings, fs) for name in files))
+
+
+def list_partitions(directory: str, findings: Findings, fs: FileSystem) -> list[str]:
+    """The names of the partition directories that are looked into, by name; StorageError.
+
+    Directories that wait for their delete and stray ones are a note.
+    """
+    try:
+        listed = sorted(fs.listdir(directory))
+    except OSError as error:
+        raise StorageError.from_os(error, "list", path=directory) from error
+    found = []
+    for name in listed:
+        if name in NOT_PARTITIONS and name != METADATA_LOG:
+            continue
+        path = os.path.join(directory, name)
+        if "-" not in name or not os.path.isdir(path):
+            continue
+        try:
+            kind = parse_dir(name).kind
+        except NotAPartition:
+            continue
+        if kind in ("", FUTURE_DIR_SUFFIX):
+            found.append(name)
+        else:
+            what = "it waits for its delete" if kind == DELETE_DIR_SUFFIX else "no broker owns it any more"
+            findings.add(Severity.NOTE, "in-transit", f"{what}, and is not looked into", path=path)
+    return found
+
+
+def check_directory_files(directory: str, state: State, findings: Findings, fs: FileSystem) -> None:
+    """Notes what is wrong with the files of the directory itself, its offset checkpoints apart."""
+    check_meta_properties(directory, findings, fs)
+    if not state.is_clean and not state.is_live:
+        findings.add(
+            Severity.NOTE, "unclean",
+            f"it was not closed well (no {CLEAN_SHUTDOWN_FILE}): whoever opens it next recovers it",
+        )  # fmt: skip
+
+
+def compare_with_log(
+    directory: str, name: str, outcome: PartitionOutcome, checkpoints: Checkpoints, findings: Findings
+) -> None:
+    """Notes where a checkpoint names offsets that a partition's log does not have any more."""
+    end = outcome.end_offset
+    if end is None or name == METADATA_LOG:
+        return
+    try:
+        topic_partition, kind = parse_dir(name)
+    except NotAPartition:
+        return
+    if kind:
+        return
+    for file, offsets, severity, what in (
+        (RECOVERY_POINT_FILE, checkpoints.recovery_point, Severity.DAMAGE, "was on disk up to offset {}"),
+        (HIGH_WATERMARK_FILE, checkpoints.high_watermark, Severity.DAMAGE, "was replicated up to offset {}"),
+        (LOG_START_FILE, checkpoints.log_start, Severity.DAMAGE, "starts at offset {}"),
+        (CLEANER_OFFSET_FILE, checkpoints.cleaner, Severity.NOTE, "was cleaned up to offset {}"),
+    ):
+        offset = offsets.get(topic_partition, -1)
+        if offset > end:
+            findings.add(
+                severity, "log-end", f"{name} {what.format(offset)}, but its log ends at {end}: batches are missing",
+                path=os.path.join(directory, file), offset=end, hint=_LOST,
+            )  # fmt: skip

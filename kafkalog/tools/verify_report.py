@@ -1,0 +1,193 @@
+"""What `verify` found: findings, sums, and how both are told to a person or to a program."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+MOST_FINDINGS_A_FILE: Final = 100
+"""Findings of one severity that are told of one file; the rest are counted."""
+
+
+class Severity(StrEnum):
+    """How bad a finding is; all but NOTE make a report not ok."""
+
+    NOTE = "note"
+    """Nothing is wrong: room that was reserved ahead, offsets that compaction leaves out, a file in transit."""
+    REPAIRABLE = "repairable"
+    """Derived data is wrong, or the log ends in a torn batch: recovery or `kafkalog repair` sets it right."""
+    DAMAGE = "damage"
+    """Batches are lost or contradict each other: only a replica or a backup has what is missing."""
+    UNREADABLE = "unreadable"
+    """The system did not let us look: nothing is known of it."""
+
+
+class Finding(NamedTuple):
+    """One thing found: `kind` is its name for programs; `offset` and `position` (byte) may mean nothing: None."""
+
+    severity: Severity
+    kind: str
+    path: str
+    what: str
+    offset: int | None = None
+    position: int | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        named = (("position", self.position), ("offset", self.offset))
+        where = ", ".join(f"{name} {value}" for name, value in named if value is not None)
+        text = f"{self.severity}: {self.path}{f' ({where})' if where else ''}: {self.what}"
+        return f"{text}. Hint: {self.hint}" if self.hint else text
+
+    def as_json(self) -> dict[str, Any]:
+        """The finding as plain values, under the names of its fields, with `type` "finding"."""
+        return {"type": "finding", **self._asdict(), "severity": str(self.severity)}
+
+
+@dataclass
+class Sums:
+    """How much was looked at. `bytes` are those of segment files, `files` counts every file."""
+
+    partitions: int = 0
+    segments: int = 0
+    files: int = 0
+    bytes: int = 0
+    batches: int = 0
+    records: int = 0
+
+    def add(self, other: Sums) -> None:
+        """Adds the sums of another part."""
+        for name in self.__dataclass_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of a verification: `findings` in the order of the files, `sums` of what was looked at.
+
+    `ok` is True where nothing but notes was found; iterating gives the findings that make it not ok.
+    """
+
+    findings: tuple[Finding, ...]
+    sums: Sums = field(default_factory=Sums)
+
+    @property
+    def ok(self) -> bool:
+        """True when all is sound: at most notes."""
+        return not any(True for _ in self)
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """The findings that are no notes."""
+        return tuple(self)
+
+    @property
+    def notes(self) -> tuple[Finding, ...]:
+        """What is worth knowing and not wrong."""
+        return tuple(finding for finding in self.findings if finding.severity == Severity.NOTE)
+
+    def count(self, severity: Severity) -> int:
+        """How many findings have that severity."""
+        return sum(finding.severity == severity for finding in self.findings)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return (finding for finding in self.findings if finding.severity != Severity.NOTE)
+
+    def __repr__(self) -> str:
+        state = "ok" if self.ok else f"{len(self.problems)} problems"
+        return f"<Report {state}, {len(self.notes)} notes, {self.sums.segments} segments>"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self, *, with_notes: bool = True) -> Iterator[str]:
+        """The report as text, a line at a time: the findings by file, then the summary."""
+        yield from lines_of(self.findings if with_notes else tuple(self))
+        yield self.summary()
+
+    def summary(self) -> str:
+        """One line: what was looked at, and what it came to."""
+        sums = self.sums
+        looked = [_counted(sums.partitions, "partition"), _counted(sums.segments, "segment"), f"{sums.bytes:,} bytes"]
+        if sums.batches:
+            looked += [_counted(sums.batches, "batch", "batches"), _counted(sums.records, "record")]
+        told = [(Severity.DAMAGE, "damaged"), (Severity.REPAIRABLE, "repairable"), (Severity.UNREADABLE, "unreadable")]
+        found = [f"{self.count(severity):,} {word}" for severity, word in told if self.count(severity)]
+        verdict = ", ".join(found) or "sound"
+        notes = f" ({_counted(len(self.notes), 'note')})" if self.notes else ""
+        return f"{', '.join(looked)}: {verdict}{notes}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The sums and the verdict as plain values, with `type` "report"; the findings have lines of their own."""
+        counts = {str(severity): self.count(severity) for severity in Severity}
+        return {"type": "report", "ok": self.ok, **vars(self.sums), **counts}
+
+    def json_lines(self) -> Iterator[str]:
+        """One JSON object a line: each finding, then the report."""
+        for one in (*(finding.as_json() for finding in self.findings), self.as_json()):
+            yield json.dumps(one, ensure_ascii=True)
+
+
+def lines_of(findings: Iterable[Finding]) -> Iterator[str]:
+    """The findings as text, file by file."""
+    last = None
+    for finding in findings:
+        if finding.path != last:
+            last = finding.path
+            yield os.fsencode(last).decode("utf-8", "replace")
+        named = (("position", finding.position), ("offset", finding.offset))
+        where = ", ".join(f"{name} {value:,}" for name, value in named if value is not None)
+        yield f"  {finding.severity:<10} {f'{where}: ' if where else ''}{finding.what}"
+        if finding.hint and finding.severity != Severity.NOTE:
+            yield f"  {'':<10} -> {finding.hint}"
+
+
+class Findings:
+    """Collects the findings about one file; those of one severity past the first 100 are only counted."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._kept: list[Finding] = []
+        self._counts: dict[Severity, int] = {}
+
+    def add(
+        self,
+        severity: Severity,
+        kind: str,
+        what: str,
+        *,
+        offset: int | None = None,
+        position: int | None = None,
+        hint: str | None = None,
+        path: str | None = None,
+    ) -> None:
+        """Notes one finding."""
+        count = self._counts.get(severity, 0) + 1
+        self._counts[severity] = count
+        if count <= MOST_FINDINGS_A_FILE:
+            self._kept.append(Finding(severity, kind, path or self.path, what, offset, position, hint))
+
+    def extend(self, findings: Iterable[Finding]) -> None:
+        """Takes over findings made elsewhere."""
+        self._kept += findings
+
+    def all(self) -> list[Finding]:
+        """The findings, and a line for those that were only counted."""
+        more = [
+            Finding(severity, "more", self.path, f"and {count - MOST_FINDINGS_A_FILE:,} more like these")
+            for severity, count in self._counts.items()
+            if count > MOST_FINDINGS_A_FILE
+        ]
+        return self._kept + more
+
+    def has(self, severity: Severity) -> bool:
+        """True when one of that severity was noted."""
+        return severity in self._counts
+
+
+def _counted(count: int, noun: str, many: str | None = None) -> str:
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"

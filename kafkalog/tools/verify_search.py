@@ -1,0 +1,97 @@
+"""The search for the next sound batch behind damage, with a limit on what it may cost."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kafkalog._core.check import find_header
+from kafkalog._core.crc import crc32, crc32c
+from kafkalog.errors import StorageError
+from kafkalog.util.fileio import File
+
+WINDOW_BYTES: Final = 256 << 10
+HEADER_BYTES: Final = 61
+LEAST_BYTES: Final = 26
+_BUDGET_BYTES: Final = 64 << 20
+"""Bytes that checksums of would-be batches may read, and as many again as the range has: bytes made to deceive could
+have a header at each place."""
+
+
+class Found(NamedTuple):
+    """Where the next sound batch begins, -1 for nowhere; `gave_up` when the search ended before the file did."""
+
+    position: int
+    gave_up: bool
+
+
+def find_batch(file: File, position: int, end: int, lowest_offset: int) -> Found:
+    """The first batch from byte `position` to `end` whose checksum holds and whose offsets are possible there.
+
+    Every byte is tried; `lowest_offset` is the least a batch may begin with.
+    """
+    budget = _BUDGET_BYTES + (end - position)
+    at = position
+    while end - at >= LEAST_BYTES:
+        data = _read(file, min(WINDOW_BYTES, end - at), at)
+        start = 0
+        while (header := find_header(data, start, len(data) - start, end - at - start, lowest_offset)) >= 0:
+            size = _size(data, header)
+            budget -= size
+            if budget < 0:
+                return Found(at + header, True)
+            if checksum_holds(file, at + header, size):
+                return Found(at + header, False)
+            start = header + 1
+        if len(data) <= HEADER_BYTES or at + len(data) == end:
+            break
+        at += len(data) - HEADER_BYTES + 1
+    return Found(-1, False)
+
+
+def is_batch(file: File, position: int, end: int, lowest_offset: int) -> bool:
+    """True when a sound batch begins exactly at `position`."""
+    data = _read(file, min(HEADER_BYTES, end - position), position)
+    if len(data) < LEAST_BYTES:
+        return False
+    if find_header(data, 0, len(data), end - position, lowest_offset) != 0:
+        return False
+    return checksum_holds(file, position, _size(data, 0))
+
+
+def checksum_holds(file: File, position: int, size: int) -> bool:
+    """True when the stored checksum of the batch of `size` bytes at `position` is that of its bytes."""
+    data = _read(file, min(size, WINDOW_BYTES), position)
+    if len(data) < min(size, HEADER_BYTES):
+        return False
+    is_v2 = data[16] >= 2
+    checksum, stored_at, covered_from = (crc32c, 17, 21) if is_v2 else (crc32, 12, 16)
+    crc = checksum(memoryview(data)[covered_from:])
+    have = len(data)
+    while have < size:
+        more = _read(file, min(size - have, WINDOW_BYTES), position + have)
+        if not more:
+            return False
+        crc = checksum(more, crc)
+        have += len(more)
+    return crc == int.from_bytes(data[stored_at : stored_at + 4], "big")
+
+
+def only_zeros(file: File, position: int, end: int) -> bool:
+    """True when every byte from `position` to `end` is zero."""
+    while position < end:
+        data = _read(file, min(WINDOW_BYTES, end - position), position)
+        if not data or data.count(0) != len(data):
+            return not data
+        position += len(data)
+    return True
+
+
+def _size(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at + 8 : at + 12], "big", signed=True) + 12
+
+
+def _read(file: File, size: int, position: int) -> bytes:
+    try:
+        return file.pread(size, position)
+    except OSError as error:
+        raise StorageError.from_os(error, "read", path=file.path, position=position) from error

@@ -1,0 +1,327 @@
+"""The check of one `.log` file: every batch, what lies between batches that are damaged, and what the end is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kafkalog._core.check import (
+    BAD_CRC,
+    BAD_HEADER,
+    BAD_MAGIC,
+    BAD_ORDER,
+    BAD_SIZE,
+    END,
+    MORE,
+    PARTIAL,
+    BatchCheck,
+)
+from kafkalog.errors import StorageError
+from kafkalog.storage.scan_advice import ScanAdvice
+from kafkalog.tools.verify_report import Findings, Severity
+from kafkalog.tools.verify_search import Found, find_batch, is_batch, only_zeros
+from kafkalog.util.fileio import File, FileSystem
+
+CHUNK_BYTES: Final = 256 << 10
+"""A chunk stays in the second-level cache between the copy that pread makes and the checksum."""
+PATIENCE: Final = 4
+"""How often the end of a file that somebody writes is looked at again before it is told."""
+PATIENCE_S: Final = 0.02
+_RESTORE: Final = "copy this segment from a replica or a backup; `kafkalog consume` still reads what is sound"
+_CUT: Final = "recovery cuts it off, and so does `kafkalog repair --truncate-tail`; no whole batch is lost"
+
+Progress = Callable[[int], None]
+_buffers = threading.local()
+
+
+class Tail(NamedTuple):
+    """The bytes after the last batch of a file: `kind` is zeros, torn (cut off), crc or size; `size` bytes."""
+
+    kind: str
+    position: int
+    size: int
+    what: str
+
+
+class Batches(NamedTuple):
+    """A place between two batches of a file where the one behind does not begin at the offset after the other's end."""
+
+    position: int
+    end_offset: int
+    next_offset: int
+
+
+@dataclass
+class SegmentFacts:
+    """What the pass over a segment file showed; `good` are the ranges of bytes that hold sound batches."""
+
+    path: str
+    base_offset: int
+    size: int = 0
+    batches: int = 0
+    records: int = 0
+    first_offset: int = -1
+    next_offset: int = 0
+    good_end: int = 0
+    max_timestamp: int = -1
+    gaps: int = 0
+    last_gap: Batches | None = None
+    thinned: int = 0
+    damaged: bool = False
+    tail: Tail | None = None
+    good: list[tuple[int, int]] = field(default_factory=list)
+    epoch_runs: list[tuple[int, int, int, int]] = field(default_factory=list)
+    aborts: list[tuple[int, int, int]] = field(default_factory=list)
+    index_result: tuple[int, int, int, int, int, int] = (0, 0, 0, -1, 0, 0)
+    time_result: tuple[int, int, int, int, int, int] = (0, 0, 0, -1, 0, 0)
+
+
+class SegmentPass:
+    """One pass over an open `.log` file of `length` bytes; `run` gives the facts, findings go to `findings`.
+
+    `is_live` says that somebody writes the directory: then an end that is no batch may become one; `is_clean` that it
+    was closed well: then it is no torn write. StorageError when the system fails. A file that is cut or grows meanwhile
+    ends where it ends.
+    """
+
+    def __init__(
+        self,
+        file: File,
+        base_offset: int,
+        findings: Findings,
+        *,
+        fs: FileSystem,
+        length: int,
+        is_last: bool = True,
+        is_live: bool = False,
+        is_clean: bool = False,
+        check_crc: bool = True,
+        entries: tuple[bytes, bytes] = (b"", b""),
+        progress: Progress | None = None,
+    ) -> None:
+        self._file = file
+        self._findings = findings
+        self._is_last = is_last
+        self._is_live = is_live
+        self._is_clean = is_clean
+        self._check_crc = check_crc
+        self._progress = progress
+        self._advice = ScanAdvice(file, length, fs)
+        self._check = BatchCheck(base_offset, length, check_crc=check_crc)
+        self._check.expect_entries(*entries)
+        self._facts = SegmentFacts(file.path, base_offset)
+        self._good_from = 0
+        self._tries = 0
+        self._is_stale = False  # the bytes in the buffer are not what the file holds now
+        self._told = 0
+
+    def run(self) -> SegmentFacts:
+        """The facts, once the whole file was looked at."""
+        check = self._check
+        buffer = _buffer()
+        while True:
+            start = check.position
+            have = self._read(buffer, start)
+            if have == 0 and start < check.end:
+                self._was_cut(start)
+                break
+            if not self._judge(buffer, start, have):
+                break
+            self._advice.passed(check.position)
+            self._tell()
+        self._tell()
+        self._advice.done(check.end)
+        return self._gathered()
+
+    def _judge(self, buffer: bytearray, start: int, have: int) -> bool:
+        """Checks a chunk of `have` bytes; True while there is more of the file to read."""
+        check = self._check
+        self._is_stale = False
+        while not self._is_stale and check.position - start <= have:
+            status = check.check(buffer, check.position - start, have - (check.position - start))
+            if status == MORE:
+                return True
+            if status == END:
+                return False
+            if status in (BAD_SIZE, PARTIAL, BAD_CRC):
+                if not self._pass_over(status):
+                    return False
+            else:
+                self._contradiction(status)
+        return True
+
+    # Damage
+
+    def _pass_over(self, status: int) -> bool:
+        """Goes on behind bytes that are no batch, where a sound one follows; False at the end of what is sound."""
+        check = self._check
+        bad, what, kind = self._named(status)
+        found = self._next_sound(bad, check.position if status == BAD_CRC else bad)
+        is_end = found.position < 0 and not found.gave_up
+        if is_end and self._is_live and self._is_last and self._look_again(bad):
+            return True
+        if bad > self._good_from:
+            self._facts.good.append((self._good_from, bad))
+        if is_end:
+            self._end_at(bad, kind, what)
+            return False
+        self._facts.damaged = True
+        where = f"a sound batch follows at position {found.position}"
+        if found.gave_up:
+            where = f"from there to position {found.position} no sound batch was found, and the search was given up"
+        self._findings.add(
+            Severity.DAMAGE,
+            kind,
+            f"{what}; {where}",
+            offset=check.next_offset,
+            position=bad,
+            hint=_RESTORE,
+        )
+        self._good_from = found.position
+        if found.gave_up:
+            self._good_from = check.end
+            return False
+        check.skip_to(found.position)
+        return True
+
+    def _next_sound(self, bad: int, chained: int) -> Found:
+        check = self._check
+        if chained > bad and is_batch(self._file, chained, check.end, check.next_offset):
+            return Found(chained, False)
+        return find_batch(self._file, bad + 1, check.end, check.next_offset)
+
+    def _named(self, status: int) -> tuple[int, str, str]:
+        """(position, what is wrong, kind) of the fault the check has stopped at."""
+        check = self._check
+        if status == BAD_CRC:
+            position, size = check.batch[:2]
+            stored, computed = check.checksums
+            if size < 61 and check.batch[4] >= 2:
+                return position, f"a batch of {size} bytes is shorter than its header of 61", "size"
+            what = f"the checksum of the batch of {size} bytes is {stored:#010x}, its bytes give {computed:#010x}"
+            return position, what, "crc"
+        left = check.end - check.position
+        if status == PARTIAL:
+            what = f"{left} bytes are left, too few for a batch"
+            if check.value:
+                what = f"the batch is cut off: {left} of its {check.value} bytes are there"
+            return check.position, what, "torn"
+        return check.position, f"no batch has the size field {check.value}", "size"
+
+    def _end_at(self, position: int, kind: str, what: str) -> None:
+        """Nothing sound follows `position`: the file ends there, well or not."""
+        check, facts = self._check, self._facts
+        size = check.end - position
+        zeros = only_zeros(self._file, position, check.end)
+        if zeros:
+            kind, what = "zeros", f"{size} bytes of zeros follow the last batch: room reserved ahead, or never written"
+        facts.tail = Tail(kind, position, size, what)
+        self._good_from = check.end
+        name = f"tail-{kind}"
+        if not self._is_last:
+            facts.damaged = True
+            what += f"; with these {size} bytes the segment ends, and a later one follows"
+            self._findings.add(
+                Severity.DAMAGE, name, what, offset=check.next_offset, position=position,
+                hint=f"{_RESTORE}; recovery in Kafka would drop every later segment",
+            )  # fmt: skip
+        elif self._is_live:
+            self._findings.add(
+                Severity.NOTE, name, f"{what}; the directory is in use, so it may be in the writing",
+                offset=check.next_offset, position=position,
+            )  # fmt: skip
+        elif self._is_clean and not zeros:
+            facts.damaged = True
+            self._findings.add(
+                Severity.DAMAGE, name, f"{what}; nothing sound follows, yet the directory was closed well",
+                offset=check.next_offset, position=position,
+                hint="a replica or a backup may have these batches; `kafkalog repair --truncate-tail` cuts them off",
+            )  # fmt: skip
+        else:
+            self._findings.add(
+                Severity.REPAIRABLE, name, f"{what}; nothing sound follows, so the log ends here",
+                offset=check.next_offset, position=position, hint=_CUT,
+            )  # fmt: skip
+
+    def _contradiction(self, status: int) -> None:
+        """A batch whose checksum holds, but which cannot be where it is, or what it says it is."""
+        check = self._check
+        position, size, base, last, magic, attributes = check.batch
+        kind, hint = "order", _RESTORE
+        if status == BAD_MAGIC:
+            kind, what = "magic", f"the batch has format {magic}: only 0, 1 and 2 are known"
+        elif status == BAD_HEADER:
+            count, delta = check.counts
+            kind = "header"
+            what = f"no batch has {count} records, offsets {base} to {last} ({delta} more), attributes {attributes:#x}"
+        elif status == BAD_ORDER:
+            what = (
+                f"the batch has offsets {base} to {last}, but the one before ends at {check.value - 1}: "
+                "one of the two base offsets is wrong"
+            )
+        else:
+            kind = "range"
+            what = f"the offsets {base} to {last} lie outside of a segment that begins at {check.base_offset}"
+        self._facts.damaged = True
+        self._findings.add(Severity.DAMAGE, kind, what, offset=base, position=position, hint=hint)
+
+    # The file under us
+
+    def _read(self, buffer: bytearray, position: int) -> int:
+        length = min(len(buffer), self._check.end - position)
+        try:
+            return self._file.pread_into(memoryview(buffer)[:length], position) if length > 0 else 0
+        except OSError as error:
+            raise StorageError.from_os(error, "read", path=self._file.path, position=position) from error
+
+    def _look_again(self, position: int) -> bool:
+        """Waits a moment for the writer; True when the end should be read again from `position`."""
+        if self._tries >= PATIENCE:
+            return False
+        self._tries += 1
+        time.sleep(PATIENCE_S)
+        check = self._check
+        check.set_end(max(self._file.size(), position))
+        check.skip_to(position)
+        self._is_stale = True
+        return True
+
+    def _was_cut(self, position: int) -> None:
+        """The file became shorter: its owner truncated it, and what is left was read."""
+        length = self._file.size()
+        self._findings.add(
+            Severity.NOTE, "changed", f"the file was cut to {length} bytes while it was read", position=length
+        )
+        self._check.set_end(min(length, position))
+
+    def _tell(self) -> None:
+        done = self._check.position - self._told
+        if self._progress is not None and done > 0:
+            self._progress(done)
+            self._told += done
+
+    def _gathered(self) -> SegmentFacts:
+        check, facts = self._check, self._facts
+        if self._good_from < check.last_good:
+            facts.good.append((self._good_from, check.last_good))
+        facts.size, facts.good_end = check.end, check.last_good
+        facts.batches, facts.records = check.batches, check.records
+        facts.first_offset, facts.next_offset = check.first_offset, check.next_offset
+        facts.max_timestamp = check.max_timestamp
+        facts.gaps, facts.thinned = check.gaps, check.thinned
+        if check.gaps:
+            facts.last_gap = Batches(check.gap_position, check.gap_from, check.gap_to)
+        facts.epoch_runs, facts.aborts = check.epoch_runs, check.abort_markers
+        facts.index_result, facts.time_result = check.index_result, check.time_result
+        return facts
+
+
+def _buffer() -> bytearray:
+    """The chunk of this thread: one for all files, so that no page of it is touched for the first time twice."""
+    held: bytearray | None = getattr(_buffers, "chunk", None)
+    if held is None:
+        held = _buffers.chunk = bytearray(CHUNK_BYTES)
+    return held

@@ -1,0 +1,110 @@
+"""The check of a `.txnindex`: its entries against each other, and against the ABORT markers of its segment."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog.errors import FormatError, StorageError
+from kafkalog.storage.txn_index import ENTRY_BYTES, AbortedTxn, parse_aborted_txns
+from kafkalog.tools.verify_report import Findings, Severity
+from kafkalog.tools.verify_segment import SegmentFacts
+from kafkalog.util.fileio import FileSystem
+
+_LEAST_MARKER_BYTES: Final = 61
+_REBUILD: Final = "`kafkalog repair --rebuild-indexes` makes it anew from the log, as Kafka's recovery does"
+
+
+class TxnCheck:
+    """Compares the transaction index at `path` with what the pass over its segment saw."""
+
+    def __init__(self, path: str, facts: SegmentFacts, findings: Findings, fs: FileSystem) -> None:
+        self._path = path
+        self._facts = facts
+        self._findings = findings
+        self._fs = fs
+
+    def run(self, *, is_live: bool) -> bool:
+        """Notes what is wrong; True when there is such a file. StorageError when the system fails.
+
+        `is_live` says that the segment is written to: then its index may know more or less than the log that was read.
+        """
+        data, exists = self._content()
+        if data is None:
+            return exists
+        whole = len(data) - len(data) % ENTRY_BYTES
+        if whole != len(data) and not is_live:
+            self._add("txn-size", f"{len(data) - whole} bytes behind the last whole entry", whole)
+        try:
+            entries = parse_aborted_txns(data, self._path)
+        except FormatError as error:
+            self._add("txn-version", error.message, error.position)
+            return exists
+        self._check_order(entries)
+        self._check_markers(entries, is_live)
+        return exists
+
+    def _content(self) -> tuple[bytes | None, bool]:
+        """(the file's bytes, whether it exists); None for one that is far too long for its log."""
+        most = (self._facts.size // _LEAST_MARKER_BYTES + 1) * ENTRY_BYTES + ENTRY_BYTES
+        try:
+            with self._fs.open_file(self._path, "r") as file:
+                size = file.size()
+                if size > most:
+                    what = f"{size} bytes are more than a log of {self._facts.size} bytes has markers for"
+                    self._add("txn-size", what)
+                    return None, True
+                return file.pread(size, 0), True
+        except FileNotFoundError:
+            return b"", False
+        except OSError as error:
+            raise StorageError.from_os(error, "read the transaction index", path=self._path) from error
+
+    def _check_order(self, entries: list[AbortedTxn]) -> None:
+        last = self._facts.base_offset - 1
+        for number, entry in enumerate(entries):
+            what = ""
+            if entry.last_offset <= last:
+                what = f"last offset {entry.last_offset} is not above {last}"
+            elif not 0 <= entry.first_offset <= entry.last_offset:
+                what = f"first offset {entry.first_offset} does not lie before its last, {entry.last_offset}"
+            elif entry.last_stable_offset > entry.last_offset + 1:
+                what = f"last stable offset {entry.last_stable_offset} lies above its marker at {entry.last_offset}"
+            elif entry.producer_id < 0:
+                what = f"producer id {entry.producer_id} is negative"
+            if what:
+                self._add("txn-entry", f"entry {number}: {what}", number * ENTRY_BYTES, entry.last_offset)
+            last = max(last, entry.last_offset)
+
+    def _check_markers(self, entries: list[AbortedTxn], is_live: bool) -> None:
+        """Each entry has its ABORT marker in the log, and each aborted transaction seen in it has its entry."""
+        facts = self._facts
+        markers = {(producer, offset): first for producer, offset, first in facts.aborts}
+        for number, entry in enumerate(entries):
+            first = markers.pop((entry.producer_id, entry.last_offset), None)
+            if first is None:
+                if facts.damaged or facts.tail is not None or (is_live and entry.last_offset >= facts.next_offset):
+                    continue
+                what = f"entry {number}: the log has no ABORT marker of producer {entry.producer_id} there"
+                self._add("txn-entry", what, number * ENTRY_BYTES, entry.last_offset)
+            elif 0 <= first < entry.first_offset:
+                what = (
+                    f"entry {number}: the transaction of producer {entry.producer_id} begins at offset {first}, "
+                    f"not {entry.first_offset}"
+                )
+                self._add("txn-entry", what, number * ENTRY_BYTES, entry.last_offset)
+        known = entries[-1].last_offset if entries else -1
+        for (producer, offset), first in markers.items():
+            # without data in this segment the transaction may have been empty, or compacted away
+            if first >= 0 and not facts.damaged and not (is_live and offset > known):
+                self._add(
+                    "txn-missing",
+                    f"producer {producer} aborted offsets {first} to {offset}, and no entry says so: "
+                    "read_committed readers would be given them",
+                    None,
+                    offset,
+                )
+
+    def _add(self, kind: str, what: str, position: int | None = None, offset: int | None = None) -> None:
+        self._findings.add(
+            Severity.REPAIRABLE, kind, what, position=position, offset=offset, path=self._path, hint=_REBUILD
+        )

@@ -1,0 +1,84 @@
+"""A scan drops what it brought into the page cache, and leaves what was there."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkalog._core.residency import absent_runs
+from kafkalog.storage.scan_advice import DROP_BYTES, ScanAdvice
+from kafkalog.util.fileio import OS
+from tests.faults import FaultFS
+
+SIZE = 3 * DROP_BYTES + 12345
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "cold"
+    with made.open("wb") as file:
+        file.write(os.urandom(1 << 16) * (SIZE >> 16) + b"x" * (SIZE & 0xFFFF))
+        file.flush()
+        os.fsync(file.fileno())
+    return made
+
+
+def drop(path: Path) -> None:
+    """Takes the file out of the page cache; skips where the file system does not."""
+    fd = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    left = absent_runs(fd, SIZE)
+    os.close(fd)
+    if left != [(0, SIZE)]:
+        pytest.skip("this file system keeps pages whatever it is told")
+
+
+def scan(path: Path, fs: FaultFS) -> int:
+    """Reads the file with advice; returns the bytes of it that are in memory afterwards."""
+    with fs.open_file(path, "r") as file:
+        advice = ScanAdvice(file, SIZE, fs)
+        buffer = bytearray(1 << 18)
+        for at in range(0, SIZE, len(buffer)):
+            file.pread_into(buffer, at)
+            advice.passed(min(at + len(buffer), SIZE))
+        advice.done(SIZE)
+        return SIZE - sum(length for _, length in absent_runs(file.fileno(), SIZE))
+
+
+def test_a_cold_file_is_cold_again_afterwards(path: Path) -> None:
+    drop(path)
+    fs = FaultFS()
+    assert scan(path, fs) < 1 << 20
+    advised = [call.args[-1] for call in fs.named("advise")]
+    assert advised[0] == os.POSIX_FADV_SEQUENTIAL and advised.count(os.POSIX_FADV_DONTNEED) >= 3
+
+
+def test_pages_that_were_in_memory_stay(path: Path) -> None:
+    drop(path)
+    tail = SIZE - DROP_BYTES
+    with path.open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        file.seek(tail)
+        file.read()
+    assert scan(path, FaultFS()) >= DROP_BYTES - (1 << 16)
+
+
+def test_a_warm_file_gets_no_advice(path: Path) -> None:
+    path.read_bytes()
+    fs = FaultFS()
+    assert scan(path, fs) == SIZE and not fs.named("advise")
+
+
+def test_advice_that_is_refused_is_no_error(path: Path) -> None:
+    drop(path)
+    fs = FaultFS()
+    fs.fail("advise", code=22)
+    assert scan(path, fs) > 0
+
+
+def test_residency_of_a_file_that_was_cut(path: Path) -> None:
+    """Pages are asked for and never touched: beyond the end of a file there is nothing, and no signal."""
+    with OS.open_file(path, "r") as file:
+        os.truncate(path, 100)
+        assert absent_runs(file.fileno(), 0) == []
+        assert sum(length for _, length in absent_runs(file.fileno(), SIZE)) >= SIZE - (1 << 16)

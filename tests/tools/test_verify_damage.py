@@ -1,0 +1,320 @@
+"""Damage of every kind is found, and told apart: in the middle, at the end, in a field outside of the checksum."""
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog.tools.verify import Report, Severity, verify
+from tests import raw_batches
+from tests.builder import varint
+
+LOG = "00000000000000000000.log"
+ABORT, COMMIT = 0, 1
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+
+
+def write_log(directory: Path, parts: list[bytes], name: str = LOG) -> Path:
+    """A segment of these batches with the indexes that belong to them."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / name
+    base = int(name.split(".")[0])
+    path.write_bytes(b"".join(parts))
+    index, times = raw_batches.index_entries(base, parts, 256)
+    path.with_suffix(".index").write_bytes(index)
+    path.with_suffix(".timeindex").write_bytes(times)
+    return path
+
+
+def severities(report: Report) -> set[str]:
+    return {str(one.severity) for one in report}
+
+
+def kinds(report: Report) -> list[str]:
+    return [one.kind for one in report]
+
+
+@pytest.fixture
+def parts() -> list[bytes]:
+    return raw_batches.batches(0, 40, 5)
+
+
+def test_an_undamaged_log_has_no_findings(tmp_path: Path, parts: list[bytes]) -> None:
+    write_log(tmp_path / "t-0", parts)
+    report = verify(tmp_path / "t-0", deep=True)
+    assert report.ok and not report.notes, str(report)
+    assert (report.sums.batches, report.sums.records) == (40, 200)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_every_flipped_byte_is_found(tmp_path: Path, data: st.DataObject) -> None:
+    """Bytes under the checksum by it; base offset, size, leader epoch and magic by what stands around them. The high
+    bytes of the last batch's base offset alone can say anything: then a gap is told."""
+    parts = raw_batches.batches(0, 12, 3)
+    path = write_log(tmp_path / "t-0", parts)
+    (path.parent / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(content)
+    report = verify(path.parent)
+    assert not report.ok or "gap" in [one.kind for one in report.notes], at
+    last = len(content) - len(parts[-1])
+    if report.ok:
+        assert last <= at < last + 8 or at < 8, at
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_every_flipped_byte_of_an_index_is_found(tmp_path: Path, data: st.DataObject) -> None:
+    path = write_log(tmp_path / "t-0", raw_batches.batches(0, 12, 3))
+    name = data.draw(st.sampled_from([".index", ".timeindex"]))
+    index = path.with_suffix(name)
+    content = bytearray(index.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at] ^= data.draw(st.integers(1, 255))
+    index.write_bytes(content)
+    report = verify(path.parent)
+    # an entry that says a later batch's end is what releases before 3.9.1 wrote, where it is one
+    assert {one.path for one in report.findings} == {str(index)}, (at, str(report))
+
+
+@pytest.mark.parametrize(
+    ("cut", "kind"),
+    [(lambda log: log[:-1], "tail-torn"), (lambda log: log[:-100], "tail-torn"),
+     (lambda log: log + b"\0" * 4096, "tail-zeros"), (lambda log: log + b"\0\0\0", "tail-zeros"),
+     (lambda log: log[:-1] + b"!", "tail-crc"), (lambda log: log + b"\xff" * 300, "tail-size")],
+)  # fmt: skip
+def test_an_end_that_is_no_batch_is_repairable(
+    tmp_path: Path, parts: list[bytes], cut: Callable[[bytes], bytes], kind: str
+) -> None:
+    """SEG-22, FILE-12: what a crash leaves at the end of the last segment costs no whole batch."""
+    path = write_log(tmp_path / "t-0", parts)
+    path.write_bytes(cut(path.read_bytes()))
+    tails = [one for one in verify(path.parent) if one.path == str(path)]
+    assert [(one.severity, one.kind) for one in tails] == [(Severity.REPAIRABLE, kind)]
+    assert tails[0].position in (sum(map(len, parts)), sum(map(len, parts[:-1])))
+
+
+def test_the_same_end_is_damage_where_more_follows_or_the_directory_was_closed_well(
+    tmp_path: Path, parts: list[bytes]
+) -> None:
+    path = write_log(tmp_path / "t-0", parts)
+    write_log(tmp_path / "t-0", raw_batches.batches(200, 5, 5), "00000000000000000200.log")
+    path.write_bytes(path.read_bytes()[:-1])
+    report = verify(path.parent)
+    assert "damage" in severities(report) and "later" in str(report)
+    last = write_log(tmp_path / "u-0", parts)
+    last.write_bytes(last.read_bytes()[:-1])
+    assert severities(verify(last.parent)) == {"repairable"}
+    (tmp_path / ".kafka_cleanshutdown").write_bytes(b"")
+    assert "damage" in severities(verify(last.parent)) and "closed well" in str(verify(last.parent))
+
+
+@pytest.mark.parametrize("field", ["size", "crc", "length past the end"])
+def test_damage_in_the_middle_is_damage_and_what_follows_is_read(
+    tmp_path: Path, parts: list[bytes], field: str
+) -> None:
+    """The next sound batch is found, whatever the damaged one says of its size."""
+    path = write_log(tmp_path / "t-0", parts)
+    content = bytearray(path.read_bytes())
+    at = sum(map(len, parts[:20]))
+    if field == "crc":
+        content[at + 80] ^= 1
+    else:
+        struct.pack_into(">i", content, at + 8, 5 if field == "size" else 1 << 28)
+    path.write_bytes(content)
+    report = verify(path.parent, deep=True)
+    assert severities(report) == {"damage"} and len(report.problems) == 1, str(report)
+    assert report.problems[0].position == at and str(at + len(parts[20])) in report.problems[0].what
+    assert report.sums.batches == 39
+
+
+def test_many_damaged_batches_are_one_finding_where_they_touch_and_at_most_a_hundred(tmp_path: Path) -> None:
+    parts = raw_batches.batches(0, 1200, 1)
+    path = write_log(tmp_path / "t-0", parts)
+    content = bytearray(path.read_bytes())
+    at = 0
+    for n, part in enumerate(parts[:-1]):
+        if n % 3:
+            content[at + 70] ^= 1
+        at += len(part)
+    path.write_bytes(content)
+    report = verify(path)
+    assert len(report.problems) == 101 and "300 more" in report.problems[-1].what
+
+
+def test_bytes_made_to_deceive_do_not_hold_the_search_up(tmp_path: Path) -> None:
+    """Headers that promise large batches at every place: the search gives up and says so, and calls it damage."""
+    decoy = struct.pack(">qiibIhi", 0, (1 << 22) - 12, 0, 2, 0, 0, 0) + bytes(30) + struct.pack(">i", 1)
+    path = tmp_path / "t-0" / LOG
+    path.parent.mkdir()
+    path.write_bytes(b"\xff" * 100 + decoy * (8 << 20 >> 6))
+    report = verify(path)
+    assert severities(report) == {"damage"} and "given up" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "words"),
+    [(lambda: raw_batches.batch(0, [b"x"], magic=3), "magic", "format 3"),
+     (lambda: raw_batches.batch(0, [b"x"], attributes=6), "header", "attributes 0x6"),
+     (lambda: raw_batches.batch(0, [b"x", b"y"], last_delta=0), "header", "2 records"),
+     (lambda: raw_batches.batch(0, [b"x"], last_delta=-5), "header", "0 to -5"),
+     (lambda: raw_batches.batch(1 << 40, [b"x"]), "range", "lie outside")],
+)  # fmt: skip
+def test_headers_that_cannot_be_though_the_checksum_holds(
+    tmp_path: Path, make: Callable[[], bytes], kind: str, words: str
+) -> None:
+    path = tmp_path / "t-0" / LOG
+    path.parent.mkdir()
+    path.write_bytes(make() + raw_batches.batch(1 if kind != "range" else 0, [b"z"]))
+    report = verify(path)
+    assert kind in kinds(report) and words in str(report), str(report)
+
+
+def test_offsets_that_go_back_and_segments_that_overlap(tmp_path: Path) -> None:
+    path = tmp_path / "t-0" / LOG
+    path.parent.mkdir()
+    path.write_bytes(raw_batches.batch(0, [b"a"] * 5) + raw_batches.batch(3, [b"b"] * 5))
+    report = verify(path)
+    assert kinds(report) == ["order"] and "ends at 4" in str(report)
+    path.write_bytes(raw_batches.batch(0, [b"a"] * 5))
+    path.with_name("00000000000000000003.log").write_bytes(raw_batches.batch(3, [b"b"]))
+    assert "overlap" in kinds(verify(path.parent))
+
+
+def test_records_that_contradict_their_batch_need_the_deep_check(tmp_path: Path) -> None:
+    path = tmp_path / "t-0" / LOG
+    path.parent.mkdir()
+    broken = bytearray(raw_batches.batch(3, [b"value"] * 2))
+    broken[61] += 2  # the first record's length
+    body = bytes(broken[21:])
+    path.write_bytes(
+        raw_batches.batch(0, [b"a"] * 3, deltas=[0, 2, 1], last_delta=2) + raw_batches.framed(3, body)
+        + raw_batches.batch(5, [b"a"] * 2, deltas=[0, 7], last_delta=1) + raw_batches.batch(9, [b"a"])
+    )  # fmt: skip
+    assert verify(path).ok
+    report = verify(path, deep=True)
+    assert [(one.kind, one.severity) for one in report] == [("record", Severity.DAMAGE)] * 3
+    assert [one.offset for one in report] == [1, 3, 12]
+
+
+def epochs_of(directory: Path, *epochs: tuple[int, int]) -> None:
+    lines = "".join(f"{epoch} {start}\n" for epoch, start in epochs)
+    (directory / "leader-epoch-checkpoint").write_text(f"0\n{len(epochs)}\n{lines}")
+
+
+def test_leader_epochs_against_the_checkpoint(tmp_path: Path) -> None:
+    """A batch's epoch is that of the checkpoint; one that the checkpoint does not know yet comes from a crash."""
+    parts = [raw_batches.batch(n, [b"x"], epoch=epoch) for n, epoch in enumerate((1, 1, 2, 2, 5))]
+    path = write_log(tmp_path / "t-0", parts)
+    epochs_of(path.parent, (1, 0), (2, 2), (5, 4))
+    assert verify(path.parent).ok
+    epochs_of(path.parent, (1, 0), (2, 2))
+    assert verify(path.parent).ok and [one.kind for one in verify(path.parent).notes] == ["epoch-late"]
+    epochs_of(path.parent, (1, 0), (2, 1), (5, 4))
+    assert kinds(verify(path.parent)) == ["epoch"]
+    (path.parent / "leader-epoch-checkpoint").unlink()
+    path.write_bytes(b"".join([*parts, raw_batches.batch(5, [b"x"], epoch=4)]))
+    assert kinds(verify(path.parent)) == ["epoch"]
+    (path.parent / "leader-epoch-checkpoint").write_text("0\n9\n")
+    assert "checkpoint" in kinds(verify(path.parent))
+
+
+def txn_batch(offset: int, producer: int, *, marker: int | None = None) -> bytes:
+    """A transactional batch of one record, or the marker that ends the producer's transaction."""
+    if marker is None:
+        body = b"\0\0" + varint(0) + varint(-1) + varint(1) + b"x" + varint(0)
+        attributes = TRANSACTIONAL
+    else:
+        key, value = struct.pack(">hh", 0, marker), struct.pack(">hi", 0, 0)
+        body = b"\0\0" + varint(0) + varint(len(key)) + key + varint(len(value)) + value + varint(0)
+        attributes = TRANSACTIONAL | CONTROL
+    record = varint(len(body)) + body
+    return raw_batches.framed(offset, struct.pack(">hiqqqhii", attributes, 0, 5, 5, producer, 0, -1, 1) + record)
+
+
+def txn_entry(producer: int, first: int, last: int, stable: int) -> bytes:
+    return struct.pack(">hqqqq", 0, producer, first, last, stable)
+
+
+@pytest.mark.parametrize(
+    ("index", "found"),
+    [([(9, 0, 3, 2), (8, 2, 5, 6)], []), ([(9, 0, 3, 2)], ["txn-missing"]),
+     ([(9, 0, 3, 2), (8, 2, 6, 6)], ["txn-entry", "txn-missing"]),
+     ([(9, 1, 3, 2), (8, 2, 5, 6)], ["txn-entry"]), ([(8, 2, 5, 6), (9, 0, 3, 2)], ["txn-entry"]),
+     ([(9, 0, 3, 9), (8, 2, 5, 6)], ["txn-entry"]), ([(9, 4, 3, 2), (8, 2, 5, 6)], ["txn-entry", "txn-entry"])],
+)  # fmt: skip
+def test_transaction_index_against_the_markers(
+    tmp_path: Path, index: list[tuple[int, int, int, int]], found: list[str]
+) -> None:
+    """TXN-2: an entry for each aborted transaction, and a marker for each entry."""
+    path = tmp_path / "t-0" / LOG
+    path.parent.mkdir()
+    path.write_bytes(
+        txn_batch(0, 9) + txn_batch(1, 9) + txn_batch(2, 8) + txn_batch(3, 9, marker=ABORT) + txn_batch(4, 8)
+        + txn_batch(5, 8, marker=ABORT) + txn_batch(6, 9) + txn_batch(7, 9, marker=COMMIT)
+        + txn_batch(8, 7, marker=ABORT)
+    )  # fmt: skip
+    path.with_suffix(".txnindex").write_bytes(b"".join(txn_entry(*entry) for entry in index))
+    assert kinds(verify(path)) == found
+
+
+def test_indexes_only_leaves_checksums_out(tmp_path: Path, parts: list[bytes]) -> None:
+    path = write_log(tmp_path / "t-0", parts)
+    content = bytearray(path.read_bytes())
+    content[70] ^= 1
+    path.write_bytes(content)
+    assert verify(path.parent, indexes_only=True).ok and not verify(path.parent).ok
+    path.with_suffix(".index").write_bytes(path.with_suffix(".index").read_bytes()[8:16] * 2)
+    assert kinds(verify(path.parent, indexes_only=True)) == ["index-order"]
+
+
+def test_small_files_that_are_damaged(tmp_path: Path, parts: list[bytes]) -> None:
+    """CKPT-5, PSM: each file of a partition and of the data directory is read as its owner reads it."""
+    path = write_log(tmp_path / "t-0", parts)
+    (path.parent / "00000000000000000005.snapshot").write_bytes(b"\0\1")
+    (path.parent / "partition.metadata").write_bytes(b"version: 0\ntopic_id: short")
+    (tmp_path / "meta.properties").write_bytes(b"#x\nversion=1\nnode.id=a\n")
+    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"0\n1\nt 0 201\n")
+    (tmp_path / "log-start-offset-checkpoint").write_bytes(b"0\n2\nt 0 1\n")
+    (tmp_path / "replication-offset-checkpoint").write_bytes(b"0\n1\nt 0 200\n")
+    report = verify(tmp_path)
+    expected = ["checkpoint", "checkpoint", "log-end", "meta-properties", "meta-properties", "snapshot"]
+    assert sorted(kinds(report)) == expected
+    assert "ends at 200" in str(report) and "offset 201" in str(report)
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_is_looked_at(tmp_path: Path, parts: list[bytes]) -> None:
+    from tests.faults import FaultFS
+
+    write_log(tmp_path / "t-0", parts)
+    write_log(tmp_path / "t-1", parts)
+    fs = FaultFS()
+    fs.fail("open_read", path="t-0/" + LOG, code=13)
+    report = verify(tmp_path, fs=fs)
+    assert [(one.severity, one.path) for one in report] == [(Severity.UNREADABLE, str(tmp_path / "t-0" / LOG))]
+    assert report.sums.batches == 40
+    fs.heal()
+    fs.fail("preadv", path="t-1/" + LOG, code=5, nth=1)
+    assert [one.kind for one in verify(tmp_path, fs=fs)] == ["unreadable"]
+
+
+def test_beside_a_writer(tmp_path: Path) -> None:
+    """What a running owner leaves half done is no damage: its log is open, and its last batch is being written."""
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([b"x" * 100] * 100)
+        report = verify(tmp_path)
+        assert report.ok, str(report)
+        path = tmp_path / "t-0" / LOG
+        with path.open("ab") as file:
+            file.write(path.read_bytes()[:40])
+        report = verify(tmp_path)
+        assert report.ok and "in use" in str(report), str(report)
+        log.truncate_to(50)
+    assert severities(verify(tmp_path / "t-0")) <= {"repairable"}
