@@ -11,7 +11,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 sys.path.insert(0, str(Path.cwd()))
-from setup import DIRECTIVES, extensions  # noqa: E402
+from setup import DIRECTIVES, extensions
 
 READERS = (
     "records/compression.py", "records/lz4_frame.py", "records/xerial.py", "records/zstd_frame.py",

@@ -1,4 +1,4 @@
-"""What codecs are given: gzip members, xerial and raw snappy, lz4 frames, zstd frames, each reader on the same bytes."""
+"""What codecs are given: gzip members, xerial and raw snappy, lz4 and zstd frames, each reader on the same bytes."""
 
 from kafkalog._core.store import Store
 from kafkalog._core.xxhash import xxh32

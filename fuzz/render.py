@@ -1,5 +1,7 @@
 """Text made of untrusted bytes: the dump tool's lines, consume's templates, and the decoders of internal records."""
 
+from typing import Any
+
 from kafkalog._core import render, template
 from kafkalog._core.text import java_text
 from kafkalog.errors import KafkalogError
@@ -57,8 +59,8 @@ def dump(data: memoryview, reader: record_readers.RecordReader | None, limit: in
             if status == render.NEEDS_TEXT:
                 text.give(words(text, reader).encode(errors="replace"))
             elif status == render.NEEDS_RECORDS:
-                size = text.batch_size
-                text.give_records(plain_batch(data, start, size, path="f.log", offset=text.batch_offset, position=start))
+                where: dict[str, Any] = {"path": "f.log", "offset": text.batch_offset, "position": start}
+                text.give_records(plain_batch(data, start, text.batch_size, **where))
             elif status != render.IS_FULL:
                 return
         except KafkalogError:

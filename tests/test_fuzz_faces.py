@@ -1,4 +1,4 @@
-"""Damaged batches of every format and codec through every way in: an answer, or a typed error with file and position."""
+"""Damaged batches of every format and codec by every way in: an answer, or a typed error with file and position."""
 
 import io
 from collections.abc import Callable

@@ -12,7 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
-from kafkalog._core.buffers cimport Held, column, hold
+from kafkalog._core.buffers cimport Held, column, hold, take_view
 from kafkalog._core.endian cimport load32, load64
 from kafkalog._core.search cimport (
     BY_OFFSET, BY_POSITION, BY_TIME, BY_TIME_OFFSET, LANES, OFFSET_ENTRY, TIME_ENTRY, count_at_most,
@@ -31,13 +31,11 @@ cdef enum:
     RELEASE_GIL_AT = 128    # look-ups that take as long as giving the GIL up is worth
 
 
-cdef struct Grip:
-    Py_buffer view          # in a struct the collector does not see it: it would clear the buffer's owner, as of Held
-
-
+@cython.no_gc_clear                 # the collector would drop the buffer's owner without releasing it
 cdef class Entries:
     """What both kinds of entries share; `count` is how many are read, from the first on."""
-    cdef Grip grip
+    cdef Py_buffer view
+    cdef object own                     # a memoryview whose bytes these are, where the buffer is one
     cdef bint held
     cdef bint is_open
     cdef const uint8_t* data
@@ -56,7 +54,7 @@ cdef class Entries:
 
     def __dealloc__(self):
         if self.held:
-            PyBuffer_Release(&self.grip.view)
+            PyBuffer_Release(&self.view)
 
     cdef int check(self) except -1:
         if not self.is_open:
@@ -81,13 +79,15 @@ cdef class Entries:
         cdef bint had
         if self.size == 0:
             raise ValueError("make OffsetEntries or TimeEntries")
-        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        own = take_view(buffer, &view)
         if count < 0 or view.len // self.size < count:
             PyBuffer_Release(&view)
             raise ValueError(f"{view.len} bytes do not hold {count} entries of {self.size}")
-        old = self.grip.view
+        old = self.view
         had = self.held
-        self.grip.view = view
+        before = self.own
+        self.view = view
+        self.own = own
         self.held = True
         self.data = <const uint8_t*>view.buf
         self.is_open = True
@@ -95,21 +95,25 @@ cdef class Entries:
         self.wait()
         if had:
             PyBuffer_Release(&old)
+        del before                  # nobody reads it any more
 
     def close(self, closed_error=None):
         """Release the buffer; every later use raises what `closed_error()` returns, by default a ValueError."""
         cdef Py_buffer old
         cdef bint had
         self.closed_error = closed_error
-        old = self.grip.view
+        old = self.view
         had = self.held
-        memset(&self.grip.view, 0, sizeof(Py_buffer))
+        before = self.own
+        self.own = None
+        memset(&self.view, 0, sizeof(Py_buffer))    # the garbage collector looks at its object, which is given back
         self.is_open = False
         self.held = False           # taken by this call: `wait` lets others in, and one of them may attach anew
         self.used = 0
         self.wait()
         if had:
             PyBuffer_Release(&old)
+        del before                  # as in attach
 
     @property
     def closed(self):
@@ -125,8 +129,8 @@ cdef class Entries:
     @count.setter
     def count(self, Py_ssize_t count):
         self.check()
-        if count < 0 or self.grip.view.len // self.size < count:
-            raise ValueError(f"{self.grip.view.len} bytes do not hold {count} entries of {self.size}")
+        if count < 0 or self.view.len // self.size < count:
+            raise ValueError(f"{self.view.len} bytes do not hold {count} entries of {self.size}")
         cdef bint fewer = count < self.used
         self.used = count
         if fewer:
@@ -186,6 +190,7 @@ cdef class Entries:
 
 
 @cython.final
+@cython.no_gc_clear
 cdef class OffsetEntries(Entries):
     """Entries of an `.index`: i32 offset - base, i32 position of the batch in the segment file."""
 
@@ -240,6 +245,7 @@ cdef class OffsetEntries(Entries):
 
 
 @cython.final
+@cython.no_gc_clear
 cdef class TimeEntries(Entries):
     """Entries of a `.timeindex`: i64 timestamp in ms, i32 offset - base."""
 

@@ -156,6 +156,7 @@ def _unpack(arena: Arena, batches: BatchTable, row: int, limit_bytes: int) -> Ka
     except KafkalogError as error:
         arena.cancel()
         within = 0 if error.position is None else arena.payload_position + error.position
+        error.__context__ = None  # the codec's own error, whose frames would keep this one and the chunk alive
         return _located(error.with_traceback(None), batches, row, at + within)
 
 
