@@ -1,7 +1,7 @@
 """Every codec by its id: bytes in, bytes out, in the framings that Kafka uses (format.md section 6).
 
-The packages do the work with the GIL released: zlib of the standard library for gzip, cramjam for snappy and lz4
-blocks, zstandard or cramjam for zstd. How much a piece decompresses to is known, or bounded, before memory is taken.
+The packages do the work with the GIL released: zlib or deflate for gzip, cramjam for snappy and lz4 blocks,
+zstandard or cramjam for zstd. How much a piece decompresses to is known, or bounded, before memory is taken.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.store import MOST_BYTES, Store
 from kafkalog.errors import IllegalArgument
-from kafkalog.records import lz4_frame, xerial, zstd_frame
+from kafkalog.records import gzip_member, lz4_frame, xerial, zstd_frame
 from kafkalog.records.codec_errors import damaged, too_large
 from kafkalog.records.format import CompressionType, codec_name
 
@@ -91,7 +91,7 @@ def compress_into(store: Store, codec: int, data: memoryview, *, level: int | No
             raise IllegalArgument(f"format v{magic} has no zstd")
         zstd_frame.compress_into(store, data, level)
     elif codec == CompressionType.GZIP:
-        store.append(zlib.compress(data, -1 if level is None else level, _GZIP_BITS))
+        gzip_member.compress_into(store, data, level)
     else:
         check_codec(codec)
         store.append(data)

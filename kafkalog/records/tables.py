@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kafkalog._core.store import Block
 
-__all__ = ["TABLE_BYTES", "batch_table", "plain_batch", "record_tables"]
+__all__ = ["TABLE_BYTES", "batch_table", "plain_batch", "plain_row", "record_tables"]
 
 TABLE_BYTES: Final = 512 << 10
 """Decompressed bytes after which a table ends, so that they are in the cache when decoded; no batch is divided."""
@@ -102,6 +102,19 @@ def plain_batch(
 
     They are a v2 header and its records, or the inner messages of a v0 or v1 wrapper with their absolute offsets.
     """
+    return plain_row(data, batches, row, base_position=base_position, path=path, limit_bytes=limit_bytes)[0]
+
+
+def plain_row(
+    data: Buffer,
+    batches: BatchTable,
+    row: int,
+    *,
+    base_position: int = 0,
+    path: str | None = None,
+    limit_bytes: int = DECODED_LIMIT_BYTES,
+) -> tuple[Block, BatchTable]:
+    """`plain_batch` and a table of one row for it: that of the batch, without codec and with its new place and size."""
     arena = Arena(data, batches, row, base_position=base_position)
     failure = _unpack(arena, batches, row, limit_bytes)
     if failure is not None:
@@ -110,7 +123,7 @@ def plain_batch(
             raise failure
         finally:
             del failure  # as above
-    return arena.finish()
+    return arena.finish(), arena.table
 
 
 def _next_table(
