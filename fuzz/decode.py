@@ -1,6 +1,7 @@
 """Records of plain v2 batches: tables, records, the check before an append, edits in place, and the pickers."""
 
-from kafkalog._core import assign, pick, seek
+from kafkalog._core import admit, assign, pick, seek
+from kafkalog._core.agree import record_fault
 from kafkalog._core.decode import RecordTable, decode
 from kafkalog._core.record import RecordIterator
 from kafkalog._core.scan import BatchTable, scan
@@ -50,6 +51,8 @@ def check_each(data: memoryview, table: BatchTable) -> None:
     """A batch that decodes whole is one that the check before an append takes."""
     for row in range(min(len(table), 2)):
         one = decode(data, table, row, row + 1)
-        check = assign.check_records(data, table, row, 0, 1 << 50)
+        check = admit.check_rows(data, table, row, row + 1, oldest=0, newest=1 << 50)
         if table.magic(row) == 2:
-            assert check is None or (check.status == 0) == (one.status == 0)
+            assert (check.status == 0) == (one.status == 0)
+        record_fault(one)
+    assert 0 <= admit.first_to_change(data, table) <= len(table)

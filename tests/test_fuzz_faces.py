@@ -10,6 +10,7 @@ import kafkalog
 from kafkalog.errors import KafkalogError, UnsupportedCompression
 from kafkalog.records.format import CompressionType
 from kafkalog.tools.dump import DumpOptions, dump_files
+from kafkalog.tools.verify import verify
 from tests.fuzz_cases import EXPECTED, IDS, KINDS, changed, prefixes, small
 
 kinds = pytest.mark.parametrize(("magic", "codec"), KINDS, ids=IDS)
@@ -81,3 +82,18 @@ def look_up(path: Path) -> None:
 @kinds
 def test_look_ups_by_offset_and_time(tmp_path: Path, magic: int, codec: CompressionType) -> None:
     each(segment(tmp_path), magic, codec, look_up)
+
+
+@kinds
+def test_verify_reports_and_never_raises(tmp_path: Path, magic: int, codec: CompressionType) -> None:
+    path = segment(tmp_path)
+    whole = small(magic, codec)
+    path.write_bytes(whole)
+    assert verify(path, deep=True, threads=1).ok
+    for data in (*prefixes(whole), *changed(whole, few=True)):
+        path.write_bytes(data)
+        for deep in (False, True):
+            report = verify(path, deep=deep, threads=1)
+            for finding in report.findings:
+                assert finding.path == str(path) and finding.what and finding.kind
+                assert finding.position is None or 0 <= finding.position <= len(data)

@@ -10,6 +10,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.records.format import CompressionType
 from kafkalog.records.memory import MemoryRecords
 from kafkalog.records.tables import record_tables
+from kafkalog.records.validate import ValidationRules, validate_and_assign_offsets
 from tests.builder import crc32c
 from tests.fuzz_cases import EXPECTED, IDS, KINDS, LIMIT_BYTES, T, changed, prefixes, sealed, small
 
@@ -57,6 +58,41 @@ def test_every_changed_byte(magic: int, codec: CompressionType) -> None:
     """With the checksum wrong, and with it made right again."""
     for data in changed(small(magic, codec)):
         check(data)
+
+
+RULES = (
+    ValidationRules(),
+    ValidationRules(CompressionType.LZ4, append_time=True, need_keys=True),
+    ValidationRules(CompressionType.NONE, before_ms=5, after_ms=5),
+)
+
+
+def validate(data: bytes) -> None:
+    """What the validator takes is sound; what it does not is a typed error. It looks at no checksum of a batch."""
+    intact = scan(data).first_invalid == -1
+    for rules in RULES:
+        for magic in (0, 1, 2):
+            try:
+                result = validate_and_assign_offsets(data, 100, rules, T, magic=magic)
+            except (KafkalogError, ValueError) as error:
+                assert isinstance(error, KafkalogError) or "cannot have offsets" in str(error)
+                continue
+            written = bytes(result.records)
+            table = scan(written)
+            assert table.first_invalid == -1 or not intact
+            assert len(table)
+            offsets = [r.offset for records in record_tables(written, table) for r in records]
+            if result.message_size_maybe_changed:  # else records keep their places in the batch, as in the reference
+                assert offsets == sorted(set(offsets))
+                assert all(100 <= offset < result.next_offset for offset in offsets)
+
+
+@kinds
+def test_the_validator_takes_sound_batches_only(magic: int, codec: CompressionType) -> None:
+    whole = small(magic, codec)
+    validate(whole)
+    for data in (*prefixes(whole), *changed(whole, few=True)):
+        validate(data)
 
 
 @kinds
