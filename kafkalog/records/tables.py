@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kafkalog._core.store import Block
 
-__all__ = ["TABLE_BYTES", "batch_table", "plain_batch", "plain_row", "record_tables"]
+__all__ = ["TABLE_BYTES", "batch_table", "decoding_error", "plain_batch", "plain_row", "plain_rows", "record_tables"]
 
 TABLE_BYTES: Final = 512 << 10
 """Decompressed bytes after which a table ends, so that they are in the cache when decoded; no batch is divided."""
@@ -139,6 +139,17 @@ def _unpacked(
     data: Buffer, batches: BatchTable, first: int, last: int, base_position: int, limit_bytes: int
 ) -> tuple[RecordTable, KafkalogError | None]:
     """The table of the rows from `first` on, and the error of the batch that could not be decompressed."""
+    plain, table, failure = plain_rows(data, batches, first, last, base_position, limit_bytes)
+    return decode(plain, table), failure
+
+
+def plain_rows(
+    data: Buffer, batches: BatchTable, first: int, last: int, base_position: int, limit_bytes: int
+) -> tuple[Block, BatchTable, KafkalogError | None]:
+    """As many rows from `first` on as one table takes, all plain: their bytes, a table for these, and what stopped it.
+
+    The error has its place, but no path. Row i of the table is row `first` + i of `batches`.
+    """
     guess = _GUESSED_RATIO * (batches.position(last - 1) + batches.size(last - 1) - batches.position(first))
     arena = Arena(data, batches, first, base_position=base_position, capacity=min(guess, 2 * TABLE_BYTES))
     row = first
@@ -149,7 +160,7 @@ def _unpacked(
             break
         failure = _unpack(arena, batches, row, limit_bytes)
         row += 1
-    return decode(arena.finish(), arena.table), failure
+    return arena.finish(), arena.table, failure
 
 
 def _unpack(arena: Arena, batches: BatchTable, row: int, limit_bytes: int) -> KafkalogError | None:
@@ -178,8 +189,13 @@ def _undecodable(table: RecordTable, batches: BatchTable, first: int, base_posit
     """The error for the batch at which decoding stopped."""
     unpacked = table.batches is not batches
     row = table.error_batch + (first if unpacked else 0)
-    error = _status_error(table.status, f"record {table.error_record} of the batch: {table.error_text}")
-    return _located(error, batches, row, batches.position(row) if unpacked else base_position + table.error_position)
+    position = batches.position(row) if unpacked else base_position + table.error_position
+    return decoding_error(table.status, table.error_text, table.error_record, batches, row, position)
+
+
+def decoding_error(status: int, text: str, record: int, batches: BatchTable, row: int, position: int) -> KafkalogError:
+    """The error for record `record` of batch `row`, at which decoding stopped: `status` and `text` say why."""
+    return _located(_status_error(status, f"record {record} of the batch: {text}"), batches, row, position)
 
 
 def _status_error(status: int, text: str) -> KafkalogError:
