@@ -76,7 +76,7 @@ def batch_table(
         table = decode(data, batches, row, row + 1, base_position=base_position, lenient=lenient)
         failure = None
     else:
-        table, failure = _unpacked(data, batches, row, row + 1, base_position, limit_bytes)
+        table, failure = _unpacked(data, batches, row, row + 1, base_position, limit_bytes, lenient)
     if table.status != STATUS_OK:
         failure = _undecodable(table, batches, row, base_position)
     if failure is not None:
@@ -123,7 +123,13 @@ def _next_table(
 
 
 def _unpacked(
-    data: Buffer, batches: BatchTable, first: int, last: int, base_position: int, limit_bytes: int
+    data: Buffer,
+    batches: BatchTable,
+    first: int,
+    last: int,
+    base_position: int,
+    limit_bytes: int,
+    lenient: bool = False,
 ) -> tuple[RecordTable, KafkalogError | None]:
     """The table of the rows from `first` on, and the error of the batch that could not be decompressed."""
     guess = _GUESSED_RATIO * (batches.position(last - 1) + batches.size(last - 1) - batches.position(first))
@@ -136,7 +142,7 @@ def _unpacked(
             break
         failure = _unpack(arena, batches, row, limit_bytes)
         row += 1
-    return decode(arena.finish(), arena.table), failure
+    return decode(arena.finish(), arena.table, lenient=lenient), failure
 
 
 def _unpack(arena: Arena, batches: BatchTable, row: int, limit_bytes: int) -> KafkalogError | None:

@@ -437,9 +437,23 @@ def test_a_size_field_too_small_stops(field: int) -> None:
     assert (text.stop_value, text.position) == (field, len(made) - 72)
 
 
-def test_a_v2_batch_without_room_for_its_header_stops() -> None:
-    made = struct.pack(">qiib", 0, 40, 0, 2) + bytes(60)
-    assert DumpText().render(made, 0, len(made), 0) == render.BAD_HEADER
+def test_a_v2_batch_without_room_for_its_header() -> None:
+    """Its line has what follows it, as in the reference, which cannot read the records then."""
+    short, good = struct.pack(">qiib", 0, 14, 0, 2) + bytes(9), batch([R()])
+    made = short + good + good
+    text = DumpText()
+    assert text.render(made, 0, len(made), 0) == render.NEEDS_BYTES
+    lines = text.text.take().decode().splitlines()
+    assert len(lines) == 3
+    # the second batch begins at byte 26: its base offset is where this one's last offset delta is looked for
+    assert lines[0].startswith("baseOffset: 0 lastOffset: 0 count: ")
+    assert lines[0].endswith(" size: 26 magic: 2 compresscodec: none crc: 0 isvalid: false")
+    deep = DumpText(deep=True)
+    assert deep.render(made, 0, len(made), 0) == render.BAD_HEADER
+    assert (deep.stop_value, deep.text.take().decode().splitlines()) == (26, lines[:1])
+    waiting = DumpText()
+    assert waiting.render(made[:60], 0, 60, 0) == render.NEEDS_BYTES
+    assert (waiting.needed, len(waiting.text)) == (61, 0)
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
