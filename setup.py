@@ -9,10 +9,12 @@ MODULES = (
     "values", "state", "plan", "buffers", "crc", "murmur", "varint", "scan", "decode", "record", "encode", "ingest",
     "assign", "index", "seek", "pick", "mapping", "render", "text", "template", "listing", "xxhash", "spare",
     "store", "arena", "legacy", "repack", "check", "residency", "agree", "txns",
+    "admit", "rewrite",
+    "arrow_memory", "columns", "column_builder", "arrow",
 )  # fmt: skip
 USES_CRC = (
     "crc", "scan", "seek", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",
-    "check", "agree", "txns",
+    "check", "agree", "txns", "admit", "rewrite",
 )  # fmt: skip
 DEBUG = os.environ.get("KAFKALOG_DEBUG") == "1"
 DIRECTIVES = {

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkalog._core.record import Record as Record
     from kafkalog.api import Log as Log
     from kafkalog.api import open as open
+    from kafkalog.converting import convert as convert
     from kafkalog.records.batch import RecordBatch as RecordBatch
     from kafkalog.slices import LogSlice as LogSlice
     from kafkalog.tools.repair import repair as repair
@@ -34,6 +35,7 @@ _NAMES = {
     "Record": ("_core.record", "Record"),
     "RecordBatch": ("records.batch", "RecordBatch"),
     "TopicPartition": ("types", "TopicPartition"),
+    "convert": ("converting", "convert"),
     "open": ("api", "open"),
     "repair": ("tools.repair", "repair"),
     "verify": ("tools.verify", "verify"),
@@ -41,7 +43,7 @@ _NAMES = {
 
 __all__ = [
     "EARLIEST", "LATEST", "Log", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch", "TopicPartition",
-    "__version__", "aio", "control", "decoders", "errors", "open", "repair",
+    "__version__", "aio", "control", "convert", "decoders", "errors", "open", "repair",
     "verify",
 ]  # fmt: skip
 

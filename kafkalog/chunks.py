@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog._core.decode import RecordTable
 from kafkalog._core.record import RecordIterator
 from kafkalog._core.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
-from kafkalog._core.txns import has_transactions, visible_runs
+from kafkalog._core.txns import has_transactions, visible_rows
 from kafkalog.engine import closed, cuts, has_cut, refresh
 from kafkalog.errors import CorruptRecord, OffsetOutOfRange, StorageError
 from kafkalog.records import tables
@@ -194,8 +194,11 @@ def visible_chunks(log: Engine, chunks: Iterable[Chunk], committed: bool) -> Ite
         aborted = None
         if committed and has_transactions(chunk.batches, chunk.first, chunk.last):
             aborted = log.aborted_ranges(chunk.batches.base_offset(chunk.first), chunk.next_offset)
-        for first, last in visible_runs(chunk.batches, chunk.first, chunk.last, aborted):
-            yield chunk._replace(first=first, last=last)
+        seen = visible_rows(chunk.batches, chunk.first, chunk.last, aborted)
+        if seen is chunk.batches:
+            yield chunk
+        elif len(seen):
+            yield chunk._replace(batches=seen, first=0, last=len(seen))
 
 
 def record_tables(

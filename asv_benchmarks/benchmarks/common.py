@@ -36,6 +36,16 @@ def batches(count: int, total_bytes: int) -> bytes:
     return bytes(data)
 
 
+def fill_log(path: Path, records_per_batch: int, total_bytes: int) -> None:
+    """Makes a log of about that size in the partition directory `path`, closed well, in the page cache."""
+    import kafkalog
+
+    ready = batches(records_per_batch, 1 << 20)
+    with kafkalog.open(path, "a") as log:
+        for _ in range(max(1, total_bytes // len(ready))):
+            log.append_bytes(bytearray(ready))
+
+
 def codecs() -> dict[str, Callable[[memoryview], object]]:
     """Each codec's own compression of one block, into memory that is there where the package can do that."""
     room = memoryview(bytearray(1 << 17))

@@ -114,33 +114,55 @@ def has_transactions(BatchTable table not None, Py_ssize_t first, Py_ssize_t las
 
 
 def is_plain(BatchTable table not None, Py_ssize_t first, Py_ssize_t last) -> bool:
-    """True when all rows `first` up to `last` are of format v2 and not compressed."""
+    """True when the rows `first` up to `last` are of format v2, not compressed, and lie back to back."""
     cdef Py_ssize_t i
+    cdef BatchRow* row
     check_rows(table, first, last)
     for i in range(first, last):
-        if table.rows[i].magic != 2 or table.rows[i].attributes & CODEC_MASK:
+        row = &table.rows[i]
+        if row.magic != 2 or row.attributes & CODEC_MASK:
+            return False
+        if i > first and row.position != added(table.rows[i - 1].position, table.rows[i - 1].size):
             return False
     return True
 
 
-def visible_runs(BatchTable table not None, Py_ssize_t first, Py_ssize_t last, AbortedRanges aborted=None) -> list:
-    """The rows that a consumer sees, as (first, last) pairs: no control batches, and none of `aborted`."""
+cdef inline bint is_hidden(const BatchRow* row, AbortedRanges aborted) noexcept nogil:
+    """True for control batches, and for those of `aborted`, which may be None."""
+    if row.magic < 2 or not row.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT):
+        return False
+    return row.attributes & CONTROL_BIT or (aborted is not None and aborted.holds(row))
+
+
+def visible_rows(
+    BatchTable table not None, Py_ssize_t first, Py_ssize_t last, AbortedRanges aborted=None
+) -> BatchTable:
+    """A table of those of the rows `first` up to `last` that a consumer sees: no control batches, none of `aborted`.
+
+    `table` itself where all are seen. Rows keep their positions in what was scanned.
+    """
     cdef Py_ssize_t i
-    cdef Py_ssize_t start = first
-    cdef BatchRow* row
-    cdef list runs = []
+    cdef BatchTable seen
     check_rows(table, first, last)
     for i in range(first, last):
-        row = &table.rows[i]
-        if row.magic < 2 or not row.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT):
+        if is_hidden(&table.rows[i], aborted):
+            break
+    else:
+        return table
+    seen = BatchTable.__new__(BatchTable)
+    for i in range(first, last):
+        if is_hidden(&table.rows[i], aborted):
             continue
-        if row.attributes & CONTROL_BIT or (aborted is not None and aborted.holds(row)):
-            if start < i:
-                runs.append((start, i))
-            start = i + 1
-    if start < last:
-        runs.append((start, last))
-    return runs
+        if seen.count == seen.capacity and seen.grow() < 0:
+            raise MemoryError
+        seen.rows[seen.count] = table.rows[i]
+        seen.count += 1
+    seen.stop_position = table.stop_position
+    seen.stop_reason = table.stop_reason
+    seen.stop_value = table.stop_value
+    seen.valid_bytes = table.valid_bytes
+    seen.summarise()
+    return seen
 
 
 cdef int marker_type(bytes data, BatchRow* row) except -2:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kafkalog._core.store import Block
 
-__all__ = ["TABLE_BYTES", "batch_table", "plain_batch", "record_tables"]
+__all__ = ["TABLE_BYTES", "batch_table", "decoding_error", "plain_batch", "plain_row", "plain_rows", "record_tables"]
 
 TABLE_BYTES: Final = 512 << 10
 """Decompressed bytes after which a table ends, so that they are in the cache when decoded; no batch is divided."""
@@ -101,6 +101,19 @@ def plain_batch(
 
     They are a v2 header and its records, or the inner messages of a v0 or v1 wrapper with their absolute offsets.
     """
+    return plain_row(data, batches, row, base_position=base_position, path=path, limit_bytes=limit_bytes)[0]
+
+
+def plain_row(
+    data: Buffer,
+    batches: BatchTable,
+    row: int,
+    *,
+    base_position: int = 0,
+    path: str | None = None,
+    limit_bytes: int = DECODED_LIMIT_BYTES,
+) -> tuple[Block, BatchTable]:
+    """`plain_batch` and a table of one row for it: that of the batch, without codec and with its new place and size."""
     arena = Arena(data, batches, row, base_position=base_position)
     failure = _unpack(arena, batches, row, limit_bytes)
     if failure is not None:
@@ -109,7 +122,7 @@ def plain_batch(
             raise failure
         finally:
             del failure  # as above
-    return arena.finish()
+    return arena.finish(), arena.table
 
 
 def _next_table(
@@ -132,6 +145,17 @@ def _unpacked(
     lenient: bool = False,
 ) -> tuple[RecordTable, KafkalogError | None]:
     """The table of the rows from `first` on, and the error of the batch that could not be decompressed."""
+    plain, table, failure = plain_rows(data, batches, first, last, base_position, limit_bytes)
+    return decode(plain, table, lenient=lenient), failure
+
+
+def plain_rows(
+    data: Buffer, batches: BatchTable, first: int, last: int, base_position: int, limit_bytes: int
+) -> tuple[Block, BatchTable, KafkalogError | None]:
+    """As many rows from `first` on as one table takes, all plain: their bytes, a table for these, and what stopped it.
+
+    The error has its place, but no path. Row i of the table is row `first` + i of `batches`.
+    """
     guess = _GUESSED_RATIO * (batches.position(last - 1) + batches.size(last - 1) - batches.position(first))
     arena = Arena(data, batches, first, base_position=base_position, capacity=min(guess, 2 * TABLE_BYTES))
     row = first
@@ -142,7 +166,7 @@ def _unpacked(
             break
         failure = _unpack(arena, batches, row, limit_bytes)
         row += 1
-    return decode(arena.finish(), arena.table, lenient=lenient), failure
+    return arena.finish(), arena.table, failure
 
 
 def _unpack(arena: Arena, batches: BatchTable, row: int, limit_bytes: int) -> KafkalogError | None:
@@ -171,8 +195,13 @@ def _undecodable(table: RecordTable, batches: BatchTable, first: int, base_posit
     """The error for the batch at which decoding stopped."""
     unpacked = table.batches is not batches
     row = table.error_batch + (first if unpacked else 0)
-    error = _status_error(table.status, f"record {table.error_record} of the batch: {table.error_text}")
-    return _located(error, batches, row, batches.position(row) if unpacked else base_position + table.error_position)
+    position = batches.position(row) if unpacked else base_position + table.error_position
+    return decoding_error(table.status, table.error_text, table.error_record, batches, row, position)
+
+
+def decoding_error(status: int, text: str, record: int, batches: BatchTable, row: int, position: int) -> KafkalogError:
+    """The error for record `record` of batch `row`, at which decoding stopped: `status` and `text` say why."""
+    return _located(_status_error(status, f"record {record} of the batch: {text}"), batches, row, position)
 
 
 def _status_error(status: int, text: str) -> KafkalogError:

@@ -23,9 +23,11 @@ from kafkalog.storage.append import (
     Origin,
     base_for_roll,
     check_append_size,
+    check_built_group,
     check_follower_offsets,
     check_group,
     check_leader_append,
+    check_raft_append,
     first_offset_of,
     follower_rows,
     sound_client_batch,
@@ -121,12 +123,14 @@ class UnifiedLog(LogOwner):
         origin: Origin = "client",
         table: BatchTable | None = None,
     ) -> LogAppendInfo:
-        """What was appended: the one v2 batch in `buffer`, with offsets from the log end on (LOG-2).
+        """What was appended: the one batch in `buffer`, with offsets from the log end on (LOG-2).
 
-        The writable buffer is edited in place: base offset, epoch, and times where the topic stamps them. A batch
-        that is cut off is left out; without a whole one nothing happens (LOG-5). `table` saves scanning it again.
-        Errors of the checks (format.md section 11), then StorageError, after which the log is as it was, or takes no
-        more writes where that could not be done.
+        That is a v2 batch, a wrapper, or plain messages of format v0 or v1; what has another format or codec than the
+        log's is converted and compressed anew. A v2 batch that is kept is edited in place, which needs a writable
+        buffer: base offset, epoch, and times where the topic stamps them. A batch that is cut off is left out; without
+        a whole one nothing happens (LOG-5). `table` saves scanning it again. A raft leader's batches keep their
+        offsets. Errors of the checks (format.md section 11), then StorageError, after which the log is as it was, or
+        takes no more writes where that could not be done.
         """
         if table is None:
             table = scan(buffer)
@@ -134,27 +138,36 @@ class UnifiedLog(LogOwner):
             raise unreadable(table)
         if table.count == 0:
             return NOTHING_APPENDED
-        config = self._config
         now_ms = self._milliseconds()
         epoch = self.leader_epoch if leader_epoch is None else leader_epoch
-        if origin != "client" or not sound_client_batch(buffer, table, self._limits, now_ms):
-            check_leader_append(buffer, table, config, origin, epoch, now_ms)
+        limits = self._limits
         size = table.valid_bytes
-        if size > config.segment_size:
-            check_append_size(size, config.segment_size)
-        data: Any = buffer if size == len(buffer) else memoryview(buffer)[:size]
+        source = None
+        data: Any
+        if origin == "client" and sound_client_batch(buffer, table, limits, now_ms):
+            data = buffer if size == len(buffer) else memoryview(buffer)[:size]
+        elif origin == "raft_leader":
+            check_raft_append(table, limits, epoch)
+            return self.append_as_follower(buffer, epoch)
+        else:
+            source = table
+            checked = check_leader_append(buffer, table, limits, origin, now_ms, self.validator_metrics)
+            data, table = checked.data, checked.table
+            size = table.valid_bytes
+        if size > limits.segment_size:
+            check_append_size(size, limits.segment_size)
         given_epoch = table.last_leader_epoch
-        append_time = now_ms if self._stamps else -1
+        append_time = -1 if limits.check_times else now_ms
         with self._lock:
             state = self._ready_locked()
             first_offset = state.log_end_offset
-            assign(buffer, table, first_offset, epoch, append_time)
+            assign(data, table, first_offset, epoch, append_time)
             if epoch > state.leader_epoch:
                 self._begin_epoch_locked(epoch, first_offset)
             self._append_locked(data, table, now_ms, first_offset)
         if self._chores:
             self._do_chores_after_append()
-        return append_info(table, first_offset, given_epoch, append_time, state.log_start_offset)
+        return append_info(table, first_offset, given_epoch, append_time, state.log_start_offset, source)
 
     def append_as_follower(self, buffer: Any, leader_epoch: int) -> LogAppendInfo:
         """What was appended: the batches of `buffer`, with the offsets, epochs and times they have (LOG-3).
@@ -192,8 +205,9 @@ class UnifiedLog(LogOwner):
 
         All are checked before the first is written. Segments and indexes come out as for single appends, but
         batches that go to one segment are written in one call. Where a write fails, the batches before it stay; the
-        error's `offset` is the first offset that was not written. `check_records` False trusts what is inside the
-        batches: for a caller that has just built them.
+        error's `offset` is the first offset that was not written. What has another format or codec than the log's is
+        converted as for `append_as_leader`. `check_records` False takes the batches as they are: for a caller that
+        has just built them.
         """
         if table is None:
             table = scan(buffer)
@@ -202,9 +216,13 @@ class UnifiedLog(LogOwner):
         if table.count == 0:
             return NOTHING_APPENDED
         now_ms = self._milliseconds()
-        check_group(buffer, table, self._config, now_ms, check_records)
+        limits = self._limits
+        source = table
+        if check_records:
+            buffer, table = check_group(buffer, table, limits, now_ms, self.validator_metrics)
+        check_built_group(table, limits)
         epoch = self.leader_epoch
-        append_time = now_ms if self._stamps else -1
+        append_time = -1 if limits.check_times else now_ms
         with self._lock:
             state = self._ready_locked()
             first_offset = state.log_end_offset
@@ -214,7 +232,7 @@ class UnifiedLog(LogOwner):
             self._append_group_locked(memoryview(buffer), table, now_ms)
         if self._chores:
             self._do_chores_after_append()
-        return append_info(table, first_offset, -1, append_time, state.log_start_offset)
+        return append_info(table, first_offset, -1, append_time, state.log_start_offset, source)
 
     def _append_locked(self, data: Any, table: BatchTable, now_ms: int, roll_base: int) -> None:
         """Write all batches of `table` as one append, into a new segment where the active one does not take them."""

@@ -24,6 +24,7 @@ from kafkalog.util.fileio import OS, FileSystem
 __all__ = ["AbortedTransaction", "Transactions"]
 
 _HEADER_BYTES: Final = 61
+_WINDOW_BYTES: Final = 16 << 10
 _NO_LIMIT: Final = 2**63 - 1
 
 
@@ -75,6 +76,24 @@ class _Tail:
         if segments.get(segment.base_offset) is not segment or segment.size < self.position:
             return False
         return self.last_position < 0 or segment.records.read(self.last_position, len(self.header)) == self.header
+
+
+class _Window:
+    """Reads small pieces of a file in order: markers lie close to each other where transactions are short."""
+
+    __slots__ = ("_data", "_records", "_start")
+
+    def __init__(self, records: Any) -> None:
+        self._records = records
+        self._start = 0
+        self._data = b""
+
+    def __call__(self, position: int, size: int) -> bytes:
+        at = position - self._start
+        if at < 0 or at + size > len(self._data):
+            self._data = self._records.read(position, max(size, _WINDOW_BYTES))
+            self._start, at = position, 0
+        return self._data[at : at + size]
 
 
 class Transactions:
@@ -227,9 +246,10 @@ class Transactions:
     def _scan(self, scan: TxnScan, segment: Any, start: int, stop: int, tail: _Tail | None = None) -> None:
         """Feeds the batches between two positions of a segment; a damaged size field ends it, and is a problem."""
         records = segment.records
+        read = _Window(records)
         try:
             for table in records.tables(start, stop):
-                scan.feed(table, records.read)
+                scan.feed(table, read)
                 if tail is not None:
                     tail.remember(table.position(len(table) - 1))
         except CorruptRecord as error:

@@ -9,8 +9,9 @@ from typing import BinaryIO, Final, NamedTuple, Protocol
 from kafkalog._core.decode import STATUS_OK, RecordTable
 from kafkalog._core.scan import BatchTable
 from kafkalog._core.template import IS_DONE, IS_FULL, NEEDS_BYTES, TemplateText
-from kafkalog._core.txns import is_plain, visible_runs
+from kafkalog._core.txns import is_plain, visible_rows
 from kafkalog.errors import KafkalogError
+from kafkalog.records.format import CompressionType
 from kafkalog.records.tables import record_tables
 from kafkalog.tools.render_errors import stop_error
 from kafkalog.tools.templates import Pieces
@@ -18,6 +19,8 @@ from kafkalog.util.readahead import map_ahead
 
 MAX_OFFSET = 2**63 - 1
 _NO_THREADS: Final = 1
+SLOW_CODECS: Final = (CompressionType.GZIP, CompressionType.ZSTD)
+"""Those that take longer than handing a chunk to another thread and its records back costs (measured)."""
 
 
 class Batches(Protocol):
@@ -68,8 +71,8 @@ def write_records(
 
     pieces: a template of `kafkalog.tools.templates`. chunks: in the order of their offsets; with `max_records` nothing
     more is taken from it once the last record is written. After each chunk all of its text has been handed to `out`,
-    which is not flushed. Control batches are left out. threads: how many decompress and decode (None: one for each
-    usable core); plain v2 batches are shown as they lie.
+    which is not flushed. Control batches are left out. threads: how many decompress gzip and zstd (None: one for
+    each usable core). Plain v2 batches are shown as they lie, others are decoded first.
 
     InvalidRecord names file, offset and position of a malformed record, CorruptRecord a message that is none,
     IllegalArgument an unknown codec. What comes before has been written then.
@@ -90,13 +93,13 @@ def write_records(
 
 
 def _parts(chunks: Iterable[Batches], threads: int | None) -> Iterator[Batches | Decoded]:
-    """The chunks; from the first one on that needs decoding, those that do are decoded ahead."""
+    """The chunks, those that need it decoded; ahead of the reader from the first one on whose codec is slow."""
     left = iter(chunks)
     for chunk in left:
-        if not is_plain(chunk.batches, chunk.first, chunk.last):
+        if chunk.batches.codec in SLOW_CODECS:
             yield from map_ahead(_part, chain((chunk,), left), threads=threads)
             return
-        yield chunk
+        yield _part(chunk)
 
 
 def _part(chunk: Batches) -> Batches | Decoded:
@@ -104,10 +107,10 @@ def _part(chunk: Batches) -> Batches | Decoded:
         return chunk
     tables: list[RecordTable] = []
     try:
-        for first, last in visible_runs(chunk.batches, chunk.first, chunk.last):
-            tables += record_tables(
-                chunk.data, chunk.batches, first, last, base_position=chunk.position, path=chunk.path
-            )
+        seen = visible_rows(chunk.batches, chunk.first, chunk.last)
+        first, last = (chunk.first, chunk.last) if seen is chunk.batches else (0, len(seen))
+        for table in record_tables(chunk.data, seen, first, last, base_position=chunk.position, path=chunk.path):
+            tables.append(table)
     except KafkalogError as error:
         return Decoded(tables, error.with_traceback(None))
     return Decoded(tables, None)

@@ -1,4 +1,4 @@
-"""Transactions as batches show them: runs of visible rows, ranges, and the scan that follows markers."""
+"""Transactions as batches show them: visible rows, ranges, and the scan that follows markers."""
 
 import random
 import struct
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog._core.scan import BatchTable, scan
-from kafkalog._core.txns import AbortedRanges, TxnScan, has_transactions, is_plain, visible_runs
+from kafkalog._core.txns import AbortedRanges, TxnScan, has_transactions, is_plain, visible_rows
 from tests.builder import R, batch, frame, message_v1, seal
 from tests.transactional import CONTROL, TRANSACTIONAL, marker
 
@@ -46,13 +46,26 @@ def test_a_batch_is_in_a_range_of_its_producer(
         assert ((producer_id, base, base + count) in held) == (first[1] <= base + count)
 
 
-def test_runs_leave_out_markers_and_aborted_batches() -> None:
+def bases(rows: BatchTable) -> list[int]:
+    return [rows.base_offset(at) for at in range(len(rows))]
+
+
+def test_rows_leave_out_markers_and_aborted_batches() -> None:
     parts = [data(0, 1), data(1, 2), batch([R(b"p")], base_offset=2), marker(3, 1, 0), marker(4, 2, 1), data(5, 1)]
     _, rows = table(*parts)
-    assert visible_runs(rows, 0, 6) == [(0, 3), (5, 6)]
-    assert visible_runs(rows, 0, 6, AbortedRanges([(1, 0, 3)])) == [(1, 3), (5, 6)]
-    assert visible_runs(rows, 3, 5) == visible_runs(rows, 2, 2) == []
-    assert visible_runs(rows, 1, 4, AbortedRanges([(2, 0, 9), (1, 0, 3)])) == [(2, 3)]
+    assert bases(visible_rows(rows, 0, 6)) == [0, 1, 2, 5]
+    assert bases(visible_rows(rows, 0, 6, AbortedRanges([(1, 0, 3)]))) == [1, 2, 5]
+    assert bases(visible_rows(rows, 3, 5)) == []
+    assert bases(visible_rows(rows, 1, 4, AbortedRanges([(2, 0, 9), (1, 0, 3)]))) == [2]
+    assert visible_rows(rows, 2, 2) is visible_rows(rows, 0, 3) is visible_rows(rows, 5, 6) is rows
+    seen = visible_rows(rows, 0, 6)
+    assert [seen.position(at) for at in range(4)] == [rows.position(at) for at in (0, 1, 2, 5)]
+    assert (seen.first_offset, seen.last_offset, seen.record_count, seen.first_invalid) == (0, 5, 4, -1)
+    assert (seen.stop_position, seen.stop_reason, seen.valid_bytes) == (
+        rows.stop_position, rows.stop_reason, rows.valid_bytes,
+    )  # fmt: skip
+    many = [data(at, 1) if at % 2 else marker(at, 2, 0) for at in range(300)]
+    assert bases(visible_rows(table(*many)[1], 0, 300)) == list(range(1, 300, 2))
     assert has_transactions(rows, 0, 3) and not has_transactions(rows, 2, 5)
 
 
@@ -60,7 +73,10 @@ def test_what_is_plain() -> None:
     _, rows = table(data(0, 1), frame(b"zz", count=1, last_delta=0, base_offset=1, attributes=2), message_v1(2, b"v"))
     assert [is_plain(rows, at, at + 1) for at in range(3)] == [True, False, False]
     assert is_plain(rows, 1, 1) and not is_plain(rows, 0, 2)
-    assert visible_runs(rows, 0, 3) == [(0, 3)]
+    _, rows = table(data(0, 1), marker(1, 1, 1), data(2, 1))
+    assert is_plain(rows, 0, 3)
+    apart = visible_rows(rows, 0, 3)
+    assert len(apart) == 2 and not is_plain(apart, 0, 2) and is_plain(apart, 1, 2)
 
 
 def test_following_markers() -> None:
@@ -128,12 +144,12 @@ def test_bytes_that_are_not_those_of_the_batch() -> None:
 
 def test_misuse_is_refused() -> None:
     _, rows = table(data(0, 1))
-    for call in (has_transactions, is_plain, visible_runs):
+    for call in (has_transactions, is_plain, visible_rows):
         for first, last in ((0, 2), (-1, 1), (1, 0)):
             with pytest.raises(ValueError, match="rows"):
                 call(rows, first, last)
     with pytest.raises(TypeError):
-        visible_runs(None, 0, 0)  # type: ignore[arg-type]
+        visible_rows(None, 0, 0)  # type: ignore[arg-type]
     with pytest.raises((TypeError, ValueError)):
         AbortedRanges([(1, 2)])  # type: ignore[list-item]
     with pytest.raises(OverflowError):
