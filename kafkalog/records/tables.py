@@ -77,7 +77,7 @@ def batch_table(
         table = decode(data, batches, row, row + 1, base_position=base_position, lenient=lenient)
         failure = None
     else:
-        table, failure = _unpacked(data, batches, row, row + 1, base_position, limit_bytes)
+        table, failure = _unpacked(data, batches, row, row + 1, base_position, limit_bytes, lenient)
     if table.status != STATUS_OK:
         failure = _undecodable(table, batches, row, base_position)
     if failure is not None:
@@ -137,11 +137,17 @@ def _next_table(
 
 
 def _unpacked(
-    data: Buffer, batches: BatchTable, first: int, last: int, base_position: int, limit_bytes: int
+    data: Buffer,
+    batches: BatchTable,
+    first: int,
+    last: int,
+    base_position: int,
+    limit_bytes: int,
+    lenient: bool = False,
 ) -> tuple[RecordTable, KafkalogError | None]:
     """The table of the rows from `first` on, and the error of the batch that could not be decompressed."""
     plain, table, failure = plain_rows(data, batches, first, last, base_position, limit_bytes)
-    return decode(plain, table), failure
+    return decode(plain, table, lenient=lenient), failure
 
 
 def plain_rows(
