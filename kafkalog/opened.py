@@ -109,7 +109,7 @@ class OpenedLog:
     def record_cut(self) -> None:
         """Puts log start and recovery point of a log that was cut on disk: what comes now is not there yet."""
         self.record_log_start()
-        point = self.log.recovery_point
+        point = min(self.log.recovery_point, self.log.data_end_offset)
         record_recovery_point(os.path.dirname(self.path), self.topic_partition, point, fs=self._fs)
 
     def close(self) -> None:
@@ -143,7 +143,8 @@ class OpenedLog:
             self.closed = True
             self._refuse(lambda: LogClosed(f"log {self.topic_partition} is closed"))
             self.log.close()
-            point, mark = self.log.recovery_point, self.log.high_watermark
+            end = self.log.data_end_offset
+            point, mark = min(self.log.recovery_point, end), min(self.log.high_watermark, end)
             record_close(os.path.dirname(self.path), self.topic_partition, point, mark, fs=self._fs)
             clean = True
         finally:

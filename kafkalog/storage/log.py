@@ -302,6 +302,15 @@ class UnifiedLog(LogAppender):
         return self._active
 
     @property
+    def data_end_offset(self) -> int:
+        """The log end that the next opening will find: behind the last batch, or where an empty segment begins.
+
+        It is below `log_end_offset` after a cut inside a batch, which takes the batch whole.
+        """
+        active = self._active
+        return active.tail.last_offset + 1 if active.tail.last_offset >= 0 else active.base_offset
+
+    @property
     def size(self) -> int:
         """Bytes of record data in all segments."""
         size: int = self._state.segments.size_in_bytes

@@ -24,6 +24,7 @@ from kafkalog.storage.txn_index import AbortedTxn
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata, OffsetAndTimestamp, TimestampOffset
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.interrupts import deferred_interrupts
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _LONG_BATCH_BYTES: Final = 8192
@@ -380,9 +381,13 @@ class LogSegment(SegmentFiles):
         return cut
 
     def open_indexes(self) -> None:
-        """Open both indexes at their full length, which makes their files where they are missing."""
-        self.resize_indexes(self.max_index_size)
-        self._is_fresh = False
+        """Make both indexes of a new segment, at their full length; what an attempt before left is of no use."""
+        with deferred_interrupts():
+            for index in (self.offset_index, self.time_index):
+                if index.entries:
+                    index.reset()
+            self.resize_indexes(self.max_index_size)
+            self._is_fresh = False
 
     def resize_indexes(self, size: int) -> None:
         """Give both indexes room for `size` bytes of entries."""
