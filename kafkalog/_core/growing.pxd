@@ -118,6 +118,47 @@ cdef inline int put_text(Bytes* b, int64_t row, const uint8_t* source, int32_t s
     return OK
 
 
+cdef struct Lane:
+    # a column of bytes as a loop keeps it at hand; `back_to` writes it back
+    int32_t* ends
+    uint8_t* data
+    uint8_t* valid              # NULL until one is null
+    int64_t used
+    int64_t capacity
+    int64_t nulls
+
+
+cdef inline Lane lane_of(Bytes* b) noexcept nogil:
+    cdef Lane lane
+    lane.ends = <int32_t*>b.ends.data if b.ends != NULL else NULL
+    lane.data = b.data.data if b.data != NULL else NULL
+    lane.valid = b.valid.data if b.valid != NULL else NULL
+    lane.used = b.used
+    lane.capacity = b.capacity
+    lane.nulls = b.nulls
+    return lane
+
+
+cdef inline void back_to(Bytes* b, const Lane* lane) noexcept nogil:
+    b.used = lane.used
+    b.nulls = lane.nulls
+
+
+cdef inline bint fits(Lane* lane, int32_t size) noexcept nogil:
+    """True where put_fitting may be called."""
+    return size <= lane.capacity - lane.used and (size >= 0 or lane.valid != NULL)
+
+
+cdef inline void put_fitting(Lane* lane, int64_t row, const uint8_t* source, int32_t size) noexcept nogil:
+    if size >= 0:
+        memcpy(lane.data + lane.used, source, <size_t>size)
+        lane.used += size
+    else:
+        lane.valid[row >> 3] &= ~(1 << (row & 7))
+        lane.nulls += 1
+    lane.ends[row + 1] = <int32_t>lane.used
+
+
 cdef inline void drop_headers(Headers* h) noexcept nogil:
     drop_memory(h.lists)
     drop_bytes(&h.keys)
