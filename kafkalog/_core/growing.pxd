@@ -9,6 +9,12 @@ from kafkalog._core.headers cimport Header, take_header
 from kafkalog._core.layout cimport ERR_MEMORY, OK
 from kafkalog._core.text cimport EXPANSION, is_utf8, put_java_text
 
+cdef extern from *:
+    """
+    #define kl_fetch_to_write(p) __builtin_prefetch(p, 1)
+    """
+    void kl_fetch_to_write(const void* p) noexcept nogil
+
 cdef enum:
     MOST_BYTES = 0x7FFFFFFF         # the ends are 32 bits wide
     ERR_COLUMN_SIZE = 64            # a status beside those of layout.pxd: more than that in one record
@@ -151,6 +157,7 @@ cdef inline bint fits(Lane* lane, int32_t size) noexcept nogil:
 
 cdef inline void put_fitting(Lane* lane, int64_t row, const uint8_t* source, int32_t size) noexcept nogil:
     if size >= 0:
+        kl_fetch_to_write(lane.data + lane.used + 512)
         memcpy(lane.data + lane.used, source, <size_t>size)
         lane.used += size
     else:
