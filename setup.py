@@ -8,7 +8,7 @@ from setuptools import Extension, setup
 MODULES = (
     "values", "state", "plan", "buffers", "crc", "murmur", "varint", "scan", "decode", "record", "encode", "ingest",
     "assign", "index", "seek", "pick", "mapping", "render", "text", "template", "listing", "xxhash", "spare",
-    "store", "arena", "legacy", "repack", "check", "residency", "agree",
+    "store", "unpack", "arena", "legacy", "repack", "check", "residency", "agree",
 )  # fmt: skip
 USES_CRC = (
     "crc", "scan", "seek", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",

@@ -21,8 +21,11 @@ from kafkalog._core.lines cimport (
     BODY_EXPANSION, LINE_SPACE, put_batch_rest, put_batch_start, put_data, put_message_fields, put_record_fields,
 )
 from kafkalog._core.messages cimport Message, take_fields, take_frame
+from kafkalog._core.store cimport Store
 from kafkalog._core.text cimport Out, TextBuffer, kl_unlikely, put, put_number, reserve
+from kafkalog._core.unpack cimport Unpacker
 from kafkalog._core.wrap cimport added
+from kafkalog._core.wrapper cimport settle, wrapper_payload
 
 cdef enum:
     RENDER_MORE = 100           # the buffer ends before the batch at `position` does; `needed` bytes would help
@@ -34,6 +37,7 @@ cdef enum:
     RENDER_HEADER = 106         # the batch's size field is smaller than the batch header
     RENDER_RECORDS = 107        # the batch's records are compressed: `give_records` and call again
     RENDER_MAGIC = 108          # a format below 0, in `stop_value`
+    RENDER_RAISED = 109         # an exception waits to be raised
 
     UNREAD = -2                 # a size that take_fields did not get to
 
@@ -66,6 +70,8 @@ cdef class DumpText:
 
     deep: print record lines. data: with keys and values. skip_metadata: record lines hold nothing but those.
     ask: the caller gives the text of keys and values, a record at a time; it always does for KRaft's control records.
+    unpacker: decompresses batches, each to at most `decoded_limit` bytes; a status of its own is one of `render` too.
+    Without it the caller gives the records of compressed batches.
     """
 
     cdef readonly TextBuffer text
@@ -85,7 +91,14 @@ cdef class DumpText:
     cdef const uint8_t* value_at
     cdef int32_t key_size
     cdef int32_t value_size
-    cdef Held inner                     # owner of `plain`
+    cdef readonly Unpacker unpacker
+    cdef readonly bint is_refused       # the batch at hand is compressed, and its records cannot be had
+    cdef readonly int64_t payload_position  # where what it refused begins, from the start of the batch
+    cdef int64_t decoded_limit
+    cdef Store store                    # what it fills, a batch at a time
+    cdef Held source                    # the buffer of the call at hand
+    cdef object failure                 # the exception behind RENDER_RAISED
+    cdef Held inner                     # owner of `plain`, unless that is `store`
     cdef const uint8_t* plain           # the batch at hand as it would be uncompressed; NULL where it is not
     cdef int64_t plain_size
     cdef size_t limit
@@ -99,7 +112,8 @@ cdef class DumpText:
     cdef int64_t jump_space
 
     def __cinit__(
-        self, *, bint deep=False, bint data=False, bint skip_metadata=False, bint ask=False, size_t limit=1 << 18
+        self, *, bint deep=False, bint data=False, bint skip_metadata=False, bint ask=False, size_t limit=1 << 18,
+        Unpacker unpacker=None, int64_t decoded_limit=1 << 28,
     ):
         self.text = TextBuffer()
         self.deep = deep or data
@@ -107,6 +121,9 @@ cdef class DumpText:
         self.skip_metadata = skip_metadata
         self.ask = ask
         self.limit = limit
+        self.unpacker = unpacker
+        self.decoded_limit = decoded_limit
+        self.store = Store()
         self.record_offset = -1
 
     def __dealloc__(self):
@@ -127,9 +144,15 @@ cdef class DumpText:
             raise ValueError("the last line waits for its text")
         self.text.begin()
         self.position = start
+        self.source = held
+        self.is_refused = False
         with nogil:
             status = self.render_batches(held.data, stop, base_position)
+        self.source = None
         self.text.end()
+        if status == RENDER_RAISED:
+            failure, self.failure = self.failure, None
+            raise failure
         self.wants_records = status == RENDER_RECORDS
         if status == ERR_MEMORY:
             raise MemoryError
@@ -276,22 +299,64 @@ cdef class DumpText:
         """Prints the records that are left of the batch being rendered."""
         cdef int status
         if self.row.magic < 2:
+            if self.plain == NULL and self.row.attributes & CODEC_MASK:
+                status = self.make_plain(batch)
+                if status != OK:
+                    return status
             if self.plain != NULL:
                 return self.render_messages(self.plain, self.plain_size)
-            return RENDER_RECORDS if self.row.attributes & CODEC_MASK else self.render_messages(batch, self.row.size)
+            return self.render_messages(batch, self.row.size)
         if self.row.count == 0:
             return OK               # whatever follows the header, the reference looks for no record
         if self.row.count < 0:
             return ERR_COUNT_NEGATIVE
-        if self.plain != NULL:
-            if self.next_record == 0:
-                status = self.check_records(self.plain, self.plain_size)
-                if status != OK:
-                    return status
-            return self.render_records(self.plain, self.plain_size)
-        if self.row.attributes & CODEC_MASK:
+        if self.plain == NULL and self.row.attributes & CODEC_MASK:
+            status = self.make_plain(batch)
+            if status != OK:
+                return status
+        if self.plain == NULL:
+            return self.render_records(batch, self.row.size)
+        if self.next_record == 0:
+            status = self.check_records(self.plain, self.plain_size)
+            if status != OK:
+                return status
+        return self.render_records(self.plain, self.plain_size)
+
+    cdef int make_plain(self, const uint8_t* batch) noexcept nogil:
+        """Sets `plain` to the batch as it would be without compression; why it cannot be otherwise."""
+        cdef int status
+        if self.unpacker is None:
             return RENDER_RECORDS
-        return self.render_records(batch, self.row.size)
+        with gil:
+            try:
+                status = self.unpack(batch)
+                self.is_refused = status != OK
+                return status
+            except BaseException as error:
+                self.failure = error
+                return RENDER_RAISED
+
+    cdef int unpack(self, const uint8_t* batch) except -1:
+        cdef BatchRow row = self.row
+        cdef const uint8_t* payload = batch + V2_RECORDS_AT
+        cdef int64_t size = row.size - V2_RECORDS_AT
+        cdef int status = OK
+        self.store.cut(0)
+        if row.magic < 2:
+            status = wrapper_payload(batch, &row, &payload, &size)
+        else:
+            self.store.put(batch, V2_RECORDS_AT)
+        if status == OK:
+            self.payload_position = payload - batch
+            status = self.unpacker.run(
+                self.store, row.attributes & CODEC_MASK, self.source, payload, size, row.magic, self.decoded_limit
+            )
+        if status == OK and row.magic < 2:
+            status = settle(self.store.data, self.store.size, &row)
+        if status == OK:
+            self.plain = self.store.data
+            self.plain_size = self.store.size
+        return status
 
     cdef int check_records(self, const uint8_t* batch, int64_t size) noexcept nogil:
         """OK if all records are sound: the reference reads those of a compressed batch before it prints the first."""

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Final
 from kafkalog._core.arena import Arena
 from kafkalog._core.decode import STATUS_MAGIC, STATUS_MESSAGE_SIZE, STATUS_OK, STATUS_TEXT, RecordTable, decode
 from kafkalog._core.scan import BatchTable
+from kafkalog._core.store import MOST_BYTES
+from kafkalog._core.unpack import FIRST_FAULT, Unpacker
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedForFormat
-from kafkalog.records.compression import DECODED_LIMIT_BYTES, check_codec, decompress_into
+from kafkalog.records.codec_errors import unpack_error
+from kafkalog.records.compression import DECODED_LIMIT_BYTES, check_codec, unpacker
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from kafkalog._core.store import Block
 
-__all__ = ["TABLE_BYTES", "batch_table", "plain_batch", "record_tables"]
+__all__ = ["TABLE_BYTES", "batch_table", "plain_batch", "plain_rows", "record_tables", "status_error"]
 
 TABLE_BYTES: Final = 512 << 10
 """Decompressed bytes after which a table ends, so that they are in the cache when decoded; no batch is divided."""
@@ -101,15 +104,14 @@ def plain_batch(
 
     They are a v2 header and its records, or the inner messages of a v0 or v1 wrapper with their absolute offsets.
     """
-    arena = Arena(data, batches, row, base_position=base_position)
-    failure = _unpack(arena, batches, row, limit_bytes)
+    plain, _, failure = plain_rows(data, batches, row, row + 1, base_position, limit_bytes)
     if failure is not None:
         failure.path = path
         try:
             raise failure
         finally:
             del failure  # as above
-    return arena.finish()
+    return plain
 
 
 def _next_table(
@@ -126,50 +128,48 @@ def _unpacked(
     data: Buffer, batches: BatchTable, first: int, last: int, base_position: int, limit_bytes: int
 ) -> tuple[RecordTable, KafkalogError | None]:
     """The table of the rows from `first` on, and the error of the batch that could not be decompressed."""
+    plain, table, failure = plain_rows(data, batches, first, last, base_position, limit_bytes)
+    return decode(plain, table), failure
+
+
+def plain_rows(
+    data: Buffer, batches: BatchTable, first: int, last: int, base_position: int, limit_bytes: int
+) -> tuple[Block, BatchTable, KafkalogError | None]:
+    """As many rows from `first` on as one table takes, all plain: their bytes, a table for these, and what stopped it.
+
+    The error has its place, but no path. Row i of the table is row `first` + i of `batches`.
+    """
     guess = _GUESSED_RATIO * (batches.position(last - 1) + batches.size(last - 1) - batches.position(first))
     arena = Arena(data, batches, first, base_position=base_position, capacity=min(guess, 2 * TABLE_BYTES))
-    row = first
-    failure: KafkalogError | None = None
-    while failure is None and arena.size < TABLE_BYTES:
-        row = arena.copy_plain(row, last)
-        if row == last:
-            break
-        failure = _unpack(arena, batches, row, limit_bytes)
-        row += 1
-    return decode(arena.finish(), arena.table), failure
+    own = unpacker()
+    status = arena.fill(own, last, enough=TABLE_BYTES, limit_bytes=min(limit_bytes, MOST_BYTES))
+    failure = None if status == STATUS_OK else _refused(status, arena, own, batches)
+    return arena.finish(), arena.table, failure
 
 
-def _unpack(arena: Arena, batches: BatchTable, row: int, limit_bytes: int) -> KafkalogError | None:
-    """Decompresses one batch into the arena; the error, with its place, where that cannot be done."""
+def _refused(status: int, arena: Arena, own: Unpacker, batches: BatchTable) -> KafkalogError:
+    """The error for the batch behind the last row of the arena, with its place."""
+    row = arena.first + arena.rows
     at = batches.position(row)
-    magic = batches.magic(row)
     try:
-        codec = check_codec(batches.attributes(row) & _CODEC_MASK)
-        payload = arena.begin(row)
-        if payload is None or _fill(arena, codec, payload, magic, limit_bytes):
-            return _located(_status_error(arena.status, STATUS_TEXT[arena.status]), batches, row, at)
-        return None
+        check_codec(batches.attributes(row) & _CODEC_MASK)
     except KafkalogError as error:
-        arena.cancel()
-        within = 0 if error.position is None else arena.payload_position + error.position
-        return _located(error.with_traceback(None), batches, row, at + within)
-
-
-def _fill(arena: Arena, codec: int, payload: memoryview, magic: int, limit_bytes: int) -> int:
-    """Fills the row that was begun and ends it; the status of its inner messages."""
-    decompress_into(arena.store, codec, payload, magic=magic, limit_bytes=limit_bytes)
-    return arena.end()
+        return _located(error.with_traceback(None), batches, row, at)
+    if status < FIRST_FAULT:
+        return _located(status_error(status, STATUS_TEXT[status]), batches, row, at)
+    return _located(unpack_error(own, status), batches, row, at + arena.payload_position + own.position)
 
 
 def _undecodable(table: RecordTable, batches: BatchTable, first: int, base_position: int) -> KafkalogError:
     """The error for the batch at which decoding stopped."""
     unpacked = table.batches is not batches
     row = table.error_batch + (first if unpacked else 0)
-    error = _status_error(table.status, f"record {table.error_record} of the batch: {table.error_text}")
+    error = status_error(table.status, f"record {table.error_record} of the batch: {table.error_text}")
     return _located(error, batches, row, batches.position(row) if unpacked else base_position + table.error_position)
 
 
-def _status_error(status: int, text: str) -> KafkalogError:
+def status_error(status: int, text: str) -> KafkalogError:
+    """The error for a status of decode.STATUS_TEXT, without its place."""
     if status == STATUS_MESSAGE_SIZE:
         return CorruptRecord(text, hint=_HINT)
     if status == STATUS_MAGIC:
