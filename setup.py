@@ -8,11 +8,12 @@ from setuptools import Extension, setup
 MODULES = (
     "values", "state", "plan", "buffers", "crc", "murmur", "varint", "scan", "decode", "record", "encode", "ingest",
     "assign", "index", "seek", "pick", "mapping", "render", "text", "template", "listing", "xxhash", "spare",
-    "store", "unpack", "arena", "legacy", "repack", "check", "residency", "agree",
+    "store", "unpack", "arena", "legacy", "repack", "check", "residency", "agree", "txns",
+    "admit", "rewrite",
 )  # fmt: skip
 USES_CRC = (
     "crc", "scan", "seek", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",
-    "check", "agree",
+    "check", "agree", "txns", "admit", "rewrite",
 )  # fmt: skip
 DEBUG = os.environ.get("KAFKALOG_DEBUG") == "1"
 DIRECTIVES = {

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from kafkalog._core.record import Record as Record
     from kafkalog.api import Log as Log
     from kafkalog.api import open as open
+    from kafkalog.converting import convert as convert
     from kafkalog.records.batch import RecordBatch as RecordBatch
     from kafkalog.slices import LogSlice as LogSlice
+    from kafkalog.tools.repair import repair as repair
     from kafkalog.tools.verify import verify as verify
     from kafkalog.types import EARLIEST_TIMESTAMP as EARLIEST
     from kafkalog.types import LATEST_TIMESTAMP as LATEST
@@ -33,13 +35,16 @@ _NAMES = {
     "Record": ("_core.record", "Record"),
     "RecordBatch": ("records.batch", "RecordBatch"),
     "TopicPartition": ("types", "TopicPartition"),
+    "convert": ("converting", "convert"),
     "open": ("api", "open"),
+    "repair": ("tools.repair", "repair"),
     "verify": ("tools.verify", "verify"),
 }
 
 __all__ = [
     "EARLIEST", "LATEST", "Log", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch", "TopicPartition",
-    "__version__", "aio", "control", "decoders", "errors", "open", "verify",
+    "__version__", "aio", "control", "convert", "decoders", "errors", "open", "repair",
+    "verify",
 ]  # fmt: skip
 
 

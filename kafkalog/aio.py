@@ -12,11 +12,12 @@ from typing import Any, Final, Never, ParamSpec, TypeVar
 
 from kafkalog._core.record import Record
 from kafkalog.api import Log
+from kafkalog.engine import isolation_of
 from kafkalog.errors import LogClosed
 from kafkalog.keywords import unknown_keyword
 from kafkalog.records.batch import RecordBatch
 from kafkalog.times import Time
-from kafkalog.types import LogAppendInfo, OffsetAndTimestamp, TopicPartition
+from kafkalog.types import Isolation, LogAppendInfo, OffsetAndTimestamp, TopicPartition
 
 Item = TypeVar("Item")
 P = ParamSpec("P")
@@ -81,9 +82,13 @@ class AsyncLog:
         """The result of `Log.append_bytes`."""
         return await self._run(self.log.append_bytes, batches)
 
-    async def offset_for_time(self, when: Time) -> OffsetAndTimestamp | None:
+    async def last_stable_offset(self) -> int:
+        """The offset up to which `isolation="read_committed"` reads."""
+        return await self._run(lambda: self.log.last_stable_offset)
+
+    async def offset_for_time(self, when: Time, *, isolation: str | None = None) -> OffsetAndTimestamp | None:
         """The result of `Log.offset_for_time`."""
-        return await self._run(self.log.offset_for_time, when)
+        return await self._run(self.log.offset_for_time, when, isolation=isolation)
 
     async def flush(self) -> None:
         """Returns when everything appended is on disk."""
@@ -138,24 +143,32 @@ class AsyncLog:
                 return
 
     async def tail(
-        self, timeout: float | None = None, start: int | None = None, **unknown: Never
+        self,
+        timeout: float | None = None,
+        start: int | None = None,
+        *,
+        isolation: str | None = None,
+        **unknown: Never,
     ) -> AsyncIterator[Record]:
-        """The records from `start` (by default the present end) on, waiting for new ones.
+        """The records from `start` (by default the present end) on, waiting for new ones; `isolation` as for `records`.
 
         Ends after `timeout` seconds in which none came; None waits for ever. Cancelling the task ends it at
         once. OffsetOutOfRange for a start outside the log, and when the log is cut below what was read.
         """
         if unknown:
-            raise unknown_keyword("tail", unknown, ("timeout", "start"))
-        at = await self.end_offset() if start is None else start
+            raise unknown_keyword("tail", unknown, ("timeout", "start", "isolation"))
+        level = isolation_of(isolation)
+        at = await self._end(level) if start is None else start
         if at < 0:
-            at = max(at + await self.end_offset(), await self.start_offset())
+            at = max(at + await self._end(level), await self.start_offset())
         wait = FIRST_WAIT_S
         silent_since = time.monotonic()
         while True:
-            end = await self.end_offset()
+            end = await self._end(level)
+            if end < at <= await self.end_offset():
+                end = at  # what lies between is not for this reader yet
             if end != at:
-                async for record in self.records(at, None if end < at else end):
+                async for record in self.records(at, None if end < at else end, isolation=isolation):
                     yield record
                 at = end
                 wait = FIRST_WAIT_S
@@ -168,6 +181,12 @@ class AsyncLog:
                 wait = min(wait, left)
             await asyncio.sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT_S)
+
+    async def _end(self, level: Isolation) -> int:
+        """Where reading with this isolation ends at this moment."""
+        if level == "log_end":
+            return await self.end_offset()
+        return await self._run(lambda: self.log.high_watermark if level != "committed" else self.log.last_stable_offset)
 
     async def close(self) -> None:
         """Closes the log, then ends the threads; harmless the second time."""

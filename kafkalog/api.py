@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Never, NoReturn, Supports
 from kafkalog._core.record import Record
 from kafkalog._core.scan import scan
 from kafkalog.appending import AppendMixin
-from kafkalog.chunks import batch_chunks, records
+from kafkalog.chunks import batch_chunks, records, visible_chunks
 from kafkalog.config import key_for
-from kafkalog.engine import out_of_range, refresh
-from kafkalog.errors import IllegalArgument, LogClosed, UnknownConfig, UnsupportedIsolation
+from kafkalog.engine import end_of, isolation_of, out_of_range, refresh
+from kafkalog.errors import IllegalArgument, LogClosed, UnknownConfig
 from kafkalog.following import tail
 from kafkalog.keywords import near, unknown_keyword
 from kafkalog.point import record_at
@@ -24,7 +24,7 @@ from kafkalog.shown import human_size, shortened
 from kafkalog.slices import LogSlice, clamped
 from kafkalog.storage.view import LogView
 from kafkalog.times import Time, to_ms
-from kafkalog.types import OffsetAndTimestamp, TopicPartition
+from kafkalog.types import Isolation, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.durability import Sync
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 REPR_WIDTH: Final = 100
 _RANGE: Final = ("start", "stop", "since", "until", "isolation")
-_ISOLATIONS: Final = (None, "read_uncommitted", "log_end")
 
 
 def open(
@@ -136,8 +135,17 @@ class Log(AppendMixin):
 
     @property
     def high_watermark(self) -> int:
-        """The offset up to which records are replicated; mode "r" takes the log end for it."""
+        """The offset up to which records are replicated.
+
+        In mode "r" it is what the data directory's checkpoint says, which a running broker writes every few seconds;
+        the log end where that has no entry.
+        """
         return self._looked().high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which `isolation="read_committed"` reads: before it no transaction is open."""
+        return self._looked().last_stable_offset
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -173,17 +181,26 @@ class Log(AppendMixin):
             return self.slice(key.start, key.stop)
         return record_at(self._engine, operator.index(key))
 
-    def slice(self, start: int | None = None, stop: int | None = None, **unknown: Never) -> LogSlice:
-        """The records with offsets in [start, stop), read when they are iterated over.
+    def slice(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        isolation: str | None = None,
+        **unknown: Never,
+    ) -> LogSlice:
+        """The records with offsets in [start, stop), read when they are iterated over; `isolation` as for `records`.
 
-        Bounds go as in Python: None is the log's own, negative counts back from the end, and what lies
-        outside the log is left out.
+        Bounds go as in Python: None is the log's own, negative counts back from the end (the one that `isolation`
+        has), and what lies outside the log is left out.
         """
         if unknown:
-            raise unknown_keyword("slice", unknown, ("start", "stop"))
+            raise unknown_keyword("slice", unknown, ("start", "stop", "isolation"))
+        level = isolation_of(isolation)
         engine = self._looked()
-        first, end = engine.log_start_offset, engine.log_end_offset
-        return LogSlice(self, clamped(start, first, first, end), clamped(stop, end, first, end))
+        first = engine.log_start_offset
+        end = max(first, end_of(engine, level))
+        return LogSlice(self, clamped(start, first, first, end), clamped(stop, end, first, end), isolation)
 
     def records(
         self,
@@ -200,6 +217,10 @@ class Log(AppendMixin):
         `since` and `until` give the bounds by time instead: from the first record at or after `since` up
         to (not with) the first one at or after `until`. Control records are left out, as for a consumer.
 
+        `isolation` says where reading ends: None, "log_end" and "read_uncommitted" at the log end,
+        "high_watermark" there, and "read_committed" at the last stable offset, without records of aborted
+        transactions. Negative offsets count back from that end.
+
         OffsetOutOfRange for a start outside the log. While iterating: CorruptRecord at damage, after all
         records before it were given; InvalidRecord for damage inside a batch whose checksum is right, and
         IllegalArgument for a codec that nobody knows; OffsetOutOfRange when the log is cut or deleted below
@@ -207,8 +228,9 @@ class Log(AppendMixin):
         """
         if unknown:
             raise unknown_keyword("records", unknown, _RANGE)
-        bounds = self._range(start, stop, since, until, isolation)
-        return records(self._engine, *bounds, owner=self)
+        level = isolation_of(isolation)
+        bounds = self._range(start, stop, since, until, level)
+        return records(self._engine, *bounds, owner=self, committed=level == "committed")
 
     def batches(
         self,
@@ -220,27 +242,40 @@ class Log(AppendMixin):
         isolation: str | None = None,
         **unknown: Never,
     ) -> Iterator[RecordBatch]:
-        """The batches that hold offsets in [start, stop), whole, control batches too; bounds as for `records`."""
+        """The batches that hold offsets in [start, stop), whole, control batches too; bounds as for `records`.
+
+        With isolation "read_committed" those of aborted transactions and control batches are left out.
+        """
         if unknown:
             raise unknown_keyword("batches", unknown, _RANGE)
-        bounds = self._range(start, stop, since, until, isolation)
-        return _batches(self._engine, *bounds, owner=self)
+        level = isolation_of(isolation)
+        bounds = self._range(start, stop, since, until, level)
+        return _batches(self._engine, *bounds, owner=self, committed=level == "committed")
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
 
-    def tail(self, timeout: float | None = None, start: int | None = None, **unknown: Never) -> Iterator[Record]:
-        """The records from `start` (by default the present end) on, waiting for new ones.
+    def tail(
+        self,
+        timeout: float | None = None,
+        start: int | None = None,
+        *,
+        isolation: str | None = None,
+        **unknown: Never,
+    ) -> Iterator[Record]:
+        """The records from `start` (by default the present end) on, waiting for new ones; `isolation` as for `records`.
 
         It ends after `timeout` seconds in which none came; None waits for ever. OffsetOutOfRange for a
         start outside the log, and when the log is cut below what was read.
         """
         if unknown:
-            raise unknown_keyword("tail", unknown, ("timeout", "start"))
+            raise unknown_keyword("tail", unknown, ("timeout", "start", "isolation"))
+        level = isolation_of(isolation)
         if timeout is not None and not timeout >= 0:
             raise IllegalArgument(f"timeout is {timeout!r}", hint="give seconds, or None to wait for ever")
         engine = self._looked()
-        return tail(engine, engine.log_end_offset if start is None else self._bound(start), timeout, owner=self)
+        end = end_of(engine, level)
+        return tail(engine, end if start is None else self._bound(start, end), timeout, owner=self, isolation=level)
 
     def _range(
         self,
@@ -248,33 +283,31 @@ class Log(AppendMixin):
         stop: int | None,
         since: Time | None,
         until: Time | None,
-        isolation: str | None,
+        isolation: Isolation,
     ) -> tuple[int, int]:
         """The offsets to read, [first, last); IllegalArgument for bounds that contradict each other."""
-        if isolation not in _ISOLATIONS:
-            _refuse_isolation(isolation)
         if (start is not None and since is not None) or (stop is not None and until is not None):
             raise IllegalArgument(
                 "both an offset and a time are given for one bound", hint="give start or since, stop or until"
             )
         engine = self._looked()
-        end = engine.log_end_offset
+        end = end_of(engine, isolation)
         if since is not None:
             start = self._offset_at(since, end)
         if until is not None:
             stop = self._offset_at(until, end)
-        first = engine.log_start_offset if start is None else self._bound(start)
+        first = engine.log_start_offset if start is None else self._bound(start, end)
         if stop is None:
             return first, end
         stop = operator.index(stop)
         return first, min(end, max(stop + end if stop < 0 else stop, 0))
 
-    def _bound(self, start: int) -> int:
-        """A start offset; negative counts back from the end, at most to the log start."""
+    def _bound(self, start: int, end: int) -> int:
+        """A start offset; negative counts back from `end`, at most to the log start."""
         engine = self._engine
         start = operator.index(start)
         if start < 0:
-            return max(start + engine.log_end_offset, engine.log_start_offset)
+            return max(start + end, engine.log_start_offset)
         if not engine.log_start_offset <= start <= engine.log_end_offset:
             raise out_of_range(engine, start)
         return start
@@ -285,15 +318,21 @@ class Log(AppendMixin):
 
     # Records by time
 
-    def offset_for_time(self, time: Time) -> OffsetAndTimestamp | None:
+    def offset_for_time(
+        self, time: Time, *, isolation: str | None = None, **unknown: Never
+    ) -> OffsetAndTimestamp | None:
         """The first record at or after `time`: its offset, timestamp (ms) and leader epoch; None for none.
 
         A datetime, ISO-8601 text or ms; without a zone it is UTC. -1 (LATEST) is the log end, -2
-        (EARLIEST) the log start, -3 the record with the largest timestamp.
+        (EARLIEST) the log start, -3 the record with the largest timestamp. `isolation` as for `records`: where
+        reading ends by it is LATEST, and what lies there or behind is not found. Aborted records are found, as
+        by Kafka.
         """
-        return self._found_at(to_ms(time))
+        if unknown:
+            raise unknown_keyword("offset_for_time", unknown, ("time", "isolation"))
+        return self._found_at(to_ms(time), isolation_of(isolation))
 
-    def _found_at(self, timestamp: int) -> OffsetAndTimestamp | None:
+    def _found_at(self, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:
         engine = self._engine
         if timestamp < 0:
             if timestamp < -3:
@@ -301,10 +340,10 @@ class Log(AppendMixin):
                     f"the time {timestamp} lies before 1970", hint="no record has a negative timestamp"
                 )
             refresh(engine)
-        found = engine.offset_for_time(timestamp)
+        found = engine.offset_for_time(timestamp, isolation)
         if found is None:
             refresh(engine)  # a record that is newer than the last look
-            found = engine.offset_for_time(timestamp)
+            found = engine.offset_for_time(timestamp, isolation)
         return found
 
     # What lies on disk
@@ -379,20 +418,12 @@ class Log(AppendMixin):
         return f"<Log {name} {text} {shortened(self.path, room - len(name))}>"
 
 
-def _batches(engine: Engine, start: int, stop: int, owner: object) -> Iterator[RecordBatch]:
-    for chunk in batch_chunks(engine, start, stop, owner):
+def _batches(engine: Engine, start: int, stop: int, owner: object, committed: bool) -> Iterator[RecordBatch]:
+    chunks = batch_chunks(engine, start, stop, owner)
+    for chunk in visible_chunks(engine, chunks, True) if committed else chunks:
         for row in range(chunk.first, chunk.last):
             if chunk.batches.base_offset(row) >= stop:
                 return
             at = chunk.batches.position(row) - chunk.position
             data = chunk.data[at : at + chunk.batches.size(row)]
             yield RecordBatch(data, scan(data, file_mode=True), 0)
-
-
-def _refuse_isolation(isolation: str | None) -> NoReturn:
-    if isolation == "read_committed":
-        raise UnsupportedIsolation(
-            "isolation='read_committed' is not there yet: it needs the transaction index",
-            hint="leave isolation out to read all records, aborted transactions included",
-        )
-    raise IllegalArgument(f"isolation is {isolation!r}", hint="leave it out, or give 'read_uncommitted'")

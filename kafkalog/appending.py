@@ -27,6 +27,7 @@ OneRecord = BytesLike | tuple[Any, ...] | Record | dict[str, Any]
 
 _AS_BUILT = frozenset({"producer", "uncompressed"})
 _NO_OFFSET = b"\x00" * 8
+_MAGIC_AT, _TO_MAGIC, _V2 = 16, 17, b"\x02"
 _ONE_RECORD = (bytes, bytearray, memoryview, tuple, Record, dict, str)
 _MAX_EPOCH = 2**31 - 1
 
@@ -97,13 +98,15 @@ class AppendMixin:
     def append_bytes(self, batches: Buffer, **unknown: Never) -> LogAppendInfo:
         """The offsets of ready-made batches, whatever base offset they carry: the log assigns its own.
 
-        `batches` holds whole v2 record batches back to back; a torn batch at the end is left out, as the
-        reference does (`valid_bytes` of the result says how much was taken). A writable bytearray is
-        edited in place (base offset, leader epoch, append time); anything else is copied. Several
-        batches count as several appends; all are checked before the first is written.
+        `batches` holds whole batches of any format and codec back to back; a torn batch at the end is left out, as
+        the reference does (`valid_bytes` of the result says how much was taken). Messages of format v0 and v1 become
+        v2 batches, plain ones joined as far as max.message.bytes allows, and a topic whose `compression.type` is a
+        codec gets all in that codec. What needs none of this is edited in place in a writable bytearray (base offset,
+        leader epoch, append time); anything else is copied. Several batches count as several appends; all are checked
+        before the first is written.
 
-        Raises CorruptRecord, RecordTooLarge, InvalidRecord (control batches among others),
-        UnsupportedCompression.
+        Raises CorruptRecord, RecordTooLarge (also for what conversion made too large), InvalidRecord (control batches
+        among others) and InvalidTimestamp, IllegalArgument for an unknown codec.
         """
         opened = self._opened
         if opened is None:
@@ -114,8 +117,8 @@ class AppendMixin:
             buffer = batches
         else:
             buffer = bytearray(batches if type(batches) is bytes else memoryview(batches))
-        if not buffer.startswith(_NO_OFFSET):
-            buffer[:8] = _NO_OFFSET[: len(buffer)]
+        if not buffer.startswith(_NO_OFFSET) and buffer[_MAGIC_AT:_TO_MAGIC] == _V2:
+            buffer[:8] = _NO_OFFSET
         table = scan(buffer)
         try:
             if table.count == 1:

@@ -7,13 +7,14 @@ if it is still wrong then, what lies before it has been handed on and the error 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from errno import ENOENT
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.decode import RecordTable
 from kafkalog._core.record import RecordIterator
 from kafkalog._core.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
+from kafkalog._core.txns import has_transactions, visible_rows
 from kafkalog.engine import closed, cuts, has_cut, refresh
 from kafkalog.errors import CorruptRecord, OffsetOutOfRange, StorageError
 from kafkalog.records import tables
@@ -29,7 +30,6 @@ CHUNK_BYTES: Final = 256 << 10
 WHOLE_SEGMENT: Final = 2**31 - 1
 LOOKS: Final = 4
 """How often the same place must look damaged: its owner may cut the file and write it anew, even twice in a row."""
-CONTROL_BIT: Final = 0x20
 _LOG_OVERHEAD: Final = 12
 _HINT: Final = "what lies before it was read; a replica or a backup may have the rest"
 
@@ -185,33 +185,39 @@ def _cut(piece: FileSlice, position: int, offset: int) -> CorruptRecord:
     )
 
 
-def record_tables(log: Engine, start: int, stop: int, owner: object = None) -> Iterator[RecordTable]:
+def visible_chunks(log: Engine, chunks: Iterable[Chunk], committed: bool) -> Iterator[Chunk]:
+    """The chunks with only the rows that a consumer sees: no control batches, and none that is not `committed`.
+
+    With `committed`, what lies at or after the last stable offset must not be among them.
+    """
+    for chunk in chunks:
+        aborted = None
+        if committed and has_transactions(chunk.batches, chunk.first, chunk.last):
+            aborted = log.aborted_ranges(chunk.batches.base_offset(chunk.first), chunk.next_offset)
+        seen = visible_rows(chunk.batches, chunk.first, chunk.last, aborted)
+        if seen is chunk.batches:
+            yield chunk
+        elif len(seen):
+            yield chunk._replace(batches=seen, first=0, last=len(seen))
+
+
+def record_tables(
+    log: Engine, start: int, stop: int, owner: object = None, *, committed: bool = False
+) -> Iterator[RecordTable]:
     """Tables of the records of all batches that hold offsets in [start, stop), control batches left out.
 
-    The first may begin below `start` and the last end above `stop`. Besides the errors of `batch_chunks`:
-    InvalidRecord for damage inside a batch whose CRC is right, and IllegalArgument for a codec that is not known.
+    The first may begin below `start` and the last end above `stop`. `committed` leaves out aborted records, too;
+    `stop` is then at most the last stable offset. Besides the errors of `batch_chunks`: InvalidRecord for damage
+    inside a batch whose CRC is right, and IllegalArgument for a codec that is not known.
     """
-    for chunk in batch_chunks(log, start, stop, owner):
-        first = chunk.first
-        for row in _control_rows(chunk):
-            if first < row:
-                yield from _decoded(chunk, first, row)
-            first = row + 1
-        if first < chunk.last:
-            yield from _decoded(chunk, first, chunk.last)
+    for chunk in visible_chunks(log, batch_chunks(log, start, stop, owner), committed):
+        yield from tables.record_tables(
+            chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
+        )
 
 
-def _control_rows(chunk: Chunk) -> list[int]:
-    attributes = chunk.batches.attributes
-    return [row for row in range(chunk.first, chunk.last) if attributes(row) & CONTROL_BIT]
-
-
-def _decoded(chunk: Chunk, first: int, last: int) -> Iterator[RecordTable]:
-    return tables.record_tables(
-        chunk.data, chunk.batches, first, last, base_position=chunk.position, path=chunk.path
-    )
-
-
-def records(log: Engine, start: int, stop: int, owner: object = None) -> RecordIterator:
-    """The records with offsets in [start, stop), in order; errors as for `record_tables`."""
-    return RecordIterator(record_tables(log, start, stop, owner), start, stop)
+def records(
+    log: Engine, start: int, stop: int, owner: object = None, *, committed: bool = False
+) -> RecordIterator:
+    """The records with offsets in [start, stop), in order; `committed` and errors as for `record_tables`."""
+    return RecordIterator(record_tables(log, start, stop, owner, committed=committed), start, stop)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import LogClosed, OffsetOutOfRange
+from kafkalog.errors import IllegalArgument, LogClosed, OffsetOutOfRange
+from kafkalog.keywords import near
 from kafkalog.storage.view import LogView
 
 if TYPE_CHECKING:
     from kafkalog.storage.log import UnifiedLog
+    from kafkalog.types import Isolation
 
     Engine = LogView | UnifiedLog
+
+ISOLATIONS: Final[dict[str | None, Isolation]] = {
+    None: "log_end",
+    "log_end": "log_end",
+    "read_uncommitted": "log_end",
+    "high_watermark": "high_watermark",
+    "read_committed": "committed",
+}
+"""The isolation levels that a reader may ask for, and the bound that each of them has."""
 
 
 def refresh(log: Engine) -> None:
@@ -22,6 +33,24 @@ def refresh(log: Engine) -> None:
         log.refresh()
     elif log.closed:
         raise closed(log)
+
+
+def isolation_of(name: str | None) -> Isolation:
+    """The bound that an isolation level's name stands for; IllegalArgument for a name that is none."""
+    isolation = ISOLATIONS.get(name)
+    if isolation is None:
+        known = [known for known in ISOLATIONS if known is not None]
+        nearest = near(str(name), known)
+        meant = f"did you mean {nearest!r}? Known are" if nearest else "known are"
+        raise IllegalArgument(f"isolation is {name!r}", hint=f"{meant} {', '.join(known)}; left out, all is read")
+    return isolation
+
+
+def end_of(log: Engine, isolation: Isolation) -> int:
+    """The offset at which reading with this isolation ends: log end, high watermark or last stable offset."""
+    if isolation == "log_end":
+        return log.log_end_offset
+    return log.high_watermark if isolation == "high_watermark" else log.last_stable_offset
 
 
 def cuts(log: Engine) -> int:

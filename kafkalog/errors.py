@@ -387,10 +387,6 @@ class ReadOnlyLog(KafkalogError, io.UnsupportedOperation):
     default_hint = "open it with mode 'a' to write"
 
 
-class UnsupportedIsolation(KafkalogError, NotImplementedError):
-    """Reading by this isolation level is not there yet."""
-
-
 class DirectoryLocked(KafkalogError, OSError):
     """Another process holds the data directory's lock."""
 

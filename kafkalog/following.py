@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.record import Record
 from kafkalog.chunks import records
-from kafkalog.engine import out_of_range, refresh
+from kafkalog.engine import end_of, out_of_range, refresh
 
 if TYPE_CHECKING:
     from kafkalog.engine import Engine
+    from kafkalog.types import Isolation
 
 FIRST_WAIT_S: Final = 0.001
 LONGEST_WAIT_S: Final = 0.05
 
 
-def tail(log: Engine, start: int, timeout: float | None, owner: object = None) -> Iterator[Record]:
+def tail(
+    log: Engine,
+    start: int,
+    timeout: float | None,
+    owner: object = None,
+    isolation: Isolation = "log_end",
+) -> Iterator[Record]:
     """The records from `start` on, those still to come included, until none came for `timeout` seconds.
 
     None waits for ever. The end is looked for after 1 ms at first and, while nothing comes, after 50 ms
@@ -28,11 +35,11 @@ def tail(log: Engine, start: int, timeout: float | None, owner: object = None) -
     silent_since = time.monotonic()
     while True:
         refresh(log)
-        end = log.log_end_offset
-        if end < start:
+        if log.log_end_offset < start:
             raise out_of_range(log, start)
+        end = end_of(log, isolation)
         if end > start:
-            yield from records(log, start, end)
+            yield from records(log, start, end, committed=isolation == "committed")
             start = end
             wait = FIRST_WAIT_S
             silent_since = time.monotonic()

@@ -15,7 +15,7 @@ from kafkalog.errors import IllegalState, KafkalogError, LogClosed
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_start import record_log_start
 from kafkalog.records.packing import Compression, pack
-from kafkalog.records.validate import check_batches
+from kafkalog.records.validate import ValidationRules, check_batches
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import LogAppendInfo, TopicPartition
 from kafkalog.util.clock import Clock
@@ -85,7 +85,7 @@ class OpenedLog:
         config = self.log.config
         if check_records or config.compact:
             try:
-                check_batches(batches, scan(batches), config, self.milliseconds())
+                check_batches(batches, scan(batches), ValidationRules.of(config), self.milliseconds())
             except KafkalogError as error:
                 error.path = error.path or self.path
                 raise

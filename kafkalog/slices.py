@@ -24,12 +24,14 @@ def clamped(bound: int | None, default: int, start: int, end: int) -> int:
 class LogSlice:
     """The records of a log with offsets in [start, stop): nothing is read before it is iterated over.
 
-    It may be iterated over any number of times; the bounds stay as they were when it was made.
+    It may be iterated over any number of times; the bounds stay as they were when it was made. `isolation` is as for
+    `Log.records`.
     """
 
-    __slots__ = ("log", "start", "stop")
+    __slots__ = ("isolation", "log", "start", "stop")
 
-    def __init__(self, log: Log, start: int, stop: int) -> None:
+    def __init__(self, log: Log, start: int, stop: int, isolation: str | None = None) -> None:
+        self.isolation = isolation
         self.log = log
         self.start = start
         self.stop = max(start, stop)
@@ -39,19 +41,27 @@ class LogSlice:
 
     def records(self) -> Iterator[Record]:
         """The records in order; errors as for `Log.records`."""
-        return iter(()) if self.start == self.stop else self.log.records(self.start, self.stop)
+        if self.start == self.stop:
+            return iter(())
+        return self.log.records(self.start, self.stop, isolation=self.isolation)
 
     def batches(self) -> Iterator[RecordBatch]:
         """The batches that hold any of the offsets, whole."""
-        return iter(()) if self.start == self.stop else self.log.batches(self.start, self.stop)
+        if self.start == self.stop:
+            return iter(())
+        return self.log.batches(self.start, self.stop, isolation=self.isolation)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LogSlice):
             return NotImplemented
-        return self.log is other.log and (self.start, self.stop) == (other.start, other.stop)
+        return self.log is other.log and self._what() == other._what()
+
+    def _what(self) -> tuple[int, int, str | None]:
+        return self.start, self.stop, self.isolation
 
     def __hash__(self) -> int:
-        return hash((id(self.log), self.start, self.stop))
+        return hash((id(self.log), *self._what()))
 
     def __repr__(self) -> str:
-        return f"<LogSlice {self.log.name} [{self.start}, {self.stop})>"
+        isolation = f" {self.isolation}" if self.isolation else ""
+        return f"<LogSlice {self.log.name} [{self.start}, {self.stop}){isolation}>"

@@ -9,6 +9,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import LogClosed, OffsetOutOfRange, UnsupportedCompression
+from tests.transactional import made, marker
 
 Scenario = Callable[[Any], Awaitable[None]]
 
@@ -107,6 +108,28 @@ def test_tail_sees_what_is_appended_meanwhile(tmp_path: Path) -> None:
         assert seen == list(range(300))
 
     run(tmp_path / "t-0", scenario)
+
+
+def test_tail_of_committed_records(tmp_path: Path) -> None:
+    """What an open transaction holds back comes with its marker, and not before; aborted records never come."""
+    log_made = made([("plain", 0, 1), ("data", 5, 2), ("plain", 0, 1)])
+    directory = tmp_path / "t-0"
+    log_made.write(directory)
+
+    async def scenario(log: Any) -> None:
+        assert await log.last_stable_offset() == 1
+        assert (await log.offset_for_time(-1, isolation="read_committed")).offset == 1
+        assert [r.offset async for r in log.tail(0, 0, isolation="read_committed")] == [0]
+        assert [r.offset async for r in log.tail(0.01, 3, isolation="read_committed")] == []
+        read = log.tail(20, isolation="read_committed")
+        coming = asyncio.ensure_future(anext(read))
+        await asyncio.sleep(0.01)
+        with (directory / f"{0:020d}.log").open("ab") as file:
+            file.write(marker(4, 5, 0))
+        assert (await coming).offset == 3
+        await read.aclose()
+
+    run(directory, scenario, "r")
 
 
 def test_tail_ends_after_its_timeout_and_when_cancelled(tmp_path: Path) -> None:

@@ -19,13 +19,13 @@ from kafkalog.errors import (
     LogClosed,
     OffsetOutOfRange,
     ReadOnlyLog,
-    UnsupportedIsolation,
 )
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType
 from kafkalog.records.legacy import LegacyBuilder
 from tests.builder import message_v1
 from tests.raw_batches import batch, batches, write_segment
+from tests.transactional import made
 
 DAY = dt.datetime(2026, 11, 20, 12, 0, tzinfo=dt.UTC)
 DAY_MS = int(DAY.timestamp() * 1000)
@@ -163,15 +163,46 @@ class TestIteration:
             assert offsets(log.records(998)) == list(range(998, 1010))
             assert log[-1].offset == 1009
 
-    def test_committed_is_refused_by_name(self, folder: Path) -> None:
+    def test_levels_of_isolation(self, tmp_path: Path) -> None:
+        """LOG-21: each has its own end; what is committed leaves aborted records and markers out."""
+        made_log = made([("plain", 0, 2), ("data", 5, 2), ("abort", 5, 0), ("plain", 0, 1), ("data", 6, 2)])
+        directory = tmp_path / "t-0"
+        made_log.write(directory)
+        (tmp_path / "replication-offset-checkpoint").write_text("0\n1\nt 0 4\n")
+        with kafkalog.open(directory) as log:
+            assert (log.end_offset, log.high_watermark, log.last_stable_offset) == (8, 4, 6)
+            for level in (None, "log_end", "read_uncommitted"):
+                assert offsets(log.records(isolation=level)) == [0, 1, 2, 3, 5, 6, 7]
+            assert offsets(log.records(isolation="high_watermark")) == [0, 1, 2, 3]
+            assert offsets(log.records(isolation="read_committed")) == [0, 1, 5]
+            assert offsets(log.records(-5, isolation="read_committed")) == [1, 5]
+            assert offsets(log.records(7, isolation="read_committed")) == []
+            assert [b.base_offset for b in log.batches(isolation="read_committed")] == [0, 5]
+            part = log.slice(1, isolation="read_committed")
+            assert (part.start, part.stop, offsets(part)) == (1, 6, [1, 5])
+            assert part == log.slice(1, 6, isolation="read_committed") != log.slice(1, 6)
+            assert repr(part) == "<LogSlice t-0 [1, 6) read_committed>"
+            assert [b.base_offset for b in part.batches()] == [0, 5]
+            assert offsets(log.tail(0, 0, isolation="read_committed")) == [0, 1, 5]
+            assert offsets(log.tail(0, isolation="high_watermark")) == []
+            found = log.offset_for_time(-1, isolation="read_committed")
+            assert found is not None and (found.offset, found.leader_epoch) == (6, 3)
+
+    def test_a_level_that_is_none_is_told_the_near_one(self, folder: Path) -> None:
         with kafkalog.open(folder) as log:
-            with pytest.raises(UnsupportedIsolation, match="read_committed"):
-                log.records(isolation="read_committed")
-            with pytest.raises(NotImplementedError):
-                log.batches(isolation="read_committed")
-            with pytest.raises(IllegalArgument, match="sometimes"):
-                log.records(isolation="sometimes")
-            assert offsets(log.records(0, 2, isolation="read_uncommitted")) == [0, 1]
+            with pytest.raises(IllegalArgument, match="did you mean 'read_committed'"):
+                log.records(isolation="read-committed")
+            with pytest.raises(IllegalArgument, match="known are"):
+                log.slice(isolation="???")
+            with pytest.raises(TypeError, match="isolation"):
+                log.tail(isolaton="read_committed")
+
+    def test_records_know_their_leader_epoch(self, tmp_path: Path) -> None:
+        made_log = made([("plain", 0, 1)])
+        made_log.write(tmp_path / "t-0")
+        with kafkalog.open(tmp_path / "t-0") as log:
+            assert [record.leader_epoch for record in log] == [3]
+        assert kafkalog.Record(b"v").leader_epoch == -1
 
     def test_batches(self, folder: Path) -> None:
         with kafkalog.open(folder) as log:

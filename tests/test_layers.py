@@ -29,7 +29,7 @@ ALLOWED = {
     "cli": BASE | CORE | VALUES | {"util", "storage", "manager", "tools", "inspect", "face"},
 }
 # the start of `kafkalog --version` has 0.15 s: these are imported where they are first used
-LATE = {"numpy", "rich", "cramjam", "crc32c", "zstandard", "pyarrow", "pandas", "polars", "asyncio"}
+LATE = {"numpy", "rich", "cramjam", "crc32c", "deflate", "zstandard", "pyarrow", "pandas", "polars", "asyncio"}
 CIMPORT = re.compile(r"^\s*(?:from\s+(kafkalog[\w.]*)\s+c?import|c?import\s+(kafkalog[\w.]*))", re.MULTILINE)
 
 

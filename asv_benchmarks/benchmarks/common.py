@@ -36,9 +36,29 @@ def batches(count: int, total_bytes: int) -> bytes:
     return bytes(data)
 
 
+def fill_log(path: Path, records_per_batch: int, total_bytes: int) -> None:
+    """Makes a log of about that size in the partition directory `path`, closed well, in the page cache."""
+    import kafkalog
+
+    ready = batches(records_per_batch, 1 << 20)
+    with kafkalog.open(path, "a") as log:
+        for _ in range(max(1, total_bytes // len(ready))):
+            log.append_bytes(bytearray(ready))
+
+
 def codecs() -> dict[str, Callable[[memoryview], object]]:
     """Each codec's own compression of one block, into memory that is there where the package can do that."""
     room = memoryview(bytearray(1 << 17))
+    try:
+        import deflate
+
+        def gzip(block: memoryview) -> object:
+            return deflate.gzip_compress(block, 6)
+    except ImportError:
+
+        def gzip(block: memoryview) -> object:
+            return zlib.compress(block, 6, 31)
+
     try:
         import zstandard
 
@@ -49,7 +69,7 @@ def codecs() -> dict[str, Callable[[memoryview], object]]:
             return cramjam.zstd.compress_into(block, room, level=3)
 
     return {
-        "gzip": lambda block: zlib.compress(block, -1, 31),
+        "gzip": gzip,
         "snappy": lambda block: cramjam.snappy.compress_raw_into(block, room),
         "lz4": lambda block: cramjam.lz4.compress_block_into(block, room, store_size=False),
         "zstd": zstd,

@@ -2,7 +2,7 @@
 
 `python -m asv_benchmarks.peers.kafka_embedded [--segment FILE] [GROUP ...]` prints JSON lines
 {name, value, unit, cpu}: value is per second of wall time, cpu the same per second of CPU.
-Groups are append, read and index; --segment adds the seconds that the dump tool takes on one .log file.
+Groups are append, read, index and recover; --segment adds the seconds that the dump tool takes on one .log file.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from typing import Any
 from tests.interop import toolchain
 
 JAVA = Path(__file__).parent / "java"
-GROUPS = ("append", "read", "index")
+GROUPS = ("append", "read", "index", "recover")
 HEAP = ("-Xms512m", "-Xmx512m")
 
 
@@ -69,7 +69,7 @@ def dump_deep(segment: Path, out: Path = Path(os.devnull)) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("groups", nargs="*", default=GROUPS, help="append, read, index (default: all)")
+    parser.add_argument("groups", nargs="*", default=GROUPS, help="append, read, index, recover (default: all)")
     parser.add_argument("--segment", type=Path, help="a .log file to dump with its data")
     parser.add_argument("--seconds", type=float, default=0.4, help="length of one round")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, after as many that warm up")

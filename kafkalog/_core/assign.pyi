@@ -1,18 +1,6 @@
-from typing import final
-
 from typing_extensions import Buffer
 
 from kafkalog._core.scan import BatchTable
-
-FAULT_TIMESTAMP: int
-FAULT_NO_KEY: int
-
-@final
-class RecordCheck:
-    status: int
-    position: int
-    faults: list[tuple[int, int]]
-    total: int
 
 def assign(
     buf: Buffer,
@@ -28,13 +16,12 @@ def assign(
 def stamp_batch(
     buf: Buffer, batches: BatchTable, i: int, *, append_time_type: bool, timestamp: int
 ) -> None: ...
-def check_records(
+def assign_messages(
     buf: Buffer,
     batches: BatchTable,
-    i: int,
-    oldest: int = ...,
-    newest: int = ...,
-    check_times: bool = True,
-    need_keys: bool = False,
-    base_position: int = 0,
-) -> RecordCheck | None: ...
+    first_offset: int,
+    *,
+    append_time_type: bool = False,
+    timestamp: int = -1,
+    records: int = -1,
+) -> int: ...

@@ -1,27 +1,15 @@
-"""What a leader does to the bytes of a batch before they are written: look at every record, then set offsets in place."""
-cimport cython
-from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+"""What a leader does to the bytes of batches before they are written: offsets, epoch and times, set in place."""
+from cpython.buffer cimport Py_buffer, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch cimport BatchRow, place_of
-from kafkalog._core.crc cimport kl_crc32c
-from kafkalog._core.cursor cimport Cursor
+from kafkalog._core.crc cimport kl_crc32, kl_crc32c
 from kafkalog._core.endian cimport store16, store32, store64
-from kafkalog._core.fields cimport Fields, take_record
 from kafkalog._core.layout cimport (
-    CODEC_MASK, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, OK, TIMESTAMP_TYPE_BIT,
-    V2_ATTRIBUTES_AT, V2_CRC_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT, V2_RECORDS_AT,
+    LEGACY_ATTRIBUTES_AT, LEGACY_CRC_AT, MAGIC_AT, TIMESTAMP_TYPE_BIT, V1_KEY_AT, V1_TIMESTAMP_AT, V2_ATTRIBUTES_AT,
+    V2_CRC_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT, V2_RECORDS_AT,
 )
 from kafkalog._core.scan cimport BatchTable
-from kafkalog._core.wrap cimport added
-
-FAULT_TIMESTAMP = 101
-FAULT_NO_KEY = 102
-
-cdef enum:
-    BAD_TIMESTAMP = 101
-    BAD_KEY = 102
-    MOST_FAULTS = 1000
 
 cdef int64_t LAST_OFFSET = 0x7FFFFFFFFFFFFFFF
 
@@ -84,29 +72,37 @@ cdef inline int64_t _assign_one(
     row.last_offset = offset + row.last_delta
     row.leader_epoch = leader_epoch
     if append_time >= 0:
-        _stamp(p, row, append_time)
+        stamp_row(p, row, True, append_time)
     return row.last_offset + 1
 
 
-cdef void _stamp(uint8_t* p, BatchRow* row, int64_t append_time) noexcept nogil:
-    if row.attributes & TIMESTAMP_TYPE_BIT and row.max_timestamp == append_time:
+cdef void stamp_row(uint8_t* p, BatchRow* row, bint by_log, int64_t timestamp) noexcept nogil:
+    """Sets timestamp type and max timestamp of a v2 batch or a v1 message, checksum too."""
+    if ((row.attributes & TIMESTAMP_TYPE_BIT) != 0) == by_log and row.max_timestamp == timestamp:
         return                  # nothing changes: the bytes stay untouched (REC-19)
-    row.attributes |= TIMESTAMP_TYPE_BIT
-    row.max_timestamp = append_time
-    store16(p + V2_ATTRIBUTES_AT, row.attributes)
-    store64(p + V2_MAX_TIMESTAMP_AT, append_time)
-    row.crc = kl_crc32c(0, p + V2_ATTRIBUTES_AT, <size_t>(row.size - V2_ATTRIBUTES_AT))
+    if by_log:
+        row.attributes |= TIMESTAMP_TYPE_BIT
+    else:
+        row.attributes &= ~TIMESTAMP_TYPE_BIT
+    row.max_timestamp = timestamp
+    if row.magic >= 2:
+        store16(p + V2_ATTRIBUTES_AT, row.attributes)
+        store64(p + V2_MAX_TIMESTAMP_AT, timestamp)
+        row.crc = kl_crc32c(0, p + V2_ATTRIBUTES_AT, <size_t>(row.size - V2_ATTRIBUTES_AT))
+        store32(p + V2_CRC_AT, <int32_t>row.crc)
+    else:
+        p[LEGACY_ATTRIBUTES_AT] = <uint8_t>row.attributes
+        store64(p + V1_TIMESTAMP_AT, timestamp)
+        row.crc = kl_crc32(0, p + MAGIC_AT, <size_t>(row.size - MAGIC_AT))
+        store32(p + LEGACY_CRC_AT, <int32_t>row.crc)
     row.computed_crc = row.crc
     row.valid = 1
-    store32(p + V2_CRC_AT, <int32_t>row.crc)
 
 
 def stamp_batch(buf, BatchTable batches not None, Py_ssize_t i, *, bint append_time_type, int64_t timestamp) -> None:
     """Sets timestamp type and max timestamp (ms) of one v2 batch in place, checksum too; equal values change no byte."""
     cdef Py_buffer view
     cdef BatchRow* row = batches.row_at(i)
-    cdef uint8_t* p
-    cdef int64_t at
     cdef bint now_append = (row.attributes & TIMESTAMP_TYPE_BIT) != 0
     if row.magic != 2 or row.size < V2_RECORDS_AT:
         raise ValueError(f"batch {i} is not of format v2")
@@ -114,132 +110,51 @@ def stamp_batch(buf, BatchTable batches not None, Py_ssize_t i, *, bint append_t
         return
     PyObject_GetBuffer(buf, &view, PyBUF_WRITABLE)
     try:
-        at = place_of(row, 0, view.len)
-        if at < 0:
-            raise ValueError(f"batch {i} of the table lies outside the {view.len} bytes given")
-        p = <uint8_t*>view.buf + at
-        if append_time_type:
-            _stamp(p, row, timestamp)
-        else:
-            row.attributes &= ~TIMESTAMP_TYPE_BIT
-            row.max_timestamp = timestamp
-            store16(p + V2_ATTRIBUTES_AT, row.attributes)
-            store64(p + V2_MAX_TIMESTAMP_AT, timestamp)
-            row.crc = kl_crc32c(0, p + V2_ATTRIBUTES_AT, <size_t>(row.size - V2_ATTRIBUTES_AT))
-            row.computed_crc = row.crc
-            row.valid = 1
-            store32(p + V2_CRC_AT, <int32_t>row.crc)
+        stamp_row(bytes_of(&view, row, i), row, append_time_type, timestamp)
     finally:
         PyBuffer_Release(&view)
     batches.summarise()
 
 
-cdef struct Faults:
-    int64_t record[MOST_FAULTS]
-    int kind[MOST_FAULTS]
-    int count
-    int64_t total
+cdef uint8_t* bytes_of(Py_buffer* view, const BatchRow* row, Py_ssize_t i) except NULL:
+    """Where a batch begins in a buffer that must hold all of it."""
+    cdef int64_t at = place_of(row, 0, view.len)
+    if at < 0:
+        raise ValueError(f"batch {i} of the table lies outside the {view.len} bytes given")
+    return <uint8_t*>view.buf + at
 
 
-cdef int look(
-    const uint8_t* p, BatchRow* row, int64_t oldest, int64_t newest, bint times, bint keys, Faults* faults,
-    int64_t* position,
-) noexcept nogil:
-    cdef Cursor c
-    cdef Fields f
-    cdef int status
-    cdef int64_t i
-    cdef int64_t ts
-    cdef bint own_times = (row.attributes & TIMESTAMP_TYPE_BIT) == 0
-    position[0] = V2_RECORDS_AT
-    if row.count < 0:
-        return ERR_COUNT_NEGATIVE
-    c.p = p + V2_RECORDS_AT
-    c.end = p + row.size
-    for i in range(row.count):
-        position[0] = c.p - p
-        if c.p == c.end:
-            return ERR_COUNT_HIGH
-        status = take_record(&c, &f)
-        if status != OK:
-            return status
-        if keys and f.key_size < 0:
-            note(faults, i, BAD_KEY)
-        ts = added(row.base_timestamp, f.timestamp_delta) if own_times else row.max_timestamp
-        if times and ts != -1:
-            if ts < oldest or ts > newest:
-                note(faults, i, BAD_TIMESTAMP)
-        elif not own_times:
-            note(faults, i, BAD_TIMESTAMP)
-    position[0] = c.p - p
-    return ERR_COUNT_LOW if c.p != c.end else OK
+def assign_messages(
+    buf, BatchTable batches not None, int64_t first_offset, *, bint append_time_type=False, int64_t timestamp=-1,
+    int64_t records=-1,
+) -> int:
+    """Gives the v0 or v1 messages of a writable buffer consecutive offsets, in place; returns the next free one.
 
-
-cdef inline void note(Faults* faults, int64_t record, int kind) noexcept nogil:
-    if faults.count < MOST_FAULTS:
-        faults.record[faults.count] = record
-        faults.kind[faults.count] = kind
-        faults.count += 1
-    faults.total += 1
-
-
-@cython.final
-cdef class RecordCheck:
-    """What is wrong with the records of one batch.
-
-    `status` is not 0 where the batch's structure is broken, at byte `position` of the batch; `faults` lists
-    (record number, FAULT_TIMESTAMP or FAULT_NO_KEY), of `total` in all.
-    """
-    cdef readonly int status
-    cdef readonly int64_t position
-    cdef readonly list faults
-    cdef readonly int64_t total
-
-
-def check_records(
-    buf, BatchTable batches not None, Py_ssize_t i, int64_t oldest=-0x7FFFFFFFFFFFFFFF,
-    int64_t newest=0x7FFFFFFFFFFFFFFF, bint check_times=True, bint need_keys=False, int64_t base_position=0,
-) -> RecordCheck | None:
-    """None when every record of uncompressed v2 batch `i` is sound, else what is wrong (format.md section 11, stage C3).
-
-    With `check_times` a timestamp other than -1 must lie in [oldest, newest] (ms); without it, and for -1, the batch
-    must not carry the LogAppendTime bit. `need_keys` is for compacted topics.
+    A plain message gets one offset; a wrapper around `records` messages that of the last of them. v1 messages get the
+    timestamp type, and `timestamp` (ms) where it is given or the type is LogAppendTime. Offsets lie outside the
+    checksum. ValueError for a batch of format v2, or offsets past the largest there is.
     """
     cdef Py_buffer view
-    cdef Faults faults
-    cdef BatchRow* row = batches.row_at(i)
-    cdef RecordCheck out
-    cdef int64_t position = 0
-    cdef int64_t at
-    cdef int status
-    cdef int n
-    faults.count = 0
-    faults.total = 0
-    PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
+    cdef BatchRow* row
+    cdef uint8_t* p
+    cdef Py_ssize_t i
+    cdef int64_t step = max(records, 1)
+    if first_offset < 0 or first_offset > LAST_OFFSET - step * (batches.count + 1):
+        raise ValueError(f"{batches.count} messages cannot begin at offset {first_offset}")
+    PyObject_GetBuffer(buf, &view, PyBUF_WRITABLE)
     try:
-        at = place_of(row, base_position, view.len)
-        if at < 0:
-            raise ValueError(f"batch {i} of the table lies outside the {view.len} bytes given")
-        if row.magic != 2 or row.size < V2_RECORDS_AT:
-            status = ERR_MAGIC
-        elif row.attributes & CODEC_MASK:
-            status = ERR_COMPRESSED
-        elif row.size < 8192:
-            status = look(
-                <const uint8_t*>view.buf + at, row, oldest, newest, check_times, need_keys, &faults, &position
-            )
-        else:
-            with nogil:
-                status = look(
-                    <const uint8_t*>view.buf + at, row, oldest, newest, check_times, need_keys, &faults, &position
-                )
+        for i in range(batches.count):
+            row = &batches.rows[i]
+            p = bytes_of(&view, row, i)
+            if row.magic >= 2 or row.size < V1_KEY_AT - 8:
+                raise ValueError(f"batch {i} is no message of format v0 or v1")
+            row.base_offset = first_offset
+            row.last_offset = first_offset + step - 1
+            store64(p, row.last_offset)
+            first_offset += step
+            if row.magic == 1 and row.size >= V1_KEY_AT:
+                stamp_row(p, row, append_time_type, timestamp if append_time_type or records > 0 else row.max_timestamp)
     finally:
         PyBuffer_Release(&view)
-    if status == OK and faults.total == 0:
-        return None
-    out = RecordCheck.__new__(RecordCheck)
-    out.status = status
-    out.position = position
-    out.faults = [(faults.record[n], faults.kind[n]) for n in range(faults.count)]
-    out.total = faults.total
-    return out
+    batches.summarise()
+    return first_offset

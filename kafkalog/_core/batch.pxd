@@ -5,7 +5,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from kafkalog._core.crc cimport kl_crc32, kl_crc32c
 from kafkalog._core.endian cimport load16, load32, load64, loadu32
 from kafkalog._core.layout cimport (
-    CODEC_MASK, HEADER_TO_MAGIC, LEGACY_ATTRIBUTES_AT, LEGACY_CRC_AT, LOG_OVERHEAD, MAGIC_AT, MIN_SIZE_FIELD, SIZE_AT,
+    CODEC_MASK, CONTROL_BIT, HEADER_TO_MAGIC, LEGACY_ATTRIBUTES_AT, LEGACY_CRC_AT, LOG_OVERHEAD, MAGIC_AT, MIN_SIZE_FIELD, SIZE_AT,
     TIMESTAMP_TYPE_BIT, V0_MIN_MESSAGE, V1_MIN_MESSAGE, V1_TIMESTAMP_AT, V2_ATTRIBUTES_AT, V2_BASE_SEQUENCE_AT,
     V2_BASE_TIMESTAMP_AT, V2_COUNT_AT, V2_CRC_AT, V2_LAST_DELTA_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT, V2_PRODUCER_EPOCH_AT,
     V2_PRODUCER_ID_AT, V2_RECORDS_AT,
@@ -138,3 +138,21 @@ cdef inline int64_t place_of(const BatchRow* row, int64_t base_position, int64_t
     """
     cdef int64_t at = subtracted(row.position, base_position)
     return -1 if at < 0 or at > length or row.size > length - at else at
+
+
+cdef enum HeaderFault:
+    BAD_COUNT = 1
+    BAD_CONTROL = 2
+    BAD_SEQUENCE = 3
+
+
+cdef inline int header_fault_of(const BatchRow* row) noexcept nogil:
+    """0 for a header that a leader takes from a client: format.md section 11, stage C2. v0 and v1 say nothing wrong."""
+    cdef int64_t span = <int64_t>row.last_delta + 1
+    if row.magic < 2:
+        return 0
+    if span <= 0 or row.count <= 0 or row.count != span:
+        return BAD_COUNT
+    if row.attributes & CONTROL_BIT:
+        return BAD_CONTROL
+    return BAD_SEQUENCE if row.producer_id >= 0 and row.base_sequence < 0 else 0

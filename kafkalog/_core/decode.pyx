@@ -241,6 +241,10 @@ cdef class RecordTable:
         """True for a record of a control batch."""
         return (self.batch_row(self.check(i)).attributes & CONTROL_BIT) != 0
 
+    def leader_epoch(self, Py_ssize_t i) -> int:
+        """The leader epoch of the batch that holds record `i`; -1 for a v0 or v1 message."""
+        return self.batch_row(self.check(i)).leader_epoch
+
     def message(self, Py_ssize_t i) -> tuple[int, int]:
         """Where the v0 or v1 message of record `i` begins in the chunk, and its bytes; ValueError for a v2 record."""
         cdef Py_ssize_t at = self.check(i)

@@ -1,12 +1,13 @@
 # cython: language_level=3
-"""Sizes and writers of varints, and of the v2 batch header. The caller has made room; nothing here checks it."""
+"""Sizes and writers of varints, of the v2 batch header and of v0 and v1 messages. The caller has made room."""
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from kafkalog._core.crc cimport kl_crc32c
+from kafkalog._core.crc cimport kl_crc32, kl_crc32c
 from kafkalog._core.endian cimport store16, store32, store64
 from kafkalog._core.layout cimport (
-    LOG_OVERHEAD, MAGIC_AT, SIZE_AT, V2_ATTRIBUTES_AT, V2_BASE_SEQUENCE_AT, V2_BASE_TIMESTAMP_AT, V2_COUNT_AT,
+    LEGACY_ATTRIBUTES_AT, LEGACY_CRC_AT, LOG_OVERHEAD, MAGIC_AT, SIZE_AT, V0_KEY_AT, V1_KEY_AT, V1_TIMESTAMP_AT,
+    V2_ATTRIBUTES_AT, V2_BASE_SEQUENCE_AT, V2_BASE_TIMESTAMP_AT, V2_COUNT_AT,
     V2_CRC_AT, V2_LAST_DELTA_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT, V2_PRODUCER_EPOCH_AT, V2_PRODUCER_ID_AT,
     V2_RECORDS_AT,
 )
@@ -103,3 +104,39 @@ cdef inline void put_header(uint8_t* p, int64_t size, const HeaderFields* h) noe
     store32(p + V2_COUNT_AT, h.count)
     crc = kl_crc32c(0, p + V2_ATTRIBUTES_AT, <size_t>(size - V2_ATTRIBUTES_AT))
     store32(p + V2_CRC_AT, <int32_t>crc)
+
+
+cdef inline uint8_t* put_bytes32(uint8_t* p, const uint8_t* data, int64_t size) noexcept nogil:
+    """An i32 length and the bytes; a size below 0 is null."""
+    if size < 0:
+        store32(p, -1)
+        return p + 4
+    store32(p, <int32_t>size)
+    if size > 0:
+        memcpy(p + 4, data, <size_t>size)
+    return p + 4 + size
+
+
+cdef inline int64_t message_size(int magic, int64_t key_size, int64_t value_size) noexcept nogil:
+    """Bytes of a v0 or v1 message with the 12 of offset and size field; a size below 0 is null."""
+    return (
+        (V0_KEY_AT if magic == 0 else V1_KEY_AT) + 8 + (key_size if key_size > 0 else 0)
+        + (value_size if value_size > 0 else 0)
+    )
+
+
+cdef inline void put_message(
+    uint8_t* p, int64_t size, int magic, int attributes, int64_t offset, int64_t timestamp, const uint8_t* key,
+    int64_t key_size, const uint8_t* value, int64_t value_size,
+) noexcept nogil:
+    """Writes a whole message of `size` bytes, checksum last."""
+    cdef uint8_t* q = p + V0_KEY_AT
+    store64(p, offset)
+    store32(p + SIZE_AT, <int32_t>(size - LOG_OVERHEAD))
+    p[MAGIC_AT] = <uint8_t>magic
+    p[LEGACY_ATTRIBUTES_AT] = <uint8_t>attributes
+    if magic == 1:
+        store64(p + V1_TIMESTAMP_AT, timestamp)
+        q = p + V1_KEY_AT
+    put_bytes32(put_bytes32(q, key, key_size), value, value_size)
+    store32(p + LEGACY_CRC_AT, <int32_t>kl_crc32(0, p + MAGIC_AT, <size_t>(size - MAGIC_AT)))

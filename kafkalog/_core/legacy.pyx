@@ -2,45 +2,13 @@
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
-from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint8_t
 
-from kafkalog._core.crc cimport kl_crc32
-from kafkalog._core.endian cimport store32, store64
-from kafkalog._core.layout cimport (
-    LEGACY_ATTRIBUTES_AT, LEGACY_CRC_AT, LOG_OVERHEAD, MAGIC_AT, SIZE_AT, TIMESTAMP_TYPE_BIT, V0_KEY_AT,
-    V1_KEY_AT, V1_TIMESTAMP_AT,
-)
+from kafkalog._core.emit cimport message_size, put_message
+from kafkalog._core.layout cimport TIMESTAMP_TYPE_BIT
 
 cdef enum:
     MOST = 0x7FFFFFFF               # a size field holds no more
-
-
-cdef uint8_t* put_bytes(uint8_t* p, const Py_buffer* field) noexcept nogil:
-    """An i32 length and the bytes; length -1 is null."""
-    if field.len < 0:
-        store32(p, -1)
-        return p + 4
-    store32(p, <int32_t>field.len)
-    memcpy(p + 4, field.buf, <size_t>field.len)
-    return p + 4 + field.len
-
-
-cdef void put_message(
-    uint8_t* p, int64_t size, int magic, int attributes, int64_t offset, int64_t timestamp, const Py_buffer* key,
-    const Py_buffer* value,
-) noexcept nogil:
-    """Writes a whole message of `size` bytes, checksum last."""
-    cdef uint8_t* q = p + V0_KEY_AT
-    store64(p, offset)
-    store32(p + SIZE_AT, <int32_t>(size - LOG_OVERHEAD))
-    p[MAGIC_AT] = <uint8_t>magic
-    p[LEGACY_ATTRIBUTES_AT] = <uint8_t>attributes
-    if magic == 1:
-        store64(p + V1_TIMESTAMP_AT, timestamp)
-        q = p + V1_KEY_AT
-    put_bytes(put_bytes(q, key), value)
-    store32(p + LEGACY_CRC_AT, <int32_t>kl_crc32(0, p + MAGIC_AT, <size_t>(size - MAGIC_AT)))
 
 
 cdef int take(object source, Py_buffer* field, str what) except -1:
@@ -103,10 +71,11 @@ cdef class MessageSet:
         try:
             take(value, &v, "value")
             try:
-                size = (V0_KEY_AT if self.magic == 0 else V1_KEY_AT) + 8 + max(k.len, 0) + max(v.len, 0)
+                size = message_size(self.magic, k.len, v.len)
                 self.reserve(size)
                 put_message(
-                    self.data + self.size, size, self.magic, attributes, offset, timestamp, &k, &v
+                    self.data + self.size, size, self.magic, attributes, offset, timestamp, <const uint8_t*>k.buf,
+                    k.len, <const uint8_t*>v.buf, v.len,
                 )
                 self.size += <Py_ssize_t>size
                 self.count += 1

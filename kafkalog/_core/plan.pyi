@@ -78,7 +78,12 @@ def plan_append(
     fresh: bool,
 ) -> AppendPlan: ...
 def append_info(
-    table: BatchTable, first_offset: int, last_leader_epoch: int, append_time: int, log_start_offset: int
+    table: BatchTable,
+    first_offset: int,
+    last_leader_epoch: int,
+    append_time: int,
+    log_start_offset: int,
+    source: BatchTable | None = None,
 ) -> LogAppendInfo: ...
 def refusal(
     table: BatchTable,

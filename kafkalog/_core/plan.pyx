@@ -255,15 +255,18 @@ def plan_append(
 
 def append_info(
     BatchTable table not None, int64_t first_offset, int32_t last_leader_epoch, int64_t append_time,
-    int64_t log_start_offset,
+    int64_t log_start_offset, BatchTable source=None,
 ) -> LogAppendInfo:
     """The result of an append of all batches of `table`, which have their final offsets and times.
 
-    `first_offset` is -1 where it is not known; a client's batches carried no `last_leader_epoch` (-1).
+    `first_offset` is -1 where it is not known; a client's batches carried no `last_leader_epoch` (-1). `source` is
+    the table of what was handed in, where that is not what was written.
     """
+    if source is None:
+        source = table
     return make_append_info(
         first_offset, table.last_offset, last_leader_epoch, table.max_timestamp, table.offset_of_max_timestamp,
-        append_time, log_start_offset, table.codec, table.codec, table.count, table.valid_bytes, table.monotonic,
+        append_time, log_start_offset, source.codec, table.codec, source.count, source.valid_bytes, table.monotonic,
     )
 
 

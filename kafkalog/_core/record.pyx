@@ -103,6 +103,11 @@ cdef class Record:
         """True for a record of a control batch, which consumers do not get; False for a record made by hand."""
         return self.table is not None and self.table.is_control(self.row)
 
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the leader that appended the batch; -1 where it is not known: formats v0 and v1, own records."""
+        return -1 if self.table is None else self.table.leader_epoch(self.row)
+
     def _fields(self):
         return (self.offset, self.timestamp, self.key, self.value, self.headers)
 

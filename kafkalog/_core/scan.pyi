@@ -10,11 +10,9 @@ REASON_PARTIAL: int
 REASON_SIZE: int
 REASON_MAGIC: int
 REASON_LIMIT: int
-FAULT_KIND: int
 FAULT_COUNT: int
 FAULT_CONTROL: int
 FAULT_SEQUENCE: int
-FAULT_PRODUCER: int
 
 @final
 class BatchHeader:

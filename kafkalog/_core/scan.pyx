@@ -6,7 +6,8 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from kafkalog._core.batch cimport (
-    STOP_END, STOP_LIMIT, STOP_MAGIC, STOP_PARTIAL, STOP_SIZE, BatchRow, peek_batch, read_row,
+    BAD_CONTROL, BAD_COUNT, BAD_SEQUENCE, STOP_END, STOP_LIMIT, STOP_MAGIC, STOP_PARTIAL, STOP_SIZE, BatchRow,
+    header_fault_of, peek_batch, read_row,
 )
 from kafkalog._core.buffers cimport Column, column
 from kafkalog._core.endian cimport load32, load64
@@ -22,11 +23,9 @@ REASON_SIZE = STOP_SIZE
 REASON_MAGIC = STOP_MAGIC
 REASON_LIMIT = STOP_LIMIT
 
-FAULT_KIND = 1
-FAULT_COUNT = 2
-FAULT_CONTROL = 3
-FAULT_SEQUENCE = 4
-FAULT_PRODUCER = 5
+FAULT_COUNT = BAD_COUNT
+FAULT_CONTROL = BAD_CONTROL
+FAULT_SEQUENCE = BAD_SEQUENCE
 
 cdef enum:
     SMALL = 32 * 1024               # below this a scan is over before another thread could use the GIL
@@ -270,22 +269,12 @@ cdef class BatchTable:
         return self.row_at(i).valid != 0
 
     def header_fault(self, Py_ssize_t i, bint from_client=True) -> int:
-        """0 for a v2 header that a leader takes, else one of the FAULT_ numbers (format.md section 11, stage C2)."""
+        """0 for a header that a leader takes, else one of the FAULT_ numbers (format.md section 11, stage C2).
+
+        Formats v0 and v1 say nothing that could be wrong, and what does not come from a client is not looked at.
+        """
         cdef BatchRow* row = self.row_at(i)
-        cdef int64_t span = <int64_t>row.last_delta + 1
-        if row.magic != 2 or row.attributes & CODEC_MASK:
-            return FAULT_KIND
-        if not from_client:
-            return 0
-        if span <= 0 or row.count <= 0 or row.count != span:
-            return FAULT_COUNT
-        if row.attributes & CONTROL_BIT:
-            return FAULT_CONTROL
-        if row.producer_id >= 0 and row.base_sequence < 0:
-            return FAULT_SEQUENCE
-        if row.attributes & TRANSACTIONAL_BIT and row.producer_id < 0:
-            return FAULT_PRODUCER
-        return 0
+        return header_fault_of(row) if from_client else 0
 
     @property
     def base_offsets(self) -> Column:

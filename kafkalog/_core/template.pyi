@@ -3,6 +3,7 @@ from typing import final
 
 from typing_extensions import Buffer
 
+from kafkalog._core.decode import RecordTable
 from kafkalog._core.text import TextBuffer
 
 NEEDS_BYTES: int
@@ -38,6 +39,7 @@ class TemplateText:
     stop_value: int
     next_offset: int
     records: int
+    next_row: int
     def __init__(
         self,
         pieces: Iterable[tuple[int, bytes]],
@@ -49,6 +51,7 @@ class TemplateText:
         limit: int = 1 << 18,
     ) -> None: ...
     def render(self, buffer: Buffer, start: int, stop: int) -> int: ...
+    def render_table(self, table: RecordTable, row: int = 0) -> int: ...
     @property
     def batch_offset(self) -> int: ...
     @property

@@ -11,16 +11,17 @@ from libc.stdlib cimport calloc, free
 from kafkalog._core.batch cimport STOP_END, STOP_MAGIC, STOP_PARTIAL, STOP_SIZE, BatchRow, peek_batch, read_row
 from kafkalog._core.buffers cimport Held, hold
 from kafkalog._core.cursor cimport Cursor
+from kafkalog._core.decode cimport RecordPlace, RecordTable
 from kafkalog._core.endian cimport store32
 from kafkalog._core.escape cimport JSON_EXPANSION, PLAIN_EXPANSION, put_base64, put_hex, put_json_string
 from kafkalog._core.fields cimport Fields, take_record
 from kafkalog._core.headers cimport Header, headers_of, take_header
 from kafkalog._core.layout cimport (
     CODEC_MASK, CONTROL_BIT, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, ERR_MEMORY,
-    HEADER_TO_MAGIC, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT,
+    HEADER_TO_MAGIC, MAGIC_AT, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT,
 )
 from kafkalog._core.text cimport Out, TextBuffer, is_utf8, put, put_bytes, put_number, reserve
-from kafkalog._core.wrap cimport added
+from kafkalog._core.wrap cimport added, subtracted
 
 cdef enum:
     TEMPLATE_MORE = 100         # the buffer ends before the batch at `position` does; `needed` bytes would help
@@ -161,15 +162,33 @@ cdef inline uint64_t expansion_of(int kind) noexcept nogil:
     return JSON_EXPANSION if kind >= K_JSON_VALUE or kind == K_HEADERS else PLAIN_EXPANSION
 
 
+cdef inline Py_ssize_t batch_of(RecordTable table, Py_ssize_t batch, RecordPlace* place) noexcept nogil:
+    """The row of the batch that holds a record, from `batch` on: the last one that begins at or before its value."""
+    cdef Py_ssize_t following = batch + 1
+    while following < table.last_batch and (
+        subtracted(table.batches.rows[following].position, table.base_position) <= place.value_at
+    ):
+        batch = following
+        following += 1
+    return batch
+
+
+cdef inline int timestamp_type(const BatchRow* row, const uint8_t* message) noexcept nogil:
+    """0 CreateTime, 1 LogAppendTime; -1 for a v0 message, also one inside a v1 wrapper."""
+    if row.magic == 0 or (row.magic == 1 and message[MAGIC_AT] == 0):
+        return -1
+    return (row.attributes & TIMESTAMP_TYPE_BIT) != 0
+
+
 @cython.final
 cdef class TemplateText:
-    """Renders records of uncompressed v2 batches into `text` by a template.
+    """Renders records into `text` by a template: those of uncompressed v2 batches as they lie, others from a table.
 
     pieces: (kind, bytes) pairs, the kinds being this module's constants; the bytes are the text of a LITERAL, of a
     null key or value, or the forced encoding (b"base64", b"hex") of JSON_KEY and JSON_VALUE.
     first_offset, end_offset: records outside [first_offset, end_offset) are left out. max_records: at most so many,
-    -1 for all. Control batches are never shown. check_crc: a batch that does not match its checksum stops the work.
-    limit: bytes of text after which `render` returns, at the next record.
+    -1 for all. `render` never shows control batches. check_crc: a batch that does not match its checksum stops it.
+    limit: bytes of text after which the work returns, at the next record.
     """
 
     cdef readonly TextBuffer text
@@ -191,6 +210,9 @@ cdef class TemplateText:
     cdef bint inside
     cdef int64_t next_record
     cdef int64_t record_at              # from the start of the batch
+    cdef int64_t timestamp              # of the record being rendered
+    cdef int timestamp_type             # 0 create, 1 append, -1 for a v0 message
+    cdef readonly Py_ssize_t next_row   # in the table of the last call: the record to go on with
 
     def __cinit__(
         self, pieces, *, int64_t first_offset=0, int64_t end_offset=0x7FFFFFFFFFFFFFFF, int64_t max_records=-1,
@@ -233,6 +255,23 @@ cdef class TemplateText:
         self.position = start
         with nogil:
             status = self.render_batches(held.data, stop, held.data + held.size)
+        self.text.end()
+        if status == ERR_MEMORY:
+            raise MemoryError
+        return status
+
+    def render_table(self, RecordTable table not None, Py_ssize_t row=0) -> int:
+        """0 once all records from `row` on are rendered, else why it stopped: IS_FULL or IS_DONE.
+
+        After IS_FULL call again, from `next_row` on.
+        """
+        cdef int status
+        if row < 0 or row > table.count:
+            raise IndexError(f"record {row} of a table of {table.count}")
+        self.text.begin()
+        self.next_row = row
+        with nogil:
+            status = self.render_rows(table)
         self.text.end()
         if status == ERR_MEMORY:
             raise MemoryError
@@ -327,6 +366,7 @@ cdef class TemplateText:
         cdef int status
         c.p = batch + self.record_at
         c.end = batch + self.row.size
+        self.timestamp_type = (self.row.attributes & TIMESTAMP_TYPE_BIT) != 0
         while self.next_record < self.row.count:
             if c.p == c.end:
                 return ERR_COUNT_HIGH
@@ -337,6 +377,10 @@ cdef class TemplateText:
             if offset >= self.next_offset:
                 if offset >= self.end_offset or self.records == self.max_records:
                     return TEMPLATE_DONE
+                if self.row.attributes & TIMESTAMP_TYPE_BIT:
+                    self.timestamp = self.row.max_timestamp
+                else:
+                    self.timestamp = added(self.row.base_timestamp, f.timestamp_delta)
                 if self.render_record(&f, offset, readable) != OK:
                     return ERR_MEMORY
                 self.next_offset = added(offset, 1)
@@ -346,6 +390,37 @@ cdef class TemplateText:
             if self.text.out.size >= self.limit and self.next_record < self.row.count:
                 return TEMPLATE_FULL
         return OK if c.p == c.end else ERR_COUNT_LOW
+
+    cdef int render_rows(self, RecordTable table) noexcept nogil:
+        """Renders the records of a table from `next_row` on."""
+        cdef const uint8_t* data = table.data
+        cdef Py_ssize_t batch = table.first_batch
+        cdef RecordPlace* place
+        cdef Fields f
+        cdef int64_t offset
+        f.timestamp_delta = f.offset_delta = 0
+        f.end = data + table.view.len
+        while self.next_row < table.count:
+            offset = table.offset_column[self.next_row]
+            if self.records == self.max_records or offset >= self.end_offset:
+                return TEMPLATE_DONE
+            place = &table.places[self.next_row]
+            if offset >= self.next_offset:
+                batch = batch_of(table, batch, place)
+                self.timestamp = table.timestamp_column[self.next_row]
+                self.timestamp_type = timestamp_type(&table.batches.rows[batch], data + place.headers_at)
+                f.key, f.key_size = data + place.key_at, place.key_size
+                f.value, f.value_size = data + place.value_at, place.value_size
+                f.headers, f.header_count = data + place.headers_at, place.header_count
+                f.body_size = place.record_size
+                if self.render_record(&f, offset, f.end) != OK:
+                    return ERR_MEMORY
+                self.next_offset = added(offset, 1)
+                self.records += 1
+            self.next_row += 1
+            if self.text.out.size >= self.limit and self.next_row < table.count:
+                return TEMPLATE_FULL
+        return OK
 
     cdef inline int render_record(self, Fields* f, int64_t offset, const uint8_t* readable) noexcept nogil:
         cdef Out* out = &self.text.out
@@ -374,13 +449,11 @@ cdef class TemplateText:
         if kind == K_OFFSET:
             return put_number(d, offset)
         if kind == K_TIMESTAMP:
-            if self.row.attributes & TIMESTAMP_TYPE_BIT:
-                return put_number(d, self.row.max_timestamp)
-            return put_number(d, added(self.row.base_timestamp, f.timestamp_delta))
+            return put_number(d, self.timestamp)
         if kind == K_TIMESTAMP_TYPE:
-            if self.row.attributes & TIMESTAMP_TYPE_BIT:
-                return put(d, b"logappend", 9)
-            return put(d, b"create", 6)
+            if self.timestamp_type < 0:
+                return put(d, b"unknown", 7)
+            return put(d, b"logappend", 9) if self.timestamp_type else put(d, b"create", 6)
         if kind == K_VALUE_SIZE:
             return put_number(d, f.value_size)
         if kind == K_KEY_SIZE:

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
+_ISOLATION = "isolation.level"
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -55,6 +57,37 @@ def settings_option(command: Command) -> Command:
         callback=lambda ctx, param, given: parse_settings(given, "-X"),
         help="Setting, by Kafka's name, such as segment.bytes=104857600; repeats.",
     )(command)
+
+
+def isolation_option(command: Command) -> Command:
+    """--isolation-level, by the consumer's names."""
+    return click.option(
+        "--isolation-level",
+        metavar="LEVEL",
+        help="read_uncommitted (the default): up to the end; read_committed: up to the last stable offset, without "
+        "records of aborted transactions; high_watermark: up to the one in the data directory's checkpoint.",
+    )(command)
+
+
+def isolation_level(option: str | None, settings: dict[str, str] | None = None) -> str | None:
+    """The level from --isolation-level or `-X isolation.level`; a usage error for another setting or another level."""
+    from kafkalog.engine import isolation_of
+    from kafkalog.errors import IllegalArgument
+    from kafkalog.keywords import near
+
+    level, flag = option, "--isolation-level"
+    for name, value in (settings or {}).items():
+        if name != "isolation.level":
+            meant = f": did you mean {_ISOLATION}?" if near(name, (_ISOLATION,)) else f"; known is {_ISOLATION}"
+            raise click.BadParameter(f"{name!r} is no setting of a reader here{meant}", param_hint="-X")
+        if option is not None and option != value:
+            raise click.BadParameter(f"{value!r} contradicts --isolation-level {option}", param_hint="-X " + name)
+        level, flag = value, "-X isolation.level"
+    try:
+        isolation_of(level)
+    except IllegalArgument as error:
+        raise click.BadParameter(str(error), param_hint=flag) from None
+    return level
 
 
 def quiet_options(command: Command) -> Command:

@@ -56,7 +56,8 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 )
 @click.option("--schemas", type=click.Path(), metavar="DIR", help="Schemas of a registry, <id>.avsc and <id>.desc.")
 @click.option("-G", "group", metavar="GROUP", help="Consumer group (not in this version).")
-@click.option("--isolation-level", metavar="LEVEL", help="read_uncommitted (read_committed is not in this version).")
+@common.isolation_option
+@common.settings_option
 @common.quiet_options
 def command(**given: Any) -> None:
     """Print the records of a topic's partitions, one partition after the other, each in order.
@@ -64,7 +65,9 @@ def command(**given: Any) -> None:
     Takes no lock and writes nothing; a directory that a broker writes to is read as it is.
     """
     common.set_verbosity(given["quiet"], given["verbose"])
-    _refuse_what_is_not_there(given)
+    if given["group"] is not None:
+        raise click.UsageError("-G: consumer groups are not there yet; leave it out and give -o")
+    given["isolation_level"] = common.isolation_level(given["isolation_level"], given["settings"])
     dirs = common.need_dirs(given["dirs"])
     if given["topic"] is None:
         raise click.UsageError("no topic: give -t TOPIC (`kafkalog topics list` shows what there is)")
@@ -75,22 +78,11 @@ def command(**given: Any) -> None:
     _Consumer(dirs, given).run()
 
 
-def _refuse_what_is_not_there(given: dict[str, Any]) -> None:
-    if given["group"] is not None:
-        raise click.UsageError("-G: consumer groups are not there yet; leave it out and give -o")
-    level = given["isolation_level"]
-    if level == "read_committed":
-        raise click.UsageError(
-            "--isolation-level read_committed is not there yet: it needs the transaction index; leave it out"
-        )
-    if level not in (None, "read_uncommitted"):
-        raise click.BadParameter(f"{level!r} is neither read_uncommitted nor read_committed")
-
-
 class _Consumer:
     """One run of the command: the open partitions, what was asked for, and how far each one is."""
 
     def __init__(self, dirs: list[str], given: dict[str, Any]) -> None:
+        from kafkalog.engine import isolation_of
         from kafkalog.times import to_ms
         from kafkalog.tools.offsets import parse_bounds
 
@@ -100,6 +92,7 @@ class _Consumer:
         words = given["offsets"] + (("beginning",) if given["from_beginning"] else ())
         self.bounds = parse_bounds(words, to_ms)
         self.out: BinaryIO = sys.stdout.buffer
+        self.isolation = isolation_of(given["isolation_level"])
         self.serdes = self._serdes()
 
     def _serdes(self) -> Serdes | None:
@@ -111,6 +104,7 @@ class _Consumer:
 
     def run(self) -> None:
         """Prints what there is, partition by partition, then waits for more where that was asked for."""
+        from kafkalog.engine import end_of
         from kafkalog.storage.view import LogView
         from kafkalog.tools.directories import find
 
@@ -119,7 +113,7 @@ class _Consumer:
             views = [LogView(path) for _, path in found]
             for view in views:
                 stack.callback(view.close)
-            starts = [self.bounds.first_offset(view) for view in views]
+            starts = [self.bounds.first_offset(view, end_of(view, self.isolation)) for view in views]
             templates = [self._template(one.topic_partition.partition) for one in found]
             total = sum(view.size for view in views)
             meter = stack.enter_context(
@@ -139,11 +133,18 @@ class _Consumer:
         """Raises what ended a partition that was read to its end before its file ends, if anything did.
 
         What a writer is about to finish is no damage: a batch that is cut off gets a moment to be whole. Trouble
-        that costs no record, as with an index that a backup left out, is a note.
+        that costs no record, as with an index that a backup left out, is a note, and so is an open transaction.
         """
+        from kafkalog.engine import end_of
+
         for view, start in zip(views, starts, strict=True):
-            if self.left == 0 or start < view.log_end_offset or self._past_end_time(view):
+            end = end_of(view, self.isolation)
+            if self.left == 0 or start < end or self._past_end_time(view):
                 continue
+            if end < view.log_end_offset:
+                level = self.given["isolation_level"]
+                text = f"note: {view.name} ends at offset {view.log_end_offset}, {level} reads up to {end}"
+                common.note(text, quiet=self.given["quiet"])
             if view.damage is not None:
                 time.sleep(SETTLE_S)
                 view.refresh()
@@ -174,16 +175,18 @@ class _Consumer:
 
     def _write(self, view: LogView, start: int, template: Pieces, meter: Meter) -> int:
         """Prints from `start` to the view's present end (or the end time); the offset to go on from."""
-        from kafkalog.chunks import batch_chunks
+        from kafkalog.chunks import batch_chunks, visible_chunks
+        from kafkalog.engine import end_of
         from kafkalog.tools.consume import write_records
 
-        end = view.log_end_offset
+        end = end_of(view, self.isolation)
         until = self.bounds.stop_offset(view)
         stop = end if until is None else min(end, until)
         if start >= stop or self.left == 0:
             return start
         try:
             chunks = self._metered(batch_chunks(view, start, stop), meter)
+            chunks = visible_chunks(view, chunks, self.isolation == "committed")
             limits = {"first_offset": start, "end_offset": stop, "max_records": self.left}
             if self.serdes is None:
                 written = write_records(chunks, self.out, template, **limits)

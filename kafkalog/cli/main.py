@@ -23,6 +23,7 @@ COMMANDS = {
     "ls": ("kafkalog.cli.ls_cmd", "List the files of a topic: length, bytes used, disk blocks, entries."),
     "offsets": ("kafkalog.cli.offsets_cmd", "Find offsets by time."),
     "produce": ("kafkalog.cli.produce_cmd", "Append records from files or stdin to a topic."),
+    "repair": ("kafkalog.cli.repair_cmd", "Make wrong indexes anew and cut torn ends; a dry run unless told."),
     "topics": ("kafkalog.cli.topics_cmd", "List, describe and create topics."),
     "verify": ("kafkalog.cli.verify_cmd", "Check directories, partitions or files; change nothing."),
 }

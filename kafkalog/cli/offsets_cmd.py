@@ -25,27 +25,34 @@ def command() -> None:
     help="-1 or latest: the end; -2 or earliest: the start; -3 or max-timestamp: the record with the "
     "largest time; else ms since 1970 or ISO-8601 (UTC where no zone is given): the first record at or after.",
 )
+@common.isolation_option
+@common.settings_option
 @common.quiet_options
 def get(
     dirs: tuple[str, ...],
     topic: str,
     partitions: tuple[int, ...],
     time_text: str,
+    isolation_level: str | None,
+    settings: dict[str, str],
     quiet: bool,
     verbose: int,
 ) -> None:
     """Print TOPIC:PARTITION:OFFSET for each partition.
 
-    The offset is empty where no record is that young, as with Kafka's own tool.
+    The offset is empty where no record is that young, as with Kafka's own tool. With another isolation level its end
+    is the latest offset, and records at or after that are not found.
     """
+    from kafkalog.engine import isolation_of
     from kafkalog.storage.view import LogView
     from kafkalog.tools.directories import find
 
     common.set_verbosity(quiet, verbose)
     time = parse_time(time_text)
+    isolation = isolation_of(common.isolation_level(isolation_level, settings))
     for topic_partition, path in find(common.need_dirs(dirs), topic, partitions):
         with LogView.open(path) as view:
-            found = view.offset_for_time(time)
+            found = view.offset_for_time(time, isolation)
         offset = "" if found is None else str(found.offset)
         when = f":{found.timestamp}" if verbose and found is not None and found.timestamp >= 0 else ""
         click.echo(f"{topic_partition.topic}:{topic_partition.partition}:{offset}{when}")

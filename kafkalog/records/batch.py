@@ -11,7 +11,7 @@ from kafkalog._core.record import Record
 from kafkalog._core.scan import BatchHeader, BatchTable, scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, UnsupportedForFormat
 from kafkalog.records.control import ControlRecord, control_record
-from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V2, NO_SEQUENCE, NO_TIMESTAMP, TimestampType
+from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V0, MAGIC_V2, NO_SEQUENCE, TimestampType
 from kafkalog.records.sequence import MAX_SEQUENCE
 from kafkalog.records.tables import batch_table
 
@@ -121,10 +121,11 @@ class RecordBatch:
     def offset_of_max_timestamp(self) -> int | None:
         """The first offset of the batch for LogAppendTime, else of the first record with the batch's max timestamp.
 
-        None where the max timestamp is -1 (REC-37).
+        None for v0, which has no timestamps, and for a batch without records (REC-37). Where no record has one, all
+        are at -1, and it is the first.
         """
         header = self.header
-        if header.max_timestamp == NO_TIMESTAMP:
+        if header.magic == MAGIC_V0:
             return None
         if header.timestamp_type == TimestampType.LOG_APPEND_TIME:
             return self.base_offset

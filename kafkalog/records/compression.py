@@ -1,20 +1,19 @@
 """Every codec by its id: bytes in, bytes out, in the framings that Kafka uses (format.md section 6).
 
-The packages do the work with the GIL released: zlib of the standard library for gzip, isal to read it where that is
-installed, cramjam for snappy and lz4 blocks, zstandard or cramjam for zstd. How much a piece decompresses to is known,
-or bounded, before memory is taken (`_core/unpack`).
+The packages do the work with the GIL released: zlib or deflate to write gzip, isal or zlib to read it, cramjam for
+snappy and lz4 blocks, zstandard or cramjam for zstd. How much a piece decompresses to is known, or bounded, before
+memory is taken (`_core/unpack`).
 """
 
 from __future__ import annotations
 
 import threading
-import zlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.store import MOST_BYTES, Store
 from kafkalog._core.unpack import Tool, Unpacker
 from kafkalog.errors import IllegalArgument
-from kafkalog.records import lz4_frame, xerial, zstd_frame
+from kafkalog.records import gzip_member, lz4_frame, xerial, zstd_frame
 from kafkalog.records.codec_errors import unpack_error
 from kafkalog.records.format import CompressionType, codec_name
 
@@ -45,7 +44,6 @@ LEVELS: Final = {
 """Lowest and highest level of the codecs that have levels, as `compression.<codec>.level` takes them."""
 
 _CODECS: Final = tuple(CompressionType)
-_GZIP_BITS: Final = 31
 
 
 def check_codec(codec: int) -> CompressionType:
@@ -90,7 +88,7 @@ def compress_into(store: Store, codec: int, data: memoryview, *, level: int | No
             raise IllegalArgument(f"format v{magic} has no zstd")
         zstd_frame.compress_into(store, data, level)
     elif codec == CompressionType.GZIP:
-        store.append(zlib.compress(data, -1 if level is None else level, _GZIP_BITS))
+        gzip_member.compress_into(store, data, level)
     else:
         check_codec(codec)
         store.append(data)
@@ -136,14 +134,7 @@ def _tool(codec: int) -> Tool | None:
         return xerial.tool()
     if codec == CompressionType.ZSTD:
         return zstd_frame.tool()
-    if codec == CompressionType.GZIP:
-        return Tool(zlib.decompressobj, zlib.error)
-    try:
-        from isal import isal_zlib
-    except ImportError:
-        return None
-    package: Any = isal_zlib  # which says that its error is an instance
-    return Tool(package.decompressobj, package.error)
+    return gzip_member.tool() if codec == CompressionType.GZIP else gzip_member.faster_tool()
 
 
 class _Own(threading.local):

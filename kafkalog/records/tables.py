@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kafkalog._core.store import Block
 
-__all__ = ["TABLE_BYTES", "batch_table", "plain_batch", "plain_rows", "record_tables", "status_error"]
+__all__ = ["TABLE_BYTES", "batch_table", "plain_batch", "plain_row", "plain_rows", "record_tables", "status_error"]
 
 TABLE_BYTES: Final = 512 << 10
 """Decompressed bytes after which a table ends, so that they are in the cache when decoded; no batch is divided."""
@@ -104,14 +104,27 @@ def plain_batch(
 
     They are a v2 header and its records, or the inner messages of a v0 or v1 wrapper with their absolute offsets.
     """
-    plain, _, failure = plain_rows(data, batches, row, row + 1, base_position, limit_bytes)
+    return plain_row(data, batches, row, base_position=base_position, path=path, limit_bytes=limit_bytes)[0]
+
+
+def plain_row(
+    data: Buffer,
+    batches: BatchTable,
+    row: int,
+    *,
+    base_position: int = 0,
+    path: str | None = None,
+    limit_bytes: int = DECODED_LIMIT_BYTES,
+) -> tuple[Block, BatchTable]:
+    """`plain_batch` and a table of one row for it: that of the batch, without codec and with its new place and size."""
+    plain, table, failure = plain_rows(data, batches, row, row + 1, base_position, limit_bytes)
     if failure is not None:
         failure.path = path
         try:
             raise failure
         finally:
             del failure  # as above
-    return plain
+    return plain, table
 
 
 def _next_table(

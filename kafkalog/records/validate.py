@@ -1,89 +1,339 @@
-"""What a leader asks of a batch before it gives it offsets: format.md section 11, stage C, for uncompressed v2."""
+"""LogValidator: what a leader asks of a batch before it gives it offsets, and what it makes of it.
+
+The rules and their order are those of format.md section 11, stage C. A batch in the format and codec of the log is
+checked where it lies, or decompressed once into an arena, and written as it came but for offset, epoch and time; any
+other is written anew from the plain records (VAL-7, VAL-8). All that touches records is compiled.
+"""
 
 from __future__ import annotations
 
-from kafkalog._core.assign import FAULT_TIMESTAMP, RecordCheck, check_records
-from kafkalog._core.decode import STATUS_TEXT
-from kafkalog._core.scan import FAULT_CONTROL, FAULT_COUNT, FAULT_SEQUENCE, BatchHeader, BatchTable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog._core.admit import RecordCheck, check_rows, end_of_magic
+from kafkalog._core.assign import assign, assign_messages, stamp_batch
+from kafkalog._core.scan import BatchTable, scan
 from kafkalog.config import LogConfig
-from kafkalog.errors import InvalidRecord, InvalidTimestamp, RecordRefused
-from kafkalog.records.dispatch import require_readable
+from kafkalog.errors import InvalidRecord, UnsupportedForFormat
+from kafkalog.records.compression import check_codec
+from kafkalog.records.convert import Rebuilt, rebuild
+from kafkalog.records.dispatch import codec_of_name
+from kafkalog.records.format import MAGIC_V0, MAGIC_V1, MAGIC_V2, NO_TIMESTAMP, CompressionType
+from kafkalog.records.refusals import ValidatorMetrics, header_refusal, record_refusal
+from kafkalog.records.tables import plain_row
 
-__all__ = ["check_batches"]
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
-_MAX_LONG = 2**63 - 1
-_MIN_LONG = -_MAX_LONG
-_SHOWN = 3
+__all__ = [
+    "Checked",
+    "ValidationResult",
+    "ValidationRules",
+    "ValidationStats",
+    "ValidatorMetrics",
+    "check_append",
+    "check_batches",
+    "validate_and_assign_offsets",
+]
+
+_MAX_LONG: Final = 2**63 - 1
+_CODEC_MASK: Final = 0x07
+_CONTROL: Final = 0x20
+_V2_OVERHEAD: Final = 61
+_WRAPPER_OVERHEAD: Final = {MAGIC_V0: 26, MAGIC_V1: 34}
 
 
-def check_batches(
-    buffer: bytes | bytearray | memoryview,
+class ValidationRules:
+    """What a topic's configuration asks of a batch: codec and level, whose times count and how far, keys."""
+
+    __slots__ = ("after_ms", "append_time", "before_ms", "codec", "level", "need_keys")
+
+    def __init__(
+        self,
+        codec: CompressionType | None = None,
+        *,
+        level: int | None = None,
+        append_time: bool = False,
+        before_ms: int = _MAX_LONG,
+        after_ms: int = _MAX_LONG,
+        need_keys: bool = False,
+    ) -> None:
+        """`codec` None keeps the producer's; `append_time` is for LogAppendTime; the bounds are ms around now."""
+        self.codec = codec
+        self.level = level
+        self.append_time = append_time
+        self.before_ms = before_ms
+        self.after_ms = after_ms
+        self.need_keys = need_keys
+
+    @classmethod
+    def of(cls, config: LogConfig) -> ValidationRules:
+        """The rules of a topic's settings."""
+        codec = None if config.compression_type == "producer" else codec_of_name(config.compression_type)
+        levels = {
+            CompressionType.GZIP: config.compression_gzip_level,
+            CompressionType.LZ4: config.compression_lz4_level,
+            CompressionType.ZSTD: config.compression_zstd_level,
+        }
+        return cls(
+            codec,
+            level=None if codec is None else levels.get(codec),
+            append_time=config.message_timestamp_type == "LogAppendTime",
+            before_ms=config.message_timestamp_before_max_ms,
+            after_ms=config.message_timestamp_after_max_ms,
+            need_keys=config.compact,
+        )
+
+    def bounds(self, now_ms: int) -> tuple[int, int]:
+        """Oldest and newest timestamp of a record (ms)."""
+        return max(now_ms - self.before_ms, -_MAX_LONG), min(now_ms + self.after_ms, _MAX_LONG)
+
+
+class ValidationStats(NamedTuple):
+    """What validation cost: bytes of plain records it made besides the batch, and records written anew (VAL-21)."""
+
+    temporary_memory_bytes: int = 0
+    records_converted: int = 0
+
+
+class Checked(NamedTuple):
+    """A batch that may be appended: `data` is what to write, the given buffer itself or one that was made from it.
+
+    `table` is the batch table of `data`; `rebuilt` says that its size may have changed. `max_timestamp` (ms) and
+    `record_count` are those of its records.
+    """
+
+    data: Any
+    table: BatchTable
+    rebuilt: Rebuilt | None
+    max_timestamp: int
+    record_count: int
+    stats: ValidationStats
+
+
+class ValidationResult(NamedTuple):
+    """What the reference's validator returns; times in ms, `records` is the batch as it goes into the log."""
+
+    records: Any
+    next_offset: int
+    log_append_time_ms: int
+    max_timestamp_ms: int
+    offset_of_max_timestamp: int
+    message_size_maybe_changed: bool
+    stats: ValidationStats
+
+
+def check_append(
+    buffer: Any,
     table: BatchTable,
-    config: LogConfig,
+    rules: ValidationRules,
     now_ms: int,
     *,
     from_client: bool = True,
-) -> None:
-    """Raises what the first unsound batch of the table deserves; returns None when all may be written.
+    magic: int = MAGIC_V2,
+    first_offset: int = 0,
+    any_base_offset: bool = False,
+    partition: str | None = None,
+    metrics: ValidatorMetrics | None = None,
+) -> Checked:
+    """The batch of `table`, or its plain v0 or v1 messages, as it may be appended in format `magic`.
 
-    Checks the header of each batch, then each record: structure, key on a compacted topic, timestamp inside the
-    topic's bounds. InvalidTimestamp when any record failed by time, else InvalidRecord; both carry `record_errors`.
-    A format or codec that cannot be checked is refused by name.
+    Offsets are still to be assigned, but for those of a v0 wrapper, which begins at `first_offset`; a batch that was
+    written anew has its times. In place a wrong max timestamp or type in the header is put right, which needs a
+    writable `buffer`. Checksums of batches are not looked at. `from_client` brings the rules for clients;
+    `any_base_offset` says that the base offset of a compressed v2 batch has no meaning. `partition` is named to the
+    client, `metrics` counts faults.
+
+    InvalidRecord and InvalidTimestamp (with `record_errors`), CorruptRecord for a checksum inside a wrapper,
+    UnsupportedForFormat for a producer id in v0 or v1, IllegalArgument for an unknown codec or headers in v0 or v1.
     """
-    check_times = config.message_timestamp_type != "LogAppendTime"
-    oldest = now_ms - config.message_timestamp_before_max_ms
-    if oldest < _MIN_LONG:
-        oldest = _MIN_LONG
-    newest = now_ms + config.message_timestamp_after_max_ms
-    if newest > _MAX_LONG:
-        newest = _MAX_LONG
-    need_keys = "compact" in config.cleanup_policy
-    for row in range(table.count):
-        fault = table.header_fault(row, from_client)
-        if fault:
-            raise _header_refusal(table[row], fault)
-        check = check_records(buffer, table, row, oldest, newest, check_times, need_keys)
-        if check is not None:
-            raise _refusal(check, table[row], oldest, newest)
-
-
-def _header_refusal(header: BatchHeader, fault: int) -> RecordRefused:
-    """The typed error for a header fault; what cannot be read at all raises from here."""
-    require_readable(header)
-    if fault == FAULT_COUNT:
-        span = header.last_offset - header.base_offset + 1
-        reason = f"the batch declares {header.count} records and {span} offsets"
-    elif fault == FAULT_CONTROL:
-        reason = "control batches are written by the log's own coordinators only"
-    elif fault == FAULT_SEQUENCE:
-        reason = f"producer {header.producer_id} gives no base sequence"
-    else:
-        reason = "a transactional batch needs a producer id"
-    return InvalidRecord(reason, offset=header.base_offset, position=header.position)
-
-
-def _refusal(check: RecordCheck, header: BatchHeader, oldest: int, newest: int) -> RecordRefused:
-    """The typed error for what check_records found."""
-    if check.status:
-        return InvalidRecord(
-            STATUS_TEXT[check.status], offset=header.base_offset, position=header.position + check.position
-        )
-    errors = [
-        (
-            record,
-            f"the timestamp is outside [{oldest}, {newest}] ms, or marks the batch as stamped by a log"
-            if fault == FAULT_TIMESTAMP
-            else "a record of a compacted topic needs a key",
-        )
-        for record, fault in check.faults
-    ]
-    shown = "; ".join(f"record {record}: {reason}" for record, reason in errors[:_SHOWN])
-    more = f" and {check.total - _SHOWN} more" if check.total > _SHOWN else ""
-    by_time = any(fault == FAULT_TIMESTAMP for _, fault in check.faults)
-    kind = InvalidTimestamp if by_time else InvalidRecord
-    return kind(
-        f"{check.total} records are refused: {shown}{more}",
-        record_errors=errors,
-        offset=header.base_offset,
-        hint="message.timestamp.before.max.ms and message.timestamp.after.max.ms set the bounds" if by_time else None,
+    rows = table.count
+    if rows == 0:
+        raise InvalidRecord("there is no batch in the append")
+    source_magic, source = table.magic(0), table.codec
+    if rows > 1 and (source_magic >= MAGIC_V2 or source):
+        raise InvalidRecord(f"{rows} batches in one append: compressed ones, and those of format v2, come alone")
+    target = source if rules.codec is None else rules.codec
+    same = source == target and source_magic == magic
+    packed = bool(source or target)
+    in_place = same and not (packed and magic == MAGIC_V0)
+    if packed and not source and source_magic == MAGIC_V2 and table.attributes(0) & _CONTROL:
+        in_place = source_magic == magic  # control records stay as they are (VAL-4)
+    _check_header(table, from_client, magic, metrics)
+    data, plain = (buffer, table) if not source else plain_row(buffer, table, 0)
+    check = _check_records(data, plain, table, rules, now_ms, partition, metrics)
+    if in_place and packed and source:
+        in_place = _numbered_from_zero(check, plain, magic, any_base_offset)
+    if in_place:
+        if magic == MAGIC_V2 and not rules.append_time:
+            stamp_batch(buffer, table, 0, append_time_type=False, timestamp=check.max_timestamp)
+        size = check.size + _overhead(magic, source) if packed else 0
+        return Checked(buffer, table, None, check.max_timestamp, check.count, ValidationStats(size))
+    made = rebuild(
+        data,
+        plain,
+        magic=magic,
+        codec=target,
+        level=rules.level if rules.codec is not None else None,
+        first_offset=first_offset,
+        append_time=now_ms if rules.append_time else -1,
     )
+    used = made.plain_size + (_overhead(magic, target) if magic < MAGIC_V2 and target else 0)
+    if packed:
+        used += check.size + rows * _overhead(magic, source)
+    stats = ValidationStats(used, made.count)
+    return Checked(made.data, scan(made.data), made, made.max_timestamp, made.count, stats)
+
+
+def check_batches(buffer: Any, table: BatchTable, rules: ValidationRules, now_ms: int) -> None:
+    """Return when a leader takes every batch of a client: uncompressed v2 ones, as this library has just built them.
+
+    InvalidRecord and InvalidTimestamp for the first that it would refuse, as `check_append`.
+    """
+    for row in range(table.count):
+        fault = table.header_fault(row)
+        if fault:
+            raise header_refusal(table[row], fault, None)
+        _check_records(buffer, table, table, rules, now_ms, None, None, row, row + 1)
+
+
+def _check_header(table: BatchTable, from_client: bool, magic: int, metrics: ValidatorMetrics | None) -> None:
+    """What the headers must not say (stage C2), but for a second format, which comes up when its turn has come."""
+    check_codec(table.codec)
+    fault = table.header_fault(0, from_client)
+    if fault:
+        raise header_refusal(table[0], fault, metrics)
+    if magic < MAGIC_V2 and table.magic(0) >= MAGIC_V2:
+        header = table[0]
+        what = "Transactional" if header.is_transactional else "Idempotent"
+        if header.is_transactional or header.producer_id >= 0:
+            raise UnsupportedForFormat(f"{what} records cannot be used with format v{magic}", offset=header.base_offset)
+
+
+def _check_records(
+    data: Any,
+    plain: BatchTable,
+    table: BatchTable,
+    rules: ValidationRules,
+    now_ms: int,
+    partition: str | None,
+    metrics: ValidatorMetrics | None,
+    first: int = 0,
+    last: int = -1,
+) -> RecordCheck:
+    """What the records are, once none breaks a rule (stage C3)."""
+    bounds = rules.bounds(now_ms)
+    last = plain.count if last < 0 else last
+    end = min(end_of_magic(plain, first), last)
+    check = check_rows(
+        data,
+        plain,
+        first,
+        end,
+        oldest=bounds[0],
+        newest=bounds[1],
+        check_times=not rules.append_time,
+        need_keys=rules.need_keys,
+        inner=plain is not table,
+    )
+    if check.row >= 0:
+        raise record_refusal(
+            check, table[check.row], bounds, partition=partition, plain=plain is table, metrics=metrics
+        )
+    if end < last:
+        if metrics is not None:
+            metrics.invalid_magic += 1
+        raise InvalidRecord(
+            f"a batch of format v{plain.magic(end)} follows one of format v{plain.magic(0)} in the same append",
+            position=plain.position(end),
+        )
+    return check
+
+
+def _numbered_from_zero(check: RecordCheck, plain: BatchTable, magic: int, any_base_offset: bool) -> bool:
+    """True when a compressed batch can keep its payload: offsets 0, 1, 2 ... inside.
+
+    Some old clients number the messages of a v1 wrapper wrongly; those are written anew (VAL-16). A v2 batch with
+    other offsets the reference can neither take nor refuse in order: it is refused here.
+    """
+    if magic < MAGIC_V2:
+        return check.consecutive
+    if not check.consecutive:
+        raise InvalidRecord("the offsets inside the compressed batch are not consecutive", offset=plain.base_offset(0))
+    if plain.base_offset(0) and not any_base_offset:
+        raise InvalidRecord(
+            f"a compressed batch begins at offset 0, this one at {plain.base_offset(0)}", offset=plain.base_offset(0)
+        )
+    return True
+
+
+def _overhead(magic: int, codec: int) -> int:
+    """Bytes of a batch's header or of a wrapper around its messages."""
+    if magic == MAGIC_V2:
+        return _V2_OVERHEAD
+    return _WRAPPER_OVERHEAD[magic] if codec else 0
+
+
+def validate_and_assign_offsets(
+    buffer: Buffer,
+    first_offset: int,
+    rules: ValidationRules,
+    now_ms: int,
+    *,
+    from_client: bool = True,
+    magic: int = MAGIC_V2,
+    leader_epoch: int = -1,
+    partition: str | None = None,
+    metrics: ValidatorMetrics | None = None,
+) -> ValidationResult:
+    """The batch of `buffer` as a leader writes it from `first_offset` on, in format `magic`: LogValidator.
+
+    A bytearray is edited in place, other buffers are copied. Arguments and errors as for `check_append`.
+    """
+    data = buffer if isinstance(buffer, bytearray) else bytearray(buffer)
+    table = scan(data, check_crc=False)
+    checked = check_append(
+        data,
+        table,
+        rules,
+        now_ms,
+        from_client=from_client,
+        magic=magic,
+        first_offset=first_offset,
+        partition=partition,
+        metrics=metrics,
+    )
+    made = checked.rebuilt
+    codec = checked.table.codec
+    if magic == MAGIC_V2:
+        append_time = now_ms if rules.append_time else -1
+        next_offset = assign(checked.data, checked.table, first_offset, leader_epoch, append_time)
+    elif made is None:
+        next_offset = assign_messages(
+            data,
+            table,
+            first_offset,
+            append_time_type=rules.append_time,
+            timestamp=now_ms if rules.append_time else checked.max_timestamp,
+            records=checked.record_count if codec else -1,
+        )
+    else:
+        next_offset = made.last_offset + 1
+    largest, offset = _largest(checked, rules, now_ms, magic, codec, first_offset, next_offset)
+    return ValidationResult(checked.data, next_offset, now_ms, largest, offset, made is not None, checked.stats)
+
+
+def _largest(
+    checked: Checked, rules: ValidationRules, now_ms: int, magic: int, codec: int, first_offset: int, next_offset: int
+) -> tuple[int, int]:
+    """Max timestamp (ms) and the offset reported for it: the last one of the batch that holds it (VAL-17)."""
+    if checked.rebuilt is not None:
+        return checked.rebuilt.max_timestamp, checked.rebuilt.offset_of_max_timestamp
+    if codec or magic == MAGIC_V2:
+        largest = now_ms if rules.append_time else checked.max_timestamp
+        return largest, next_offset - 1 if codec or largest != NO_TIMESTAMP else -1
+    if magic == MAGIC_V0:
+        return NO_TIMESTAMP, -1
+    if rules.append_time:
+        return now_ms, first_offset
+    # plain v1 messages are batches of one record, whose times the table has
+    return checked.table.max_timestamp, checked.table.offset_of_max_timestamp

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from kafkalog._core import plan
-from kafkalog._core.assign import check_records
+from kafkalog._core.admit import first_to_change
 from kafkalog._core.plan import refusal
+from kafkalog._core.rewrite import message_run
 from kafkalog._core.scan import REASON_MAGIC, REASON_SIZE, BatchTable, scan
 from kafkalog.config import LogConfig
 from kafkalog.errors import (
@@ -23,11 +24,10 @@ from kafkalog.errors import (
     RecordBatchTooLarge,
     RecordTooLarge,
     UnexpectedAppendOffset,
-    UnsupportedCompression,
 )
-from kafkalog.records.dispatch import codec_of_name
-from kafkalog.records.format import CompressionType
-from kafkalog.records.validate import check_batches
+from kafkalog.records.format import MAGIC_V2
+from kafkalog.records.validate import Checked, ValidationRules, check_append
+from kafkalog.records.validate import ValidatorMetrics as ValidatorMetrics
 from kafkalog.types import LogAppendInfo
 
 Origin = Literal["client", "replication", "coordinator", "raft_leader"]
@@ -35,6 +35,7 @@ ORIGINS: Final = frozenset({"client", "replication", "coordinator", "raft_leader
 NOTHING_APPENDED: Final = LogAppendInfo(-1, -1)
 _NOTHING_WRITTEN: Final = "nothing of this append was written"
 _CODEC_MASK: Final = 0x07
+_V2_OVERHEAD_BYTES: Final = 61
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _FAR_MS: Final = 2**62
 """Longer than any time limit means: keeps the sums below within 64 bits."""
@@ -59,62 +60,41 @@ def unreadable(table: BatchTable) -> CorruptRecord:
     )
 
 
-def check_leader_append(
-    buffer: Any, table: BatchTable, config: LogConfig, origin: Origin, leader_epoch: int, now_ms: int
-) -> None:
-    """Return when a leader may append the one batch of `table`; else the error of the first rule broken.
+class LeaderLimits:
+    """What a configuration allows a leader's append, as plain attributes: looked at on every append."""
 
-    The rules are stages B and C of format.md section 11: offset 0 and no transaction from a client, the epoch of a
-    raft leader, size, checksum, then header and records. Nothing is written, nothing is changed.
-    """
-    check_codec_of_topic(config)
-    client = origin == "client"
-    found = refusal(table, client, False, origin == "raft_leader", leader_epoch, config.max_message_bytes)
-    if found is not None:
-        raise refused(table, found[0], found[1], config.max_message_bytes, leader_epoch)
-    if table.count != 1:
-        raise InvalidRecord(
-            f"{table.count} batches in one append: a leader takes one at a time", hint="Log.append_bytes takes several"
-        )
-    if origin not in ORIGINS:
-        raise IllegalArgument(f"unknown origin {origin!r}", hint=f"it is one of {', '.join(sorted(ORIGINS))}")
-    check_batches(buffer, table, config, now_ms, from_client=client)
-
-
-def check_codec_of_topic(config: LogConfig) -> None:
-    """UnsupportedCompression where a topic's codec asks for ready batches to be recompressed."""
-    if codec_of_name(config.compression_type) != CompressionType.NONE:
-        raise UnsupportedCompression(
-            f"ready batches cannot be recompressed to the topic's compression.type {config.compression_type} yet",
-            hint="append records, which are compressed as the topic wants, or set compression.type=producer",
-        )
-
-
-class ClientLimits:
-    """What a configuration allows a client's batch, as plain attributes: looked at on every append."""
-
-    __slots__ = ("after_ms", "before_ms", "check_times", "max_message_bytes", "need_keys", "writes_as_is")
+    __slots__ = (
+        "after_ms",
+        "before_ms",
+        "check_times",
+        "max_message_bytes",
+        "need_keys",
+        "rules",
+        "segment_size",
+        "writes_as_is",
+    )
 
     def __init__(self, config: LogConfig) -> None:
+        self.rules = ValidationRules.of(config)
         self.max_message_bytes = config.max_message_bytes
-        self.check_times = config.message_timestamp_type != "LogAppendTime"
-        self.need_keys = config.compact
-        self.writes_as_is = codec_of_name(config.compression_type) == CompressionType.NONE
-        self.before_ms = min(config.message_timestamp_before_max_ms, _FAR_MS)
-        self.after_ms = min(config.message_timestamp_after_max_ms, _FAR_MS)
+        self.segment_size = config.segment_size
+        self.check_times = not self.rules.append_time
+        self.need_keys = self.rules.need_keys
+        self.writes_as_is = not self.rules.codec
+        self.before_ms = min(self.rules.before_ms, _FAR_MS)
+        self.after_ms = min(self.rules.after_ms, _FAR_MS)
 
 
-def sound_client_batch(buffer: Any, table: BatchTable, limits: ClientLimits, now_ms: int) -> bool:
-    """True when `check_leader_append` would find nothing wrong with a client's append: its quick way.
+def sound_client_batch(buffer: Any, table: BatchTable, limits: LeaderLimits, now_ms: int) -> bool:
+    """True when `check_leader_append` would take an uncompressed client's batch as it is: its quick way.
 
-    False says nothing yet: the full check words the error, or finds that all is well.
+    False says nothing yet: the full check makes the batch what the log wants, or words the error.
     """
     return (
         table.count == 1
         and limits.writes_as_is
         and refusal(table, True, False, False, -1, limits.max_message_bytes) is None
-        and not table.header_fault(0, True)
-        and check_records(
+        and first_to_change(
             buffer,
             table,
             0,
@@ -123,24 +103,119 @@ def sound_client_batch(buffer: Any, table: BatchTable, limits: ClientLimits, now
             limits.check_times,
             limits.need_keys,
         )
-        is None
+        == 1
     )
 
 
-def check_group(buffer: Any, table: BatchTable, config: LogConfig, now_ms: int, records_too: bool) -> None:
-    """Return when each batch of `table` may be an append of its own; their base offsets are not looked at.
+def check_leader_append(
+    buffer: Any,
+    table: BatchTable,
+    limits: LeaderLimits,
+    origin: Origin,
+    now_ms: int,
+    metrics: ValidatorMetrics | None = None,
+) -> Checked:
+    """What a leader writes for the one append in `buffer`; else the error of the first rule broken.
 
-    Without `records_too` only size, checksum and kind are checked, for batches that this library just built.
+    An append is one v2 batch, one wrapper, or any number of plain v0 or v1 messages. The rules are stages B and C of
+    format.md section 11: offset 0 and no transaction from a client, size, checksum, then header and records, and the
+    size of what had to be compressed or converted (LOG-8). Nothing is written.
     """
-    if records_too:
-        check_codec_of_topic(config)
-    found = refusal(table, True, True, False, -1, config.max_message_bytes)
+    client = origin == "client"
+    found = refusal(table, client, False, False, -1, limits.max_message_bytes)
     if found is not None:
-        raise refused(table, found[0], found[1], config.max_message_bytes, -1)
-    if table.max_batch_size > config.segment_size:
-        check_append_size(table.max_batch_size, config.segment_size)
-    if records_too:
-        check_batches(buffer, table, config, now_ms)
+        raise refused(table, found[0], found[1], limits.max_message_bytes, -1)
+    if table.count > 1 and (table.codec or table.magic(0) >= MAGIC_V2):
+        raise InvalidRecord(
+            f"{table.count} batches in one append: a leader takes one at a time", hint="Log.append_bytes takes several"
+        )
+    if origin not in ORIGINS:
+        raise IllegalArgument(f"unknown origin {origin!r}", hint=f"it is one of {', '.join(sorted(ORIGINS))}")
+    size = table.valid_bytes
+    data = buffer if size == len(buffer) else memoryview(buffer)[:size]
+    checked = check_append(data, table, limits.rules, now_ms, from_client=client, metrics=metrics)
+    _check_rewritten(checked, limits.max_message_bytes)
+    return checked
+
+
+def check_raft_append(table: BatchTable, limits: LeaderLimits, leader_epoch: int) -> None:
+    """Return when the batches of a raft leader have its epoch and a size that the topic takes (LOG-11)."""
+    found = refusal(table, False, False, True, leader_epoch, limits.max_message_bytes)
+    if found is not None:
+        raise refused(table, found[0], found[1], limits.max_message_bytes, leader_epoch)
+
+
+def _check_rewritten(checked: Checked, max_message_bytes: int) -> None:
+    """Return when a batch is no larger than the topic allows also after it was written anew (LOG-8)."""
+    size = checked.table.max_batch_size
+    if checked.rebuilt is not None and size > max_message_bytes:
+        raise RecordTooLarge(
+            f"the batch has {size} bytes in the codec and format of the log, max.message.bytes is {max_message_bytes}",
+            hint="send smaller batches, or raise max.message.bytes of the topic",
+        )
+
+
+def check_group(
+    buffer: Any, table: BatchTable, limits: LeaderLimits, now_ms: int, metrics: ValidatorMetrics | None = None
+) -> tuple[Any, BatchTable]:
+    """What a leader writes for a buffer of appends, and its batch table; their base offsets are not looked at.
+
+    Every v2 batch and every wrapper is one append, plain v0 and v1 messages are joined as far as max.message.bytes
+    allows. Where all of them keep codec and format, it is the buffer itself.
+    """
+    _check_group_sizes(table, limits)
+    oldest, newest = now_ms - limits.before_ms, now_ms + limits.after_ms
+    pieces: list[Any] = []
+    kept = row = 0
+    touched = False
+    view = memoryview(buffer)
+    while True:
+        if limits.writes_as_is:
+            row = first_to_change(buffer, table, row, oldest, newest, limits.check_times, limits.need_keys)
+        if row == table.count:
+            break
+        end = message_run(table, row, table.count, limits.max_message_bytes - _V2_OVERHEAD_BYTES)
+        start, stop = table.position(row), table.position(end - 1) + table.size(end - 1)
+        checked = _check_piece(view[start:stop], start, limits, now_ms, metrics)
+        touched = True
+        if checked.rebuilt is not None:
+            pieces += [view[kept:start], checked.data]
+            kept = stop
+        row = end
+    if not touched:
+        return buffer, table
+    if not pieces:
+        return buffer, scan(buffer)
+    joined = bytearray().join([*pieces, view[kept : table.valid_bytes]])
+    return joined, scan(joined)
+
+
+def _check_piece(
+    piece: memoryview, position: int, limits: LeaderLimits, now_ms: int, metrics: ValidatorMetrics | None
+) -> Checked:
+    """`check_append` of one append among several, which begins at byte `position` of them."""
+    try:
+        checked = check_append(
+            piece, scan(piece, check_crc=False), limits.rules, now_ms, any_base_offset=True, metrics=metrics
+        )
+        _check_rewritten(checked, limits.max_message_bytes)
+        return checked
+    except KafkalogError as error:
+        error.position = position + (error.position or 0)
+        raise
+
+
+def check_built_group(table: BatchTable, limits: LeaderLimits) -> None:
+    """Return when each batch of `table`, made by this library, may be an append of its own: by size and checksum."""
+    _check_group_sizes(table, limits)
+    if table.max_batch_size > limits.segment_size:
+        check_append_size(table.max_batch_size, limits.segment_size)
+
+
+def _check_group_sizes(table: BatchTable, limits: LeaderLimits) -> None:
+    found = refusal(table, True, True, False, -1, limits.max_message_bytes)
+    if found is not None:
+        raise refused(table, found[0], found[1], limits.max_message_bytes, -1)
 
 
 def refused(table: BatchTable, code: int, row: int, max_message_bytes: int, leader_epoch: int) -> KafkalogError:

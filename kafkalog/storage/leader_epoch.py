@@ -43,10 +43,18 @@ class LeaderEpochCache:
         """
         cache = cls(directory, fs=fs)
         cache._file.create_if_missing()
-        for entry in cache._file.read():
-            cache.assign(entry.epoch, entry.start_offset)
-        cache._written = cache._entries
-        return cache
+        return cache._loaded()
+
+    @classmethod
+    def read(cls, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> LeaderEpochCache:
+        """The same for a directory that is another's: nothing is made, a missing file has no epochs."""
+        return cls(directory, fs=fs)._loaded()
+
+    def _loaded(self) -> LeaderEpochCache:
+        for entry in self._file.read():
+            self.assign(entry.epoch, entry.start_offset)
+        self._written = self._entries
+        return self
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:

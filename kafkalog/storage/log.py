@@ -15,6 +15,7 @@ from typing import Any
 from kafkalog._core.assign import assign
 from kafkalog._core.plan import append_info, plan_append
 from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.txns import AbortedRanges
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.storage.append import (
@@ -22,9 +23,11 @@ from kafkalog.storage.append import (
     Origin,
     base_for_roll,
     check_append_size,
+    check_built_group,
     check_follower_offsets,
     check_group,
     check_leader_append,
+    check_raft_append,
     first_offset_of,
     follower_rows,
     sound_client_batch,
@@ -40,9 +43,10 @@ from kafkalog.storage.log_state import (
     high_watermark_updated,
     started,
 )
-from kafkalog.storage.lookup import offset_for_time
+from kafkalog.storage.lookup import bounded, offset_for_time
 from kafkalog.storage.read import locate_or_offset_only, read_state
 from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.transactions import AbortedTransaction, Transactions
 from kafkalog.types import FetchDataInfo, Isolation, LogAppendInfo, LogOffsetMetadata, OffsetAndTimestamp
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -55,7 +59,8 @@ class UnifiedLog(LogOwner):
     Threads: all methods, from any thread. Writers take one lock; readers take one state and no lock.
     """
 
-    __slots__ = ()
+    __slots__ = ("_transactions",)
+    _transactions: Transactions
 
     @classmethod
     def open(
@@ -90,7 +95,7 @@ class UnifiedLog(LogOwner):
                 high_watermark=next_offset if high_watermark_follows_end else None,
                 leader_epoch=epochs.latest_epoch,
             )
-            return cls(
+            log = cls(
                 folder,
                 config,
                 state,
@@ -101,6 +106,8 @@ class UnifiedLog(LogOwner):
                 leader_epoch=leader_epoch,
                 high_watermark_follows_end=high_watermark_follows_end,
             )
+            log._transactions = Transactions(folder, fs=fs)
+            return log
         except BaseException:
             for segment in segments:
                 segment.close_handlers()
@@ -116,12 +123,14 @@ class UnifiedLog(LogOwner):
         origin: Origin = "client",
         table: BatchTable | None = None,
     ) -> LogAppendInfo:
-        """What was appended: the one v2 batch in `buffer`, with offsets from the log end on (LOG-2).
+        """What was appended: the one batch in `buffer`, with offsets from the log end on (LOG-2).
 
-        The writable buffer is edited in place: base offset, epoch, and times where the topic stamps them. A batch
-        that is cut off is left out; without a whole one nothing happens (LOG-5). `table` saves scanning it again.
-        Errors of the checks (format.md section 11), then StorageError, after which the log is as it was, or takes no
-        more writes where that could not be done.
+        That is a v2 batch, a wrapper, or plain messages of format v0 or v1; what has another format or codec than the
+        log's is converted and compressed anew. A v2 batch that is kept is edited in place, which needs a writable
+        buffer: base offset, epoch, and times where the topic stamps them. A batch that is cut off is left out; without
+        a whole one nothing happens (LOG-5). `table` saves scanning it again. A raft leader's batches keep their
+        offsets. Errors of the checks (format.md section 11), then StorageError, after which the log is as it was, or
+        takes no more writes where that could not be done.
         """
         if table is None:
             table = scan(buffer)
@@ -129,27 +138,36 @@ class UnifiedLog(LogOwner):
             raise unreadable(table)
         if table.count == 0:
             return NOTHING_APPENDED
-        config = self._config
         now_ms = self._milliseconds()
         epoch = self.leader_epoch if leader_epoch is None else leader_epoch
-        if origin != "client" or not sound_client_batch(buffer, table, self._limits, now_ms):
-            check_leader_append(buffer, table, config, origin, epoch, now_ms)
+        limits = self._limits
         size = table.valid_bytes
-        if size > config.segment_size:
-            check_append_size(size, config.segment_size)
-        data: Any = buffer if size == len(buffer) else memoryview(buffer)[:size]
+        source = None
+        data: Any
+        if origin == "client" and sound_client_batch(buffer, table, limits, now_ms):
+            data = buffer if size == len(buffer) else memoryview(buffer)[:size]
+        elif origin == "raft_leader":
+            check_raft_append(table, limits, epoch)
+            return self.append_as_follower(buffer, epoch)
+        else:
+            source = table
+            checked = check_leader_append(buffer, table, limits, origin, now_ms, self.validator_metrics)
+            data, table = checked.data, checked.table
+            size = table.valid_bytes
+        if size > limits.segment_size:
+            check_append_size(size, limits.segment_size)
         given_epoch = table.last_leader_epoch
-        append_time = now_ms if self._stamps else -1
+        append_time = -1 if limits.check_times else now_ms
         with self._lock:
             state = self._ready_locked()
             first_offset = state.log_end_offset
-            assign(buffer, table, first_offset, epoch, append_time)
+            assign(data, table, first_offset, epoch, append_time)
             if epoch > state.leader_epoch:
                 self._begin_epoch_locked(epoch, first_offset)
             self._append_locked(data, table, now_ms, first_offset)
         if self._chores:
             self._do_chores_after_append()
-        return append_info(table, first_offset, given_epoch, append_time, state.log_start_offset)
+        return append_info(table, first_offset, given_epoch, append_time, state.log_start_offset, source)
 
     def append_as_follower(self, buffer: Any, leader_epoch: int) -> LogAppendInfo:
         """What was appended: the batches of `buffer`, with the offsets, epochs and times they have (LOG-3).
@@ -187,8 +205,9 @@ class UnifiedLog(LogOwner):
 
         All are checked before the first is written. Segments and indexes come out as for single appends, but
         batches that go to one segment are written in one call. Where a write fails, the batches before it stay; the
-        error's `offset` is the first offset that was not written. `check_records` False trusts what is inside the
-        batches: for a caller that has just built them.
+        error's `offset` is the first offset that was not written. What has another format or codec than the log's is
+        converted as for `append_as_leader`. `check_records` False takes the batches as they are: for a caller that
+        has just built them.
         """
         if table is None:
             table = scan(buffer)
@@ -197,9 +216,13 @@ class UnifiedLog(LogOwner):
         if table.count == 0:
             return NOTHING_APPENDED
         now_ms = self._milliseconds()
-        check_group(buffer, table, self._config, now_ms, check_records)
+        limits = self._limits
+        source = table
+        if check_records:
+            buffer, table = check_group(buffer, table, limits, now_ms, self.validator_metrics)
+        check_built_group(table, limits)
         epoch = self.leader_epoch
-        append_time = now_ms if self._stamps else -1
+        append_time = -1 if limits.check_times else now_ms
         with self._lock:
             state = self._ready_locked()
             first_offset = state.log_end_offset
@@ -209,7 +232,7 @@ class UnifiedLog(LogOwner):
             self._append_group_locked(memoryview(buffer), table, now_ms)
         if self._chores:
             self._do_chores_after_append()
-        return append_info(table, first_offset, -1, append_time, state.log_start_offset)
+        return append_info(table, first_offset, -1, append_time, state.log_start_offset, source)
 
     def _append_locked(self, data: Any, table: BatchTable, now_ms: int, roll_base: int) -> None:
         """Write all batches of `table` as one append, into a new segment where the active one does not take them."""
@@ -285,6 +308,8 @@ class UnifiedLog(LogOwner):
                     state = self._state
                     committed = isolation == "committed"
                     found = read_state(state, start_offset, max_length, bound, min_one_message, committed)
+                    if committed and found.records.size:
+                        found.aborted_transactions = self._aborted_in(state, found)
             except KafkalogError:
                 self._check_readable()
                 if not self._has_cut(cuts):
@@ -304,15 +329,39 @@ class UnifiedLog(LogOwner):
         return self.settled_cuts() != before
 
     def _bound(self, isolation: Isolation) -> LogOffsetMetadata:
-        """The offset below which a reader sees records. Without transactions all below the high watermark is stable."""
+        """The offset below which a reader sees records, with its place."""
         if isolation not in ("high_watermark", "committed"):
             raise IllegalArgument(
                 f"unknown isolation {isolation!r}", hint='"log_end", "high_watermark" or "committed"'
             )
-        return self.fetch_high_watermark()
+        mark = self.fetch_high_watermark()
+        if isolation == "high_watermark":
+            return mark
+        stable = self.last_stable_offset
+        return mark if stable >= mark.message_offset else locate_or_offset_only(self._state, stable)
 
-    def offset_for_time(self, timestamp: int) -> OffsetAndTimestamp | None:
-        """The first record at or after `timestamp` ms, or what a negative code stands for (LOG-57); None: no such."""
+    def _aborted_in(self, state: LogState, found: FetchDataInfo) -> tuple[AbortedTransaction, ...]:
+        where = found.fetch_offset_metadata
+        following = state.segments.higher(where.segment_base_offset)
+        end = state.log_end_offset if following is None else following.base_offset
+        asked = state.segments, state.log_end_offset, state.end_position, where.message_offset, end
+        return tuple(self._transactions.aborted_transactions(*asked))
+
+    def aborted_ranges(self, first_offset: int, next_offset: int) -> AbortedRanges:
+        """The aborted transactions that records with these offsets, below the last stable one, may belong to."""
+        state = self._state
+        asked = state.segments, state.log_end_offset, state.end_position, first_offset, next_offset
+        return self._transactions.aborted_ranges(*asked)
+
+    def offset_for_time(self, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:
+        """The first record at or after `timestamp` ms, or what a negative code stands for (LOG-57); None: no such.
+
+        With another `isolation` its bound stands for the log end, and what lies at or after it is not found (PART-8).
+        """
+        found = self._offset_for_time_settled(timestamp)
+        return found if isolation == "log_end" else bounded(found, timestamp, self._bound(isolation).message_offset)
+
+    def _offset_for_time_settled(self, timestamp: int) -> OffsetAndTimestamp | None:
         while True:
             cuts = self._cuts
             try:
@@ -393,8 +442,12 @@ class UnifiedLog(LogOwner):
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which no transaction is open: the high watermark, while there are none."""
-        return self._state.last_stable_offset
+        """The offset below which every transaction is decided, at most the high watermark (LOG-30, LOG-32)."""
+        state = self._state
+        first = self._transactions.first_unstable_offset(state.segments, state.log_end_offset, state.end_position)
+        if first is None:
+            return state.last_stable_offset
+        return min(max(first, state.log_start_offset), state.last_stable_offset)
 
     @property
     def recovery_point(self) -> int:

@@ -13,7 +13,7 @@ from typing import Final
 from kafkalog._core.plan import AppendPlan
 from kafkalog.config import LogConfig
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
-from kafkalog.storage.append import ClientLimits
+from kafkalog.storage.append import LeaderLimits, ValidatorMetrics
 from kafkalog.storage.failure import LogHealth
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_state import LogState, at_end, flushed_to, high_watermark_updated, log_start_incremented
@@ -56,13 +56,13 @@ class LogOwner:
         "_milliseconds",
         "_rules",
         "_scheduler",
-        "_stamps",
         "_state",
         "last_flush_time",
         "leader_epoch",
         "name",
         "path",
         "topic_partition",
+        "validator_metrics",
     )
 
     def __init__(
@@ -82,6 +82,7 @@ class LogOwner:
         self.name = os.path.basename(os.path.normpath(directory))
         self.topic_partition: TopicPartition = parse_topic_partition_dir(self.name)
         self.leader_epoch = leader_epoch
+        self.validator_metrics = ValidatorMetrics()
         self.last_flush_time: int = clock.milliseconds()
         self._fs = fs
         self._clock = clock
@@ -100,8 +101,7 @@ class LogOwner:
 
     def _set_config_locked(self, config: LogConfig) -> None:
         self._config = config
-        self._limits = ClientLimits(config)
-        self._stamps = config.message_timestamp_type == "LogAppendTime"
+        self._limits = LeaderLimits(config)
         self._rules = self._active.roll_rules(config)  # guarded by self._lock
 
     def _ready_locked(self) -> LogState:

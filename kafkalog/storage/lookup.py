@@ -39,6 +39,15 @@ def offset_for_time(
     return _search(state, timestamp)
 
 
+def bounded(found: OffsetAndTimestamp | None, timestamp: int, bound: int) -> OffsetAndTimestamp | None:
+    """What an isolation level with this bound sees of `found`: its own end, and no record at or after it (PART-8)."""
+    if found is None or timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        return found
+    if timestamp == LATEST_TIMESTAMP:
+        return found._replace(offset=bound)
+    return found if found.offset < bound else None
+
+
 def _search(state: LogState, timestamp: int) -> OffsetAndTimestamp | None:
     """The record in the first segment that has one from the log start on; records written meanwhile are not seen."""
     start = state.log_start_offset

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from kafkalog.errors import FormatError, StorageError
+from kafkalog.errors import CorruptIndex, FormatError, StorageError
 from kafkalog.util.fileio import OS, FileSystem
 
 VERSION: Final = 0
@@ -14,6 +15,7 @@ ENTRY_BYTES: Final = 34
 MAX_TXN_INDEX_BYTES: Final = 1 << 31
 # the reference looks at the first byte of the version only
 _ENTRY: Final = struct.Struct(">bxqqqq")
+_HINT: Final = "the log has the same transactions; recovery writes the index anew from it"
 
 
 class AbortedTxn(NamedTuple):
@@ -26,6 +28,13 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
 
+class CollectedTxns(NamedTuple):
+    """Aborted transactions of a range; `is_complete` says that later segments hold none of it."""
+
+    aborted: list[AbortedTxn]
+    is_complete: bool
+
+
 def read_aborted_txns(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> list[AbortedTxn]:
     """The entries of a `.txnindex` file, in order; StorageError, or FormatError for a version that is not known."""
     try:
@@ -36,7 +45,7 @@ def read_aborted_txns(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> l
 
 
 def parse_aborted_txns(data: bytes, path: str | None = None) -> list[AbortedTxn]:
-    """The entries of a transaction index's bytes; a partial one at the end is not looked at."""
+    """The entries of a transaction index's bytes; a partial one at the end is not looked at (TXN-6, TXN-7)."""
     whole = len(data) - len(data) % ENTRY_BYTES
     found = [AbortedTxn(*fields) for fields in _ENTRY.iter_unpack(memoryview(data)[:whole])]
     for number, entry in enumerate(found):
@@ -48,3 +57,49 @@ def parse_aborted_txns(data: bytes, path: str | None = None) -> list[AbortedTxn]
                 hint="a newer release wrote it, or the file is damaged; the log has the same transactions",
             )
     return found
+
+
+def collect_aborted_txns(entries: Iterable[AbortedTxn], fetch_offset: int, upper_bound_offset: int) -> CollectedTxns:
+    """Those that end at or after `fetch_offset` and begin before `upper_bound_offset` (TXN-2).
+
+    They are all there are once an entry was written when everything before the upper bound was decided.
+    """
+    found = []
+    for entry in entries:
+        if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:
+            found.append(entry)
+        if entry.last_stable_offset >= upper_bound_offset:
+            return CollectedTxns(found, True)
+    return CollectedTxns(found, False)
+
+
+def check_sanity(entries: Iterable[AbortedTxn], base_offset: int, path: str | None = None) -> None:
+    """CorruptIndex for a transaction that ended before the segment began (TXN-5)."""
+    for number, entry in enumerate(entries):
+        if entry.last_offset < base_offset:
+            raise CorruptIndex(
+                f"the aborted transaction of producer {entry.producer_id} ends at {entry.last_offset}, "
+                f"before the segment's first offset {base_offset}",
+                path=path,
+                position=number * ENTRY_BYTES,
+                hint=_HINT,
+            )
+
+
+def check_believable(entries: Sequence[AbortedTxn], end_offset: int, path: str | None = None) -> None:
+    """CorruptIndex unless ends go up, each is above its beginning, and none lies at or after `end_offset`.
+
+    More than the reference asks: whoever reads another's files has nothing but the entries to judge them by. An
+    append behind a partial entry leaves all later ones misaligned, for one.
+    """
+    last = -1
+    for number, entry in enumerate(entries):
+        if not (0 <= entry.first_offset < entry.last_offset < end_offset and last < entry.last_offset):
+            raise CorruptIndex(
+                f"entry {number}, offsets {entry.first_offset} to {entry.last_offset}, cannot be an aborted "
+                f"transaction of a segment that ends at {end_offset}",
+                path=path,
+                position=number * ENTRY_BYTES,
+                hint=_HINT,
+            )
+        last = entry.last_offset

@@ -9,11 +9,24 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
-from kafkalog.errors import CorruptRecord, KafkalogError, LogClosed, OffsetOutOfRange, StorageError
+from kafkalog._core.txns import AbortedRanges
+from kafkalog.errors import (
+    CorruptCheckpoint,
+    CorruptRecord,
+    IllegalArgument,
+    KafkalogError,
+    LogClosed,
+    OffsetOutOfRange,
+    StorageError,
+)
 from kafkalog.storage.glance import record_at_time
+from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.lookup import bounded
 from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.transactions import AbortedTransaction, Transactions
 from kafkalog.storage.view_listing import partition_of
 from kafkalog.storage.view_segment import ViewSegment
 from kafkalog.storage.view_watch import DirectoryWatch, ViewState
@@ -28,6 +41,8 @@ from kafkalog.types import (
 )
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
+
+T = TypeVar("T")
 
 LOOKS: Final = 3
 """How often the same data must look damaged while its owner may be changing it."""
@@ -49,6 +64,9 @@ class LogView:
         self._lock = threading.Lock()
         self._watch = DirectoryWatch(self.path, self.topic_partition, fs, clock)  # guarded by self._lock
         self._state = self._watch.listed(None)  # replaced under self._lock, read without
+        self._transactions = Transactions(self.path, fs=fs)
+        self._fs = fs
+        self._epoch_problem: KafkalogError | None = None
 
     @classmethod
     def open(
@@ -76,13 +94,19 @@ class LogView:
 
     @property
     def high_watermark(self) -> int:
-        """The log end: how far replicas have come is not in the partition's directory."""
-        return self._state.end.next_offset
+        """The offset up to which replicas have everything, as the data directory's checkpoint said when last read.
+
+        A running broker writes it every few seconds. Without an entry it is the log end, as for a log of one replica.
+        """
+        return self._state.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """The log end, until transactions are read."""
-        return self._state.end.next_offset
+        """The offset before which every transaction is decided; the log end where none is open (LOG-30).
+
+        It goes up to the log end and not to the checkpointed high watermark, which lags. StorageError.
+        """
+        return self._retried(self._last_stable_offset)
 
     @property
     def leader_epoch(self) -> int:
@@ -113,7 +137,8 @@ class LogView:
     def problems(self) -> tuple[KafkalogError, ...]:
         """What is wrong as far as was looked: each error names file, position and what; none is raised here."""
         state = self._state
-        found = [state.end.problem, state.problem, *(p for s in state.segments for p in s.problems)]
+        found = [state.end.problem, *state.checkpoints.problems, *(p for s in state.segments for p in s.problems)]
+        found += [self._epoch_problem, *self._transactions.problems]
         return tuple(problem for problem in found if problem is not None)
 
     # Following the directory
@@ -139,9 +164,12 @@ class LogView:
         """Where the data from `start_offset` on lies: whole batches of one segment, no record byte read.
 
         At most `max_length` bytes, but never less than the first batch with `min_one_message`. At the log
-        end the slice is empty. OffsetOutOfRange below the log start and above the log end, also when
-        the owner has cut or deleted what the view had seen.
+        end the slice is empty, and from the high watermark or last stable offset on where `isolation` ends there
+        (LOG-21). "committed" gives the aborted transactions of what it found. OffsetOutOfRange below the log start
+        and above the log end, also when the owner has cut or deleted what the view had seen.
         """
+        if isolation != "log_end":
+            return self._read_bounded(start_offset, max_length, isolation, min_one_message)
         for attempt in range(1, LOOKS + 1):
             self._check_open()
             state = self._state
@@ -155,6 +183,60 @@ class LogView:
                 break
             self._refresh_fully()
         raise self.out_of_range(start_offset)
+
+    def _read_bounded(
+        self, start_offset: int, max_length: int, isolation: Isolation, min_one_message: bool
+    ) -> FetchDataInfo:
+        """`read` up to the high watermark or the last stable offset."""
+        bound = self.high_watermark if isolation == "high_watermark" else self.last_stable_offset
+        found = self.read(start_offset, max_length, "log_end", min_one_message)
+        where, piece = found.fetch_offset_metadata, found.records
+        if piece.size and where.message_offset < bound:
+            segment = self.segments.get(where.segment_base_offset)
+            place = None if segment is None else segment.translate_offset(bound)
+            if place is not None and place[1] < piece.position + piece.size:
+                found.records = piece.slice(0, max(0, place[1] - piece.position))
+        elif piece.size:
+            found = FetchDataInfo(where, piece.slice(0, 0))
+        if isolation == "committed":
+            found.aborted_transactions = self._aborted_in(found, bound) if found.records.size else ()
+        return found
+
+    def _aborted_in(self, found: FetchDataInfo, bound: int) -> tuple[AbortedTransaction, ...]:
+        where = found.fetch_offset_metadata
+        following = self.segments.higher(where.segment_base_offset)
+        end = bound if following is None else min(bound, following.base_offset)
+
+        def ask(state: ViewState) -> list[AbortedTransaction]:
+            asked = state.segments, state.end_offset, state.end.size, where.message_offset, end
+            return self._transactions.aborted_transactions(*asked)
+
+        return tuple(self._retried(ask))
+
+    def _last_stable_offset(self, state: ViewState) -> int:
+        first = self._transactions.first_unstable_offset(state.segments, state.end_offset, state.end.size)
+        return state.end_offset if first is None else min(max(first, state.start_offset), state.end_offset)
+
+    def aborted_ranges(self, first_offset: int, next_offset: int) -> AbortedRanges:
+        """The aborted transactions that records with these offsets, below the last stable one, may belong to."""
+
+        def ask(state: ViewState) -> AbortedRanges:
+            asked = state.segments, state.end_offset, state.end.size, first_offset, next_offset
+            return self._transactions.aborted_ranges(*asked)
+
+        return self._retried(ask)
+
+    def _retried(self, ask: Callable[[ViewState], T]) -> T:
+        """What `ask` says of the state, asked anew with another one when a file it needed is gone."""
+        for _ in range(LOOKS - 1):
+            self._check_open()
+            try:
+                return ask(self._state)
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                self._refresh_fully()
+        return ask(self._state)
 
     def _refresh_fully(self) -> None:
         with self._lock:
@@ -196,12 +278,19 @@ class LogView:
             return OffsetOutOfRange("the offset lies before the log start", path=self.path, offset=offset, hint=hint)
         return OffsetOutOfRange("the offset lies after the log end", path=self.path, offset=offset, hint=hint)
 
-    def offset_for_time(self, timestamp: int) -> OffsetAndTimestamp | None:
+    def offset_for_time(self, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:
         """The first record whose timestamp (ms) is at or above `timestamp`; None where there is none.
 
         -1 gives the log end, -2 the log start, -3 the first record with the largest timestamp (which may lie
-        below the log start, in a segment that is still there).
+        below the log start, in a segment that is still there). With another `isolation` its bound stands for the log
+        end, and what lies at or after it is not found, as for the reference's ListOffsets (PART-8).
         """
+        if isolation == "log_end":
+            return self._offset_for_time_retried(timestamp)
+        bound = self.high_watermark if isolation == "high_watermark" else self.last_stable_offset
+        return bounded(self._offset_for_time_retried(timestamp), timestamp, bound)
+
+    def _offset_for_time_retried(self, timestamp: int) -> OffsetAndTimestamp | None:
         for _ in range(LOOKS - 1):
             self._check_open()
             try:
@@ -218,7 +307,7 @@ class LogView:
         if timestamp == LATEST_TIMESTAMP:
             return OffsetAndTimestamp(state.end.next_offset, -1, state.end.leader_epoch)
         if timestamp == EARLIEST_TIMESTAMP:
-            return OffsetAndTimestamp(state.start_offset, -1)
+            return OffsetAndTimestamp(state.start_offset, -1, self._epoch_of(state.start_offset))
         if timestamp == MAX_TIMESTAMP:
             return self._largest_timestamp(state)
         return self._first_at(state, timestamp, state.start_offset)
@@ -239,6 +328,15 @@ class LogView:
     def _largest_timestamp(self, state: ViewState) -> OffsetAndTimestamp | None:
         largest = max(segment.largest_timestamp for segment in state.segments)
         return None if largest < 0 else self._first_at(state, largest, 0)
+
+    def _epoch_of(self, offset: int) -> int:
+        """The leader epoch that the partition's epoch file has for an offset; -1 where it does not tell."""
+        try:
+            self._epoch_problem = None
+            return LeaderEpochCache.read(self.path, fs=self._fs).epoch_for(offset)
+        except (CorruptCheckpoint, StorageError, IllegalArgument) as error:
+            self._epoch_problem = error
+            return -1
 
     def _check_open(self) -> None:
         if self.closed:

@@ -85,6 +85,11 @@ class SegmentFiles:
         """-1: where the segment ends is not looked up before it is read."""
         return -1
 
+    @property
+    def measured(self) -> tuple[int, int]:
+        """Size and time (ns) of the file when it was measured last: another file, or other content, has others."""
+        return self._measured
+
     def measure(self) -> None:
         """Takes the file's present length as `size`: its owner has rolled to the next segment.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint, KafkalogError, StorageError
 from kafkalog.storage.segments import LogSegments
@@ -19,7 +19,7 @@ from kafkalog.storage.view_listing import (
 )
 from kafkalog.storage.view_segment import ViewSegment
 from kafkalog.types import TopicPartition
-from kafkalog.util.checkpoint import LOG_START_FILE, OffsetCheckpoint
+from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, LOG_START_FILE, OffsetCheckpoint
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
@@ -30,6 +30,17 @@ FRESH_MS: Final = 100
 LISTING_ATTEMPTS: Final = 20
 
 
+class Checkpointed(NamedTuple):
+    """What the data directory's checkpoint files say of the partition, and what is wrong with them.
+
+    Without an entry the log starts with its first segment, and nobody knows the high watermark.
+    """
+
+    log_start: int
+    high_watermark: int | None
+    problems: tuple[KafkalogError, ...]
+
+
 class ViewState:
     """What one look at the directory found: the segments, and where the log starts and ends.
 
@@ -37,15 +48,15 @@ class ViewState:
     """
 
     __slots__ = (
-        "active", "end", "end_offset", "length", "mtime_ns", "problem", "segments", "start_offset",
+        "active", "checkpoints", "end", "end_offset", "high_watermark", "length", "mtime_ns", "segments",
+        "start_offset",
     )  # fmt: skip
 
     def __init__(
         self,
         segments: LogSegments[ViewSegment],
         end: SegmentEnd,
-        start_offset: int,
-        problem: KafkalogError | None,
+        checkpoints: Checkpointed,
         length: int,
         mtime_ns: int,
     ) -> None:
@@ -53,8 +64,12 @@ class ViewState:
         self.active = segments.active
         self.end = end
         self.end_offset: int = end.next_offset
-        self.start_offset: int = min(max(start_offset, segments[0].base_offset), end.next_offset)
-        self.problem = problem
+        self.checkpoints = checkpoints
+        self.start_offset: int = min(max(checkpoints.log_start, segments[0].base_offset), end.next_offset)
+        mark = checkpoints.high_watermark
+        self.high_watermark: int = (
+            end.next_offset if mark is None else min(max(mark, self.start_offset), end.next_offset)
+        )
         self.length = length
         self.mtime_ns = mtime_ns
 
@@ -71,7 +86,6 @@ class DirectoryWatch:
         self._fs = fs
         self._clock = clock
         self._descriptors = Descriptors()
-        self._checkpoint_problem: CorruptCheckpoint | StorageError | None = None
         self._listed_ms = 0  # monotonic
         self._directory_mtime_ns = -1
         self._fresh = True  # what was seen may be changing within this tick
@@ -128,10 +142,10 @@ class DirectoryWatch:
             segment.is_last = False
         was_last = last.is_last
         last.is_last = True
-        start_offset = self._checkpointed_start()
+        checkpoints = self._checkpointed()
         known_end = old.end if old is not None and was_last and old.active is last else None
         end, length, mtime_ns = self._end_of(last, known_end)
-        return ViewState(segments, end, start_offset, self._checkpoint_problem, length, mtime_ns)
+        return ViewState(segments, end, checkpoints, length, mtime_ns)
 
     def _segment_of(
         self, entry: ListedSegment, known: dict[tuple[int, int], ViewSegment]
@@ -151,9 +165,7 @@ class DirectoryWatch:
         end, length, mtime_ns = self._end_of(state.active, state.end)
         if end == state.end and length == state.length and mtime_ns == state.mtime_ns:
             return state
-        return ViewState(
-            state.segments, end, state.start_offset, state.problem, length, mtime_ns
-        )
+        return ViewState(state.segments, end, state.checkpoints, length, mtime_ns)
 
     def _fresh_file(self, stat: os.stat_result) -> bool:
         return self._clock.milliseconds() - stat.st_mtime_ns // 1_000_000 < FRESH_MS
@@ -173,13 +185,17 @@ class DirectoryWatch:
         last.set_size(end.size)
         return end, stat.st_size, stat.st_mtime_ns
 
-    def _checkpointed_start(self) -> int:
-        """The log start that the parent directory's checkpoint has for this partition; 0 without one."""
-        parent = os.path.dirname(self._path)
+    def _checkpointed(self) -> Checkpointed:
+        """What the checkpoints beside the partition's directory have for it; they lag behind a running broker."""
+        problems: list[KafkalogError] = []
+        start = self._checkpoint(LOG_START_FILE, problems)
+        mark = self._checkpoint(HIGH_WATERMARK_FILE, problems)
+        return Checkpointed(0 if start is None else start, mark, tuple(problems))
+
+    def _checkpoint(self, name: str, problems: list[KafkalogError]) -> int | None:
+        path = os.path.join(os.path.dirname(self._path), name)
         try:
-            offsets = OffsetCheckpoint(os.path.join(parent, LOG_START_FILE), fs=self._fs).read()
+            return OffsetCheckpoint(path, fs=self._fs).read().get(self._topic_partition)
         except (CorruptCheckpoint, StorageError) as error:
-            self._checkpoint_problem = error
-            return 0
-        self._checkpoint_problem = None
-        return offsets.get(self._topic_partition, 0)
+            problems.append(error)
+            return None

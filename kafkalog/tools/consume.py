@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import BinaryIO, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import BinaryIO, Final, NamedTuple, Protocol
 
+from kafkalog._core.decode import STATUS_OK, RecordTable
 from kafkalog._core.scan import BatchTable
 from kafkalog._core.template import IS_DONE, IS_FULL, NEEDS_BYTES, TemplateText
+from kafkalog._core.txns import is_plain, visible_rows
+from kafkalog.errors import KafkalogError
+from kafkalog.records.format import CompressionType
+from kafkalog.records.tables import record_tables
 from kafkalog.tools.render_errors import stop_error
 from kafkalog.tools.templates import Pieces
+from kafkalog.util.readahead import map_ahead
 
 MAX_OFFSET = 2**63 - 1
+_NO_THREADS: Final = 1
+SLOW_CODECS: Final = (CompressionType.GZIP, CompressionType.ZSTD)
+"""Those that take longer than handing a chunk to another thread and its records back costs (measured)."""
 
 
 class Batches(Protocol):
@@ -40,6 +50,13 @@ class Written(NamedTuple):
     next_offset: int
 
 
+class Decoded(NamedTuple):
+    """What a chunk holds that has to be decoded before it is shown: tables of records, then maybe damage."""
+
+    tables: list[RecordTable]
+    failure: KafkalogError | None
+
+
 def write_records(
     chunks: Iterable[Batches],
     out: BinaryIO,
@@ -48,36 +65,65 @@ def write_records(
     first_offset: int = 0,
     end_offset: int = MAX_OFFSET,
     max_records: int = -1,
+    threads: int | None = None,
 ) -> Written:
     """Writes the records with offsets in [first_offset, end_offset), at most `max_records` (-1: all), to `out`.
 
-    pieces: a template of `kafkalog.tools.templates`. chunks: in the order of their offsets; nothing more is taken from
-    it once the last record is written. After each chunk all of its text has been handed to `out`, which is not flushed.
-    Control batches are left out. Compressed batches and formats v0 and v1 are refused by name (UnsupportedCompression,
-    UnsupportedForFormat); InvalidRecord names file, offset and position of a malformed record. What comes before has
-    been written then.
+    pieces: a template of `kafkalog.tools.templates`. chunks: in the order of their offsets; with `max_records` nothing
+    more is taken from it once the last record is written. After each chunk all of its text has been handed to `out`,
+    which is not flushed. Control batches are left out. threads: how many decompress gzip and zstd (None: one for
+    each usable core). Plain v2 batches are shown as they lie, others are decoded first.
+
+    InvalidRecord names file, offset and position of a malformed record, CorruptRecord a message that is none,
+    IllegalArgument an unknown codec. What comes before has been written then.
     """
     text = TemplateText(
         pieces, first_offset=first_offset, end_offset=end_offset, max_records=max_records, check_crc=False
     )
     if max_records == 0 or first_offset >= end_offset:
         return Written(0, first_offset)
-    for chunk in chunks:
-        if _write_chunk(text, chunk, out):
+    for part in _parts(chunks, _NO_THREADS if max_records >= 0 else threads):
+        if isinstance(part, Decoded):
+            done = _write_decoded(text, part, out, end_offset)
+        else:
+            done = _write_plain(text, part, out)
+        if done:
             break
     return Written(text.records, text.next_offset)
 
 
-def _write_chunk(text: TemplateText, chunk: Batches, out: BinaryIO) -> bool:
+def _parts(chunks: Iterable[Batches], threads: int | None) -> Iterator[Batches | Decoded]:
+    """The chunks, those that need it decoded; ahead of the reader from the first one on whose codec is slow."""
+    left = iter(chunks)
+    for chunk in left:
+        if chunk.batches.codec in SLOW_CODECS:
+            yield from map_ahead(_part, chain((chunk,), left), threads=threads)
+            return
+        yield _part(chunk)
+
+
+def _part(chunk: Batches) -> Batches | Decoded:
+    if is_plain(chunk.batches, chunk.first, chunk.last):
+        return chunk
+    tables: list[RecordTable] = []
+    try:
+        seen = visible_rows(chunk.batches, chunk.first, chunk.last)
+        first, last = (chunk.first, chunk.last) if seen is chunk.batches else (0, len(seen))
+        for table in record_tables(chunk.data, seen, first, last, base_position=chunk.position, path=chunk.path):
+            tables.append(table)
+    except KafkalogError as error:
+        return Decoded(tables, error.with_traceback(None))
+    return Decoded(tables, None)
+
+
+def _write_plain(text: TemplateText, chunk: Batches, out: BinaryIO) -> bool:
     """True when no later chunk has anything to write."""
     table, base = chunk.batches, chunk.position
     at = table.position(chunk.first) - base
     stop = table.position(chunk.last - 1) + table.size(chunk.last - 1) - base
     while True:
         status = text.render(chunk.data, at, stop)
-        if len(text.text):
-            out.write(text.text)
-            text.text.clear()
+        _hand_over(text, out)
         if status == IS_FULL:
             at = text.position
         elif status == NEEDS_BYTES:
@@ -86,3 +132,26 @@ def _write_chunk(text: TemplateText, chunk: Batches, out: BinaryIO) -> bool:
             return True
         else:
             raise stop_error(status, text, chunk.path, base)
+
+
+def _write_decoded(text: TemplateText, part: Decoded, out: BinaryIO, end_offset: int) -> bool:
+    """The same for what was decoded; damage behind the end is none of ours."""
+    for table in part.tables:
+        status, row = IS_FULL, 0
+        while status == IS_FULL:
+            status = text.render_table(table, row)
+            _hand_over(text, out)
+            row = text.next_row
+        if status != STATUS_OK:
+            return True
+    if part.failure is None:
+        return False
+    if part.failure.offset is not None and part.failure.offset >= end_offset:
+        return True
+    raise part.failure
+
+
+def _hand_over(text: TemplateText, out: BinaryIO) -> None:
+    if len(text.text):
+        out.write(text.text)
+        text.text.clear()

@@ -34,9 +34,13 @@ class Bounds(NamedTuple):
     since_ms: int | None = None
     until_ms: int | None = None
 
-    def first_offset(self, log: Seekable) -> int:
-        """The offset to begin at; OffsetOutOfRange for one that the log does not have."""
-        first, end = log.log_start_offset, log.log_end_offset
+    def first_offset(self, log: Seekable, end: int | None = None) -> int:
+        """The offset to begin at; OffsetOutOfRange for one that the log does not have.
+
+        "end", counts from it and a time after the last record mean `end`, where reading ends: None is the log end.
+        """
+        first, log_end = log.log_start_offset, log.log_end_offset
+        end = log_end if end is None else end
         if self.since_ms is not None:
             found = log.offset_for_time(self.since_ms)
             return end if found is None else found.offset
@@ -47,9 +51,9 @@ class Bounds(NamedTuple):
         offset = int(self.start)
         if offset < 0:
             return max(first, end + offset)
-        if not first <= offset <= end:
+        if not first <= offset <= log_end:
             raise OffsetOutOfRange(
-                f"the log holds offsets {first} to {end - 1}" if end > first else f"the log is empty at {end}",
+                f"the log holds offsets {first} to {log_end - 1}" if first < log_end else f"it is empty at {first}",
                 path=log.path,
                 offset=offset,
                 hint="use -o beginning, -o end, or an offset in that range",

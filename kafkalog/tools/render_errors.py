@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kafkalog._core.decode import STATUS_COMPRESSED, STATUS_MAGIC, STATUS_TEXT
+from kafkalog._core.decode import STATUS_TEXT
 from kafkalog._core.render import BAD_CODEC, BAD_CONTROL, BAD_FORMAT, BAD_HEADER, BAD_SIZE, DumpText
 from kafkalog._core.template import BAD_CRC, BAD_MAGIC
 from kafkalog._core.unpack import FIRST_FAULT
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedCompression
 from kafkalog.records.codec_errors import unpack_error
-from kafkalog.records.dispatch import check_readable
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES
 from kafkalog.records.tables import status_error
 
@@ -83,13 +82,6 @@ def _batch_error(status: int, at: Renderer, path: str, position: int) -> Kafkalo
     if status == BAD_CODEC:
         text = f"unknown compression id {at.stop_value}"
         return UnsupportedCompression(text, path=path, offset=at.batch_offset, position=position, hint=_HINT)
-    if status not in (STATUS_COMPRESSED, STATUS_MAGIC):
-        return None
-    try:
-        # a scan of a file takes a magic above 2 as 2
-        check_readable(min(at.batch_magic, 2), at.batch_codec, path=path, offset=at.batch_offset, position=position)
-    except KafkalogError as refused:
-        return refused
     return None
 
 

@@ -37,7 +37,7 @@ from kafkalog.tools.verify_segment import Progress
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 
-__all__ = ["Finding", "Report", "Severity", "total_bytes", "verify"]
+__all__ = ["Finding", "Report", "Severity", "is_partition", "total_bytes", "verify"]
 
 MOST_THREADS: Final = 256
 Path = str | os.PathLike[str]
@@ -96,7 +96,7 @@ class _Run:
             raise PartitionNotFound("there is no such file or directory", path=path, hint="check the path")
         if not os.path.isdir(path):
             return _FilePart(self, path)
-        if _is_partition(path, self.fs):
+        if is_partition(path, self.fs):
             return _DirectoryPart(self, os.path.dirname(os.path.abspath(path)), [path])
         return _DirectoryPart(self, path, None)
 
@@ -261,7 +261,7 @@ class _FilePart(_Part):
         self.findings += self._own.all()
 
 
-def _is_partition(path: str, fs: FileSystem) -> bool:
+def is_partition(path: str, fs: FileSystem) -> bool:
     """True for a directory that holds segments, or is named as a partition and holds no others."""
     try:
         listed = fs.listdir(path)

@@ -48,6 +48,8 @@ class FileSystem:
     listdir = staticmethod(os.listdir)
     scandir = staticmethod(os.scandir)
     utime = staticmethod(os.utime)
+    fchmod = staticmethod(os.fchmod)
+    fchown = staticmethod(os.fchown)
     sendfile = staticmethod(os.sendfile)
     advise = staticmethod(os.posix_fadvise)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from kafkalog.errors import IllegalState
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["THREAD_NAME", "map_ahead", "usable_cores"]
 
@@ -54,6 +56,8 @@ def _inline(work: Callable[[T], R], items: Iterable[T]) -> Generator[R]:
 
 
 def _ahead(work: Callable[[T], R], items: Iterator[T], threads: int, ahead: int) -> Generator[R]:
+    from concurrent.futures import ThreadPoolExecutor  # some milliseconds of start-up, which few commands need
+
     for item in items:
         yield work(item)
         break

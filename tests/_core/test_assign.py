@@ -1,11 +1,11 @@
-"""Offsets set in place, and the look at every record before it."""
+"""Offsets, epochs and times set in place, in batches and in messages."""
 
 import pytest
 
-from kafkalog._core.assign import FAULT_NO_KEY, FAULT_TIMESTAMP, assign, check_records
+from kafkalog._core.assign import assign, assign_messages
 from kafkalog._core.decode import decode
 from kafkalog._core.scan import scan
-from tests.builder import R, batch, message_v1, seal
+from tests.builder import R, batch, message_v1
 
 T = 1_700_000_000_000
 
@@ -51,35 +51,23 @@ def test_misuse() -> None:
         assign(v1, scan(v1), 0)
 
 
-def check(data: bytes, **rules: int):
-    return check_records(data, scan(data), 0, **rules)
-
-
-def test_sound_records_pass() -> None:
-    assert check(batch([R(), R(b"v", b"k", T + 5, (("h", None),))])) is None
-
-
-def test_time_bounds() -> None:
-    data = batch([R(timestamp=T), R(timestamp=T - 11), R(timestamp=-1), R(timestamp=T + 11)])
-    found = check(data, oldest=T - 10, newest=T + 10)
-    assert (found.faults, found.total) == ([(1, FAULT_TIMESTAMP), (3, FAULT_TIMESTAMP)], 2)
-    assert check(data, oldest=T - 10, newest=T + 10, check_times=False) is None
-
-
-def test_a_batch_stamped_by_a_log_is_refused() -> None:
-    data = batch([R()], attributes=8, max_timestamp=-1)
-    assert check(data).faults == [(0, FAULT_TIMESTAMP)]
-
-
-def test_keys_of_a_compacted_topic() -> None:
-    """LOG-12: which record has no key."""
-    assert check(batch([R(b"v", b"k"), R(b"v")]), need_keys=True).faults == [(1, FAULT_NO_KEY)]
-    assert check(batch([R(b"v", b"")]), need_keys=True) is None
-
-
-def test_broken_structure_is_told_with_its_place() -> None:
-    data = bytearray(batch([R(b"a"), R(b"b")]))
-    data[61] = 0x7E
-    found = check(seal(bytes(data)))
-    assert (found.status != 0, found.position) == (True, 61)
-    assert check(batch([R()], count=2, last_delta=1)).status != 0
+def test_messages_get_offsets_and_times() -> None:
+    """VAL-7, VAL-11: plain v1 messages one by one, a wrapper the offset of its last message."""
+    data = bytearray(message_v1(0, b"a", timestamp=T) + message_v1(0, b"b", timestamp=T + 1))
+    table = scan(data)
+    assert assign_messages(data, table, 40) == 42
+    assert [(h.base_offset, h.max_timestamp, h.is_valid) for h in scan(data)] == [(40, T, True), (41, T + 1, True)]
+    assign_messages(data, table, 40, append_time_type=True, timestamp=T + 9)
+    after = scan(data)
+    assert [(h.max_timestamp, h.timestamp_type, h.is_valid) for h in after] == [(T + 9, 1, True)] * 2
+    assert (table[1].max_timestamp, table[1].crc) == (T + 9, after[1].crc)
+    one = bytearray(message_v1(0, b"wrapped", timestamp=T))
+    table = scan(one)
+    assert assign_messages(one, table, 10, timestamp=T, records=5) == 15
+    assert scan(one)[0].base_offset == 14
+    for bad in (-1, 2**63 - 3):
+        with pytest.raises(ValueError, match="begin at"):
+            assign_messages(one, table, bad, records=5)
+    v2 = bytearray(batch([R()]))
+    with pytest.raises(ValueError, match="v0 or v1"):
+        assign_messages(v2, scan(v2), 0)

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import kafkalog._core
-from kafkalog._core.assign import assign, check_records, stamp_batch
+from kafkalog._core.admit import check_rows, first_to_change
+from kafkalog._core.assign import assign, stamp_batch
 from kafkalog._core.buffers import Column, Held
 from kafkalog._core.decode import RecordTable, decode
 from kafkalog._core.encode import BatchBuilder, encode_batch
@@ -107,10 +108,9 @@ def test_a_pickled_append_info_of_another_shape_is_refused() -> None:
 @pytest.mark.parametrize("base", [SMALLEST, LARGEST, 1, -(2**62)])
 def test_a_base_position_that_puts_the_batch_elsewhere(base: int) -> None:
     data, table = one()
-    for call in (decode, check_records):
-        arguments: tuple[Any, ...] = (data, table) if call is decode else (data, table, 0)
+    for call in (decode, check_rows):
         with pytest.raises(ValueError, match="outside"):
-            call(*arguments, base_position=base)  # type: ignore[operator]
+            call(data, table, base_position=base)  # type: ignore[operator]
     before = bytes(data)
     with pytest.raises(ValueError, match="outside"):
         assign(data, table, 0, base_position=base)
@@ -132,6 +132,8 @@ def test_rows_outside_a_table() -> None:
         for call in (
             lambda first=first: assign(data, table, 0, first=first),
             lambda first=first: decode(data, table, first),
+            lambda first=first: check_rows(data, table, first),
+            lambda first=first: first_to_change(data, table, first),
             lambda first=first: plan_append(table, first, SegmentTail(), RollRules(0, 99, 99, 0, 0), 0, True, True),
         ):
             with pytest.raises((ValueError, IndexError)):
@@ -139,7 +141,6 @@ def test_rows_outside_a_table() -> None:
     for row in (1, -2, 2**40):
         for call in (
             lambda row=row: stamp_batch(data, table, row, append_time_type=True, timestamp=1),
-            lambda row=row: check_records(data, table, row),
             lambda row=row: table[row],
         ):
             with pytest.raises(IndexError):

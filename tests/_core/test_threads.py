@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from kafkalog._core.assign import check_records
+from kafkalog._core.admit import first_to_change
 from kafkalog._core.decode import decode
 from kafkalog._core.encode import BatchBuilder, encode_batch
 from kafkalog._core.index import OffsetEntries
@@ -136,7 +136,7 @@ def test_a_buffer_that_others_write_to_and_try_to_resize() -> None:
         scribble,
         resize,
         lambda: scan(data),
-        lambda: check_records(data, table, 0),
+        lambda: first_to_change(data, table),
         lambda: DumpText(data=True).render(data, 0, len(sound), 0),
         expected=(BufferError, ValueError),
     )

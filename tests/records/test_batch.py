@@ -94,7 +94,7 @@ def test_offset_of_max_timestamp() -> None:
     times = [R(timestamp=t) for t in (T, T + 5, T + 2, T + 5)]
     assert of(batch(times, base_offset=40)).offset_of_max_timestamp() == 41
     assert of(batch(times, base_offset=40, attributes=8)).offset_of_max_timestamp() == 40
-    assert of(batch([R(timestamp=-1)], base_offset=40)).offset_of_max_timestamp() is None
+    assert of(batch([R(timestamp=-1)] * 2, base_offset=40)).offset_of_max_timestamp() == 40
 
 
 def test_delete_horizon() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -117,3 +118,42 @@ def test_the_packer_refuses_what_is_no_batch() -> None:
         packer.seal(9)
     assert packer.seal(0) == 61 and packer.keep() == len(good) and packer.next() is None
     assert bytes(packer.take()) == good and bytes(packer.take()) == b""
+
+
+@given(
+    values=st.lists(st.binary(max_size=120).map(lambda data: data.replace(b"\n", b".")), min_size=1, max_size=60),
+    batch_bytes=st.integers(61, 700),
+    codec=st.sampled_from(CODECS),
+)
+def test_any_lines_in_batches_of_any_size(values: list[bytes], batch_bytes: int, codec: CompressionType) -> None:
+    """What is packed has the batches, the records and the header fields of what was plain."""
+    encoder = LineEncoder(batch_bytes=batch_bytes)
+    text = b"\n".join(values) + b"\n"
+    encoder.feed(text, len(text), 1_700_000_000_000)
+    encoder.seal()
+    plain = encoder.take()
+    packed = pack(plain, Compression(codec), limit_bytes=MOST)
+    for one, two in zip(scan(plain), scan(packed), strict=True):
+        assert two.is_valid and two.compression == codec
+        for field in ("base_offset", "last_offset", "count", "base_timestamp", "max_timestamp", "leader_epoch"):
+            assert getattr(one, field) == getattr(two, field)
+    assert records(packed) == records(plain)
+    assert [value for _, _, _, value in records(packed)] == values
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_threads_do_not_disturb_each_other(codec: CompressionType) -> None:
+    plain = lines(3000)
+    wanted = bytes(pack(plain, Compression(codec), limit_bytes=MOST))
+    made: list[bytes] = []
+
+    def work() -> None:
+        for _ in range(20):
+            made.append(bytes(pack(plain, Compression(codec), limit_bytes=MOST)))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == [wanted] * 80

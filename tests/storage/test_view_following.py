@@ -247,6 +247,57 @@ class TestFollowing:
             assert view.offset_for_time(1000).offset == 123  # type: ignore[union-attr]
             assert view.offset_for_time(-2).offset == 123  # type: ignore[union-attr]
 
+    def test_high_watermark_of_the_parents_checkpoint(self, folder: Path) -> None:
+        """PART-12: within log start ... log end; without an entry the log end, as for a log of one replica."""
+        checkpoint = folder.parent / "replication-offset-checkpoint"
+        with LogView(folder) as view:
+            assert view.high_watermark == 1000
+        for text, mark in [("0\n1\norders 3 700\n", 700), ("0\n1\norders 4 7\n", 1000), ("", 1000),
+                           ("0\n1\norders 3 5000\n", 1000), ("0\n1\norders 3 -1\n", 0)]:  # fmt: skip
+            checkpoint.write_text(text)
+            with LogView(folder) as view:
+                assert (view.high_watermark, view.log_end_offset, view.problems) == (mark, 1000, ())
+
+    def test_what_a_live_writer_appends_is_seen_though_its_checkpoint_lags(self, folder: Path) -> None:
+        """Only reading up to the high watermark waits for the checkpoint; uncommitted and committed reading do not."""
+        checkpoint = folder.parent / "replication-offset-checkpoint"
+        checkpoint.write_text("0\n1\norders 3 700\n")
+        with LogView(folder) as view:
+            with (folder / f"{500:020d}.log").open("ab") as file:
+                file.write(batches(1000, 1, 10)[0])
+            view.refresh()
+            assert (view.high_watermark, view.last_stable_offset, view.log_end_offset) == (700, 1010, 1010)
+            found = view.read(690, 1 << 20, "high_watermark")
+            assert [batch.base_offset for batch in found.records.batches()] == [690]
+            assert view.read(700, 1 << 20, "high_watermark").records.size == 0
+            late = view.offset_for_time(-1, "high_watermark")
+            assert late is not None and late.offset == 700
+            checkpoint.write_text("0\n1\norders 3 1010\n")
+            (folder / "a-new-name").touch()  # the directory is listed again, and the checkpoints are read
+            view.refresh()
+            assert view.high_watermark == 1010
+
+    @pytest.mark.parametrize("text", ["7\n", "0\n2\norders 3 5\n", "0\n1\norders 3\n", "0\n1\norders x 5\n", "\xff"])
+    def test_a_damaged_high_watermark_is_a_problem_not_an_error(self, folder: Path, text: str) -> None:
+        """CKPT-6: reported with its file; the log is read as without it."""
+        checkpoint = folder.parent / "replication-offset-checkpoint"
+        checkpoint.write_bytes(text.encode("latin-1"))
+        (folder.parent / "log-start-offset-checkpoint").write_text("0\n1\norders 3 10\n")
+        with LogView(folder) as view:
+            assert (view.log_start_offset, view.high_watermark, view.log_end_offset) == (10, 1000, 1000)
+            assert [problem.path for problem in view.problems] == [str(checkpoint)]
+
+    def test_the_epoch_of_the_log_start_is_in_the_epoch_file(self, folder: Path) -> None:
+        """The file is read and never made: a directory that is another's stays as it is."""
+        with LogView(folder) as view:
+            assert view.offset_for_time(-2) == (0, -1, -1)
+            assert not (folder / "leader-epoch-checkpoint").exists()
+            (folder / "leader-epoch-checkpoint").write_text("0\n2\n4 0\n6 500\n")
+            assert view.offset_for_time(-2) == (0, -1, 4)
+            (folder / "leader-epoch-checkpoint").write_text("0\n2\n4 0\n")
+            assert view.offset_for_time(-2) == (0, -1, -1)
+            assert [problem.path for problem in view.problems] == [str(folder / "leader-epoch-checkpoint")]
+
     def test_damaged_checkpoint_is_a_problem_not_an_error(self, folder: Path) -> None:
         checkpoint = folder.parent / "log-start-offset-checkpoint"
         checkpoint.write_text("7\n")

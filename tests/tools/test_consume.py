@@ -1,17 +1,33 @@
 """write_records: chunks of checked batches in, text out, and errors that say where."""
 
 import io
+import json
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkalog._core.encode import encode_batch
 from kafkalog._core.scan import BatchTable, scan
-from kafkalog.errors import InvalidRecord, KafkalogError, UnsupportedCompression, UnsupportedForFormat
+from kafkalog.errors import IllegalArgument, InvalidRecord, KafkalogError
+from kafkalog.records.compression import compress
 from kafkalog.tools.consume import Written, write_records
-from kafkalog.tools.templates import delimited, json_lines
-from tests.builder import R, batch, frame, message_v1, varint
+from kafkalog.tools.consume_decoded import Serdes, write_decoded
+from kafkalog.tools.templates import Pieces, delimited, formatted, json_lines
+from tests import reference_text
+from tests.builder import R, batch, frame, seal, varint
+from tests.records.test_tables import joined, run_of
+
+PIECES = json_lines(topic="t", partition=0)
+blobs = st.none() | st.binary(max_size=40) | st.text(max_size=10).map(str.encode)
+rows = st.builds(
+    R, value=blobs, key=blobs, timestamp=st.integers(0, 2**41), delta=st.none(),
+    headers=st.lists(st.tuples(st.text(max_size=5), blobs), max_size=2).map(tuple),
+)  # fmt: skip
+mixed = st.lists(st.tuples(st.integers(0, 4), st.lists(rows, min_size=1, max_size=5)), max_size=8)
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,14 @@ def chunk(*parts: bytes, position: int = 0, first: int = 0, cut: int = 0) -> Chu
 
 def values(base: int, *texts: bytes) -> bytes:
     return batch([R(text) for text in texts], base_offset=base)
+
+
+def squeezed(codec: int, records: list[R], base: int = 0) -> bytes:
+    """A batch of these records, compressed."""
+    plain = batch(records, base_offset=base)
+    packed = bytes(compress(codec, plain[61:]))
+    body = plain[12:21] + struct.pack(">h", codec) + plain[23:61] + packed
+    return seal(plain[:8] + struct.pack(">i", len(body)) + body)
 
 
 def written(*chunks: Chunk, **bounds: int) -> tuple[bytes, Written]:
@@ -103,17 +127,68 @@ def test_text_much_larger_than_its_limit() -> None:
 @pytest.mark.parametrize(
     ("part", "kind", "word"),
     [
-        (frame(b"zz", count=1, last_delta=0, base_offset=4, attributes=3), UnsupportedCompression, "lz4"),
-        (message_v1(4, b"v"), UnsupportedForFormat, "v1"),
+        (frame(b"zz", count=1, last_delta=0, base_offset=4, attributes=3), InvalidRecord, "lz4"),
+        (frame(b"zz", count=1, last_delta=0, base_offset=4, attributes=6), IllegalArgument, "compression id 6"),
         (frame(varint(30), count=1, last_delta=0, base_offset=4), InvalidRecord, "record 0 of the batch"),
     ],
 )
-def test_what_cannot_be_read_is_named_after_what_can(part: bytes, kind: type[KafkalogError], word: str) -> None:
-    good = values(0, b"a", b"b", b"c", b"d")
+@pytest.mark.parametrize("codec", [0, 1])
+def test_what_cannot_be_read_is_named_after_what_can(
+    part: bytes, kind: type[KafkalogError], word: str, codec: int
+) -> None:
+    good = squeezed(codec, [R(text) for text in (b"a", b"b", b"c", b"d")])
     out = io.BytesIO()
     with pytest.raises(kind, match=word) as caught:
         write_records([chunk(good, part, position=5000)], out, delimited())
     assert out.getvalue() == b"a\nb\nc\nd\n"
     assert (caught.value.path, caught.value.offset) == ("x/00000000000000000000.log", 4)
-    record_at = 61 if kind is InvalidRecord else 0
-    assert caught.value.position == 5000 + len(good) + record_at
+    assert caught.value.position in (5000 + len(good), 5000 + len(good) + 61)  # the batch, or its records
+    assert written(chunk(good, part), end_offset=4) == (b"a\nb\nc\nd\n", Written(4, 4))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@given(made=mixed, start=st.integers(0, 30), stop=st.integers(0, 90), limit=st.none() | st.integers(0, 9))
+def test_every_format_and_codec_gives_the_text_of_its_records(
+    threads: int, made: list[tuple[int, list[R]]], start: int, stop: int, limit: int | None
+) -> None:
+    """LOG-24: from the middle of a compressed batch on, only the records asked for come out."""
+    chunks, expected, base = [], [], 0
+    for codec, rows in made:
+        chunks.append(chunk(squeezed(codec, rows, base), position=base * 1000))
+        expected += [(base + i, row) for i, row in enumerate(rows) if start <= base + i < stop]
+        base += max(1, len(rows))
+    expected = expected[:limit]
+    out = io.BytesIO()
+    bound = -1 if limit is None else limit
+    done = write_records(
+        chunks, out, PIECES, first_offset=start, end_offset=stop, max_records=bound, threads=threads
+    )
+    assert done.records == len(expected)
+    text = [json.loads(line) for line in out.getvalue().decode().split("\n")[:-1]]
+    assert text == [reference_text.json_object(row, offset, topic="t", partition=0) for offset, row in expected]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("pieces", [PIECES, formatted(r"%o %T %K %k=%S %s %h\n", topic="t", partition=0, null=b"NULL")])
+def test_old_formats_and_wrappers_are_shown_as_their_records_are(threads: int, pieces: Pieces) -> None:
+    """The other way to the same text is a Python object for each record."""
+    made = run_of((0, 0), (1, 0), (1, 1), (0, 1), (2, 0), (3, 0), (0, 0), (2, 1), (3, 1), (4, 2), (0, 2), (1, 1))
+    data, records = joined(made)
+    out, objects = io.BytesIO(), io.BytesIO()
+    done = write_records([chunk(data)], out, pieces, first_offset=records[3].offset, threads=threads)
+    assert done.records == len(records) - 3
+    write_decoded([chunk(data)], objects, pieces, Serdes(None, None), first_offset=records[3].offset)
+    assert out.getvalue() == objects.getvalue() != b""
+
+
+def test_text_of_compressed_batches_much_larger_than_its_limit() -> None:
+    out = io.BytesIO()
+    parts = [squeezed(4, [R(b"\x01" * 300_000), R(b"\x01" * 300_000)]), squeezed(1, [R(b"\x01")] * 3, 2)]
+    write_records([chunk(*parts)], out, PIECES)
+    assert out.getvalue().count(b"\\u0001") == 600_003
+
+
+def test_control_batches_among_compressed_ones_are_left_out() -> None:
+    marker = batch([R(struct.pack(">hi", 0, 1), bytes(4))], attributes=48, base_offset=1)
+    parts = squeezed(1, [R(b"a")]), marker, squeezed(2, [R(b"b")], 2)
+    assert written(chunk(*parts)) == (b"a\nb\n", Written(2, 3))

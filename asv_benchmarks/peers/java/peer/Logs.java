@@ -34,8 +34,17 @@ final class Logs {
         if (!dir.mkdirs()) {
             throw new IOException("cannot make " + dir);
         }
+        return loaded(dir, true);
+    }
+
+    /** The log in a directory that was not closed well: every batch is read and checked, the indexes are made anew. */
+    static UnifiedLog recovered(File dir) throws IOException {
+        return loaded(dir, false);
+    }
+
+    private static UnifiedLog loaded(File dir, boolean clean) throws IOException {
         return UnifiedLog.create(dir, new LogConfig(Map.of()), 0, 0, SCHEDULER, STATS, Time.SYSTEM, DAY_MS,
-            new ProducerStateManagerConfig(DAY_MS, false), DAY_MS, new LogDirFailureChannel(1), true, Optional.empty());
+            new ProducerStateManagerConfig(DAY_MS, false), DAY_MS, new LogDirFailureChannel(1), clean, Optional.empty());
     }
 
     static void remove(UnifiedLog log) throws IOException {

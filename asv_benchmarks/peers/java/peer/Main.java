@@ -2,18 +2,20 @@ package peer;
 
 import java.io.File;
 import java.util.List;
+import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 
 /**
  * Kafka's storage layer embedded in this process, no network: the peer of kafkalog's own benchmarks.
  *
- * <p>Arguments: an empty work directory, seconds per round, rounds, then the groups to run (append, read, index). One
+ * <p>Arguments: an empty work directory, seconds per round, rounds, then the groups to run (append, read, index, recover). One
  * JSON object a line per figure: {"name", "value", "unit", "cpu"}, value per second of wall time, cpu the same per
  * second of CPU of the measured thread, both the median of the rounds. Figures in ns are smaller-is-better.
  */
 public final class Main {
     private static final int VALUE_BYTES = 100;
     private static final long READ_LOG_BYTES = 200_000_000L;
+    private static final long RECOVER_LOG_BYTES = 100_000_000L;
 
     private Main() { }
 
@@ -25,6 +27,7 @@ public final class Main {
                 case "append": append(work, measure); break;
                 case "read": read(work, measure); break;
                 case "index": index(work, measure); break;
+                case "recover": recover(work, measure); break;
                 default: throw new IllegalArgumentException("unknown group " + group);
             }
         }
@@ -57,6 +60,21 @@ public final class Main {
         measure.rate("random_read/100", "reads/s", round -> Reads.byOffset(hundreds, round));
         measure.rate("offset_for_time/100", "lookups/s", round -> Reads.byTime(hundreds, first, round));
         Logs.remove(hundreds);
+    }
+
+    /** What an unclean start costs: the scan that kafkalog's verify stands beside. */
+    private static void recover(File work, Measure measure) throws Exception {
+        for (int perBatch : new int[] {1, 100}) {
+            File dir = new File(work, "recover" + perBatch + "-0");
+            Logs.filled(dir, perBatch, VALUE_BYTES, RECOVER_LOG_BYTES, System.currentTimeMillis() - 40_000_000L).close();
+            measure.rate("recover/" + perBatch, "bytes/s", round -> {
+                UnifiedLog log = Logs.recovered(dir);
+                round.stop();
+                round.count(log.size());
+                log.close();
+            });
+            Utils.delete(dir);
+        }
     }
 
     private static void index(File work, Measure measure) throws Exception {

@@ -1,0 +1,41 @@
+"""`verify` of a log in the page cache, one thread: bytes for each second of CPU, beside the copy that pread makes."""
+
+import shutil
+from pathlib import Path
+
+from asv_benchmarks.benchmarks.common import fill_log
+from asv_benchmarks.measure import Row, per_item
+from kafkalog.tools.verify import verify
+
+CHUNK_BYTES = 256 << 10
+BARS = {100: 5.0, 1: 2.5}
+
+
+def rows(directory: Path, megabytes: int) -> list[Row]:
+    """Batches of 100 records of 100 bytes, then of 1; the log is checked whole, with its indexes."""
+    found = []
+    for count, bar in BARS.items():
+        path = directory / f"verify{count}-0"
+        fill_log(path, count, megabytes * 1_000_000)
+
+        def once(path: Path = path) -> int:
+            report = verify(path, threads=1)
+            assert report.ok and not report.notes, str(report)
+            return report.sums.bytes
+
+        rate = 1 / per_item(once, rounds=3) / 1e9
+        copy = 1 / per_item(lambda path=path: copied(path), rounds=3) / 1e9
+        plural = "s" if count > 1 else ""
+        found.append(Row(f"verify, batches of {count} record{plural}", rate, bar, "GB/s", False, {"pread alone": copy}))
+        shutil.rmtree(path)
+    return found
+
+
+def copied(path: Path) -> int:
+    """Reads all segments into one buffer of the size that verify uses; returns the bytes."""
+    buffer, total = bytearray(CHUNK_BYTES), 0
+    for segment in path.glob("*.log"):
+        with segment.open("rb", buffering=0) as source:
+            while read := source.readinto(buffer):
+                total += read
+    return total

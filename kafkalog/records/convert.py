@@ -1,0 +1,230 @@
+"""Batches in another format or codec: the records of plain batches written anew, and whole buffers converted.
+
+Up-conversion turns messages of format v0 and v1 into v2 batches, down-conversion v2 batches into messages, as brokers
+up to 3.9 did for old clients (KIP-31, KIP-32, KIP-98; format.md sections 1 and 4). What a format cannot hold is lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog._core.admit import end_of_magic
+from kafkalog._core.decode import STATUS_TEXT
+from kafkalog._core.legacy import wrapper
+from kafkalog._core.repack import with_payload
+from kafkalog._core.rewrite import (
+    STATUS_HEADERS,
+    STATUS_NEGATIVE_TIME,
+    STATUS_OFFSETS,
+    STATUS_TOO_LONG,
+    Rewritten,
+    message_run,
+    rewrite,
+)
+from kafkalog._core.scan import REASON_PARTIAL, BatchTable, scan
+from kafkalog.errors import (
+    CorruptRecord,
+    IllegalArgument,
+    InvalidRecord,
+    InvalidTimestamp,
+    KafkalogError,
+    RecordTooLarge,
+    UnsupportedCompression,
+)
+from kafkalog.records.compression import compress
+from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V0, MAGIC_V1, MAGIC_V2, CompressionType
+from kafkalog.records.tables import plain_row
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["BATCH_BYTES", "convert", "rebuild"]
+
+BATCH_BYTES: Final = 16384
+"""How many bytes of plain messages go into one v2 batch, unless a caller says otherwise."""
+_CODEC_MASK: Final = 0x07
+_STAMPED: Final = 0x08
+_CONTROL: Final = 0x20
+_MAGICS: Final = (MAGIC_V0, MAGIC_V1, MAGIC_V2)
+_TOO_LONG: Final = "the records make a batch of more than 2 GiB in that format"
+
+
+def convert(
+    batches: Buffer,
+    magic: int,
+    *,
+    only_down: bool = False,
+    start_offset: int | None = None,
+    batch_bytes: int = BATCH_BYTES,
+) -> bytearray:
+    """The batches of a buffer, all in format `magic`; `kafkalog.convert` says what stays, what goes and what raises."""
+    if magic not in _MAGICS:
+        raise IllegalArgument(f"there is no format v{magic}", hint="magic is 0, 1 or 2")
+    view = memoryview(batches).cast("B")
+    table = scan(view)
+    _check_frames(table)
+    out = bytearray()
+    row, rows = 0, table.count
+    while row < rows:
+        source = table.magic(row)
+        end = end_of_magic(table, row)
+        if source == magic or (only_down and source < magic):
+            out += view[table.position(row) : table.position(end - 1) + table.size(end - 1)]
+        else:
+            _convert_rows(out, view, table, row, end, magic, start_offset, batch_bytes)
+        row = end
+    return out
+
+
+def _check_frames(table: BatchTable) -> None:
+    """CorruptRecord for a buffer that holds anything but whole and valid batches, and the start of one more."""
+    if table.stop_reason > REASON_PARTIAL:
+        raise CorruptRecord(
+            f"no batch has the size field or format {table.stop_value}", position=table.stop_position
+        )
+    if table.first_invalid >= 0:
+        batch = table[table.first_invalid]
+        raise CorruptRecord(
+            f"the batch of {batch.size} bytes has CRC {batch.crc}, its bytes give {batch.computed_crc}",
+            offset=batch.base_offset,
+            position=batch.position,
+            hint="converting would give damaged records a right checksum",
+        )
+
+
+def _convert_rows(
+    out: bytearray,
+    view: memoryview,
+    table: BatchTable,
+    first: int,
+    last: int,
+    magic: int,
+    start_offset: int | None,
+    batch_bytes: int,
+) -> None:
+    """Appends rows of one format, converted."""
+    row = first
+    while row < last:
+        end = message_run(table, row, last if magic == MAGIC_V2 else row + 1, batch_bytes)
+        attributes = table.attributes(row)
+        codec = attributes & _CODEC_MASK
+        stamped = table.magic(row) > MAGIC_V0 and attributes & _STAMPED
+        nothing = table.magic(row) == MAGIC_V2 and (attributes & _CONTROL or table.records_in(row) == 0)
+        if not nothing:
+            try:
+                if codec == CompressionType.ZSTD and magic < MAGIC_V2:
+                    raise UnsupportedCompression(f"format v{magic} has no zstd: the batch cannot be converted")
+                options: dict[str, Any] = {
+                    "magic": magic,
+                    "codec": codec,
+                    "append_time": table.max_timestamp_of(row) if stamped else -1,
+                    "drop_headers": True,
+                }
+                if codec:
+                    block, plain = plain_row(view, table, row)
+                    made = rebuild(block, plain, **options)
+                else:
+                    made = rebuild(view, table, row, end, from_offset=start_offset, **options)
+            except KafkalogError as error:
+                error.offset = table.base_offset(row)
+                error.position = table.position(row)
+                raise
+            assert made.data is not None
+            out += made.data
+        row = end
+
+
+class Rebuilt:
+    """A batch or message set that was written anew: its bytes, and what they hold."""
+
+    __slots__ = ("count", "data", "last_offset", "max_timestamp", "offset_of_max_timestamp", "plain_size")
+
+    def __init__(self, made: Rewritten, data: bytearray, magic: int, codec: int, append_time: int) -> None:
+        plain = made.data
+        assert plain is not None
+        self.data = data
+        self.count = made.count
+        self.last_offset = made.last_offset
+        self.plain_size = len(plain)
+        # which offset goes with the largest time: REC-36
+        shallow = magic == MAGIC_V2 or codec != CompressionType.NONE
+        if append_time >= 0:
+            self.max_timestamp = append_time
+            self.offset_of_max_timestamp = made.last_offset if shallow else made.base_offset
+        else:
+            self.max_timestamp = made.max_timestamp
+            self.offset_of_max_timestamp = made.offset_of_max_timestamp
+            if shallow and made.max_timestamp >= 0:
+                self.offset_of_max_timestamp = made.last_offset
+
+
+def rebuild(
+    buffer: Buffer,
+    table: BatchTable,
+    first: int = 0,
+    last: int = -1,
+    *,
+    magic: int = MAGIC_V2,
+    codec: int = CompressionType.NONE,
+    level: int | None = None,
+    first_offset: int | None = None,
+    from_offset: int | None = None,
+    append_time: int = -1,
+    leader_epoch: int = -1,
+    drop_headers: bool = False,
+) -> Rebuilt:
+    """The records of uncompressed rows as one v2 batch, or as a v0 or v1 message set, compressed with `codec`.
+
+    Arguments and offsets as for `_core.rewrite.rewrite`. Errors: IllegalArgument for headers that the format cannot
+    hold and for zstd in v0 or v1, InvalidTimestamp for one below -1, InvalidRecord, RecordTooLarge past 2 GiB.
+    """
+    wraps = codec != CompressionType.NONE and magic < MAGIC_V2
+    made = rewrite(
+        buffer,
+        table,
+        first,
+        last,
+        magic=magic,
+        first_offset=first_offset,
+        from_offset=from_offset,
+        relative=wraps and magic == MAGIC_V1,
+        append_time=append_time,
+        leader_epoch=leader_epoch,
+        drop_headers=drop_headers,
+    )
+    if made.data is None:
+        raise _refusal(made, table, magic)
+    data = made.data
+    if made.count and codec != CompressionType.NONE:
+        stamped = append_time >= 0 and magic > MAGIC_V0
+        try:
+            if not wraps:
+                body = memoryview(data)[BATCH_OVERHEAD_BYTES:]
+                data = with_payload(data, compress(codec, body, level=level), codec)
+            else:
+                data = wrapper(
+                    compress(codec, data, level=level, magic=magic),
+                    magic=magic,
+                    codec=codec,
+                    offset=made.last_offset,
+                    timestamp=append_time if stamped else made.max_timestamp,
+                    append_time=stamped,
+                )
+        except OverflowError:
+            raise RecordTooLarge(_TOO_LONG) from None
+    return Rebuilt(made, data, magic, codec, append_time)
+
+
+def _refusal(made: Rewritten, table: BatchTable, magic: int) -> KafkalogError:
+    """The typed error for the record that could not be written."""
+    where: dict[str, Any] = {"offset": table.base_offset(made.row)}
+    if made.status == STATUS_HEADERS:
+        return IllegalArgument(f"record {made.record} has headers, which format v{magic} does not have", **where)
+    if made.status == STATUS_NEGATIVE_TIME:
+        text = "the timestamp is negative: ms since 1970, or -1 for none"
+        return InvalidTimestamp(f"record {made.record}: {text}", record_errors=[(made.record, text)], **where)
+    if made.status == STATUS_TOO_LONG:
+        return RecordTooLarge(_TOO_LONG, **where)
+    if made.status == STATUS_OFFSETS:
+        return InvalidRecord(f"the offset of record {made.record} does not follow the one before it", **where)
+    return InvalidRecord(f"record {made.record} of the batch: {STATUS_TEXT[made.status]}", **where)

@@ -1,0 +1,111 @@
+"""What a leader says to a batch that it does not take: the typed errors of validation, and the counts of their kinds.
+
+The reason given for a single record is worded as the reference words it: a produce response carries it to the client.
+"""
+
+from __future__ import annotations
+
+from kafkalog._core.admit import FAULT_MAGIC, FAULT_NO_KEY, FAULT_STAMPED, FAULT_TIMESTAMP, STATUS_CHECKSUM, RecordCheck
+from kafkalog._core.decode import STATUS_TEXT
+from kafkalog._core.scan import FAULT_CONTROL, FAULT_COUNT, BatchHeader
+from kafkalog.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, KafkalogError, RecordRefused
+
+__all__ = ["ValidatorMetrics", "header_refusal", "record_refusal"]
+
+_SHOWN = 3
+_BY_TIME = (FAULT_TIMESTAMP, FAULT_STAMPED)
+
+
+class ValidatorMetrics:
+    """How often which kind of fault was met: the validator's counters of the reference."""
+
+    __slots__ = ("invalid_checksums", "invalid_magic", "invalid_offset", "invalid_sequence", "no_key_compacted_topic")
+
+    def __init__(self) -> None:
+        self.invalid_magic = 0
+        self.invalid_offset = 0
+        self.invalid_sequence = 0
+        self.invalid_checksums = 0
+        self.no_key_compacted_topic = 0
+
+    def __repr__(self) -> str:
+        return f"<ValidatorMetrics {', '.join(f'{name} {getattr(self, name)}' for name in self.__slots__)}>"
+
+
+def header_refusal(header: BatchHeader, fault: int, metrics: ValidatorMetrics | None) -> RecordRefused:
+    """The typed error for a header fault (a FAULT_ number of _core.scan)."""
+    if fault == FAULT_COUNT:
+        span = header.last_offset - header.base_offset + 1
+        reason = f"the batch declares {header.count} records and {span} offsets"
+    elif fault == FAULT_CONTROL:
+        reason = "control batches are written by the log's own coordinators only"
+    else:
+        reason = f"producer {header.producer_id} gives no base sequence"
+    if metrics is not None:
+        if fault in (FAULT_COUNT, FAULT_CONTROL):
+            metrics.invalid_offset += 1
+        else:
+            metrics.invalid_sequence += 1
+    return InvalidRecord(reason, offset=header.base_offset, position=header.position)
+
+
+def record_refusal(
+    check: RecordCheck,
+    header: BatchHeader,
+    bounds: tuple[int, int],
+    *,
+    partition: str | None,
+    plain: bool,
+    metrics: ValidatorMetrics | None,
+) -> KafkalogError:
+    """The typed error for what was found wrong in batch `header`; `plain` says that its bytes were checked in place."""
+    if metrics is not None:
+        _count(check, metrics)
+    if check.status:
+        text = "its checksum is wrong" if check.status == STATUS_CHECKSUM else STATUS_TEXT[check.status]
+        kind = CorruptRecord if check.status == STATUS_CHECKSUM else InvalidRecord
+        at = header.position + (check.position if plain else 0)
+        return kind(f"record {check.record} of the batch: {text}", offset=header.base_offset, position=at)
+    where = "" if partition is None else f" in topic partition {partition}"
+    errors = [
+        (record, _reason(fault, record, offset, timestamp, bounds, header.magic, where))
+        for record, fault, offset, timestamp in check.faults
+    ]
+    shown = "; ".join(f"record {record}: {reason}" for record, reason in errors[:_SHOWN])
+    more = f" and {check.total - _SHOWN} more" if check.total > _SHOWN else ""
+    by_time = any(fault in _BY_TIME for _, fault, _, _ in check.faults)
+    refused = InvalidTimestamp if by_time else InvalidRecord
+    return refused(
+        f"{check.total} records are refused: {shown}{more}",
+        record_errors=errors,
+        offset=header.base_offset,
+        hint="message.timestamp.before.max.ms and message.timestamp.after.max.ms set the bounds" if by_time else None,
+    )
+
+
+def _count(check: RecordCheck, metrics: ValidatorMetrics) -> None:
+    if check.status == STATUS_CHECKSUM:
+        metrics.invalid_checksums += 1
+    for _, fault, _, _ in check.faults:
+        if fault == FAULT_NO_KEY:
+            metrics.no_key_compacted_topic += 1
+        elif fault == FAULT_MAGIC:
+            metrics.invalid_magic += 1
+
+
+def _reason(
+    fault: int, record: int, offset: int, timestamp: int, bounds: tuple[int, int], magic: int, where: str
+) -> str:
+    if fault == FAULT_NO_KEY:
+        return f"Compacted topic cannot accept message without key{where}"
+    if fault == FAULT_MAGIC:
+        return f"Record {record}'s magic does not match outer magic {magic}{where}"
+    if fault == FAULT_STAMPED:
+        return (
+            f"Invalid timestamp type in message with offset {offset}. "
+            "Producer should not set timestamp type to LogAppendTime."
+        )
+    return (
+        f"Timestamp {timestamp} of message with offset {offset} is out of range. "
+        f"The timestamp should be within [{bounds[0]}, {bounds[1]}]"
+    )

@@ -1,0 +1,356 @@
+"""Transactions of a log, read from its files: the last stable offset, and which transactions were aborted.
+
+What lies behind the newest producer snapshot (the tail) is scanned, batch header by batch header, and followed as the
+log grows. Before it, aborted transactions come from the segments' `.txnindex` files, transactions that go on into the
+next segment from its snapshot. Every file is advice: where one is missing or damaged, the segment is scanned instead.
+That a `.txnindex` is not there usually means that nothing was aborted, so its segment is only scanned when records of
+a transaction are read from it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from kafkalog._core.txns import AbortedRanges, TxnScan
+from kafkalog.errors import CorruptRecord, FormatError, KafkalogError, StorageError
+from kafkalog.storage.names import SNAPSHOT_SUFFIX, parse_base_offset, snapshot_file_name, txn_index_file_name
+from kafkalog.storage.producer_snapshot import read_snapshot
+from kafkalog.storage.txn_index import check_believable, check_sanity, read_aborted_txns
+from kafkalog.util.fileio import OS, FileSystem
+
+__all__ = ["AbortedTransaction", "Transactions"]
+
+_HEADER_BYTES: Final = 61
+_WINDOW_BYTES: Final = 16 << 10
+_NO_LIMIT: Final = 2**63 - 1
+
+
+class AbortedTransaction(NamedTuple):
+    """A producer's aborted transaction: its first offset (or the first that matters here), its marker's offset."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+class _SegmentTxns(NamedTuple):
+    """The transactions of one segment before the tail: those whose marker lies in it, and those that go on behind it.
+
+    first_markers: as in TxnScan, where the segment was scanned; None where files told, whose first offsets are exact.
+    """
+
+    aborted: tuple[AbortedTransaction, ...]
+    open_at_end: Mapping[int, int]
+    first_markers: Mapping[int, tuple[int, bool]] | None
+
+
+class _Tail:
+    """The scan of what lies behind a snapshot: from offset `start` on, up to `position` of `segment`.
+
+    `header` is that of the batch before `position`, at `last_position` (-1: none): while it is there, nothing before
+    it was rewritten.
+    """
+
+    __slots__ = ("carried", "header", "last_position", "position", "scan", "segment", "start")
+
+    def __init__(self, start: int, carried: Mapping[int, int], segment: Any, position: int) -> None:
+        self.start = start
+        self.carried = carried
+        self.scan = TxnScan(carried)
+        self.segment = segment
+        self.position = position
+        self.last_position = -1
+        self.header = b""
+
+    def remember(self, position: int) -> None:
+        """Takes the batch at `position` for the last one seen."""
+        self.last_position = position
+        self.header = self.segment.records.read(position, _HEADER_BYTES)
+
+    def still_holds(self, segments: Any) -> bool:
+        """False when the log was cut, or written anew, below what was scanned."""
+        segment = self.segment
+        if segments.get(segment.base_offset) is not segment or segment.size < self.position:
+            return False
+        return self.last_position < 0 or segment.records.read(self.last_position, len(self.header)) == self.header
+
+
+class _Window:
+    """Reads small pieces of a file in order: markers lie close to each other where transactions are short."""
+
+    __slots__ = ("_data", "_records", "_start")
+
+    def __init__(self, records: Any) -> None:
+        self._records = records
+        self._start = 0
+        self._data = b""
+
+    def __call__(self, position: int, size: int) -> bytes:
+        at = position - self._start
+        if at < 0 or at + size > len(self._data):
+            self._data = self._records.read(position, max(size, _WINDOW_BYTES))
+            self._start, at = position, 0
+        return self._data[at : at + size]
+
+
+class Transactions:
+    """The transactions of the partition in `directory`; the caller says what its segments and its end are.
+
+    Threads: safe. Nothing is read before something is asked.
+    """
+
+    def __init__(self, directory: str, *, fs: FileSystem = OS) -> None:
+        self._directory = directory
+        self._fs = fs
+        self._lock = threading.Lock()
+        self._tail: _Tail | None = None
+        self._before: dict[int, tuple[Any, _SegmentTxns]] = {}
+        self._ranges: dict[int, tuple[Any, AbortedRanges]] = {}
+        self._problems: dict[str, KafkalogError] = {}
+
+    @property
+    def problems(self) -> tuple[KafkalogError, ...]:
+        """The files that could not be used so far, and where scanning met damage."""
+        return tuple(self._problems.values())
+
+    def forget(self) -> None:
+        """Drops what is known: the log was cut."""
+        with self._lock:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._tail = None
+        self._before.clear()
+        self._ranges.clear()
+        self._problems.clear()
+
+    def first_unstable_offset(self, segments: Any, end_offset: int, end_position: int) -> int | None:
+        """The first offset of the transaction that has been open longest (LOG-30); None where none is open.
+
+        `end_position` is where the log ends in the last of `segments`. StorageError where files cannot be read.
+        """
+        with self._lock:
+            self._follow(segments, end_offset, end_position)
+            return min(self._tail_now.scan.open.values(), default=None)
+
+    def aborted_ranges(
+        self, segments: Any, end_offset: int, end_position: int, first_offset: int, next_offset: int
+    ) -> AbortedRanges:
+        """The aborted transactions that records of offsets `first_offset` up to `next_offset` may belong to.
+
+        Those that nobody has decided yet count as not aborted: ask below the last stable offset.
+        """
+        with self._lock:
+            self._follow(segments, end_offset, end_position)
+            first = segments.floor(first_offset) or segments[0]
+            ranges = self._ranges_of(segments, first)
+            following = segments.higher(first.base_offset)
+            if following is None or following.base_offset >= next_offset:
+                return ranges
+            found = set(self._aborted_in(segments, first))
+            while following is not None and following.base_offset < next_offset:
+                found.update(self._aborted_in(segments, following))
+                following = segments.higher(following.base_offset)
+            return AbortedRanges(found)
+
+    def aborted_transactions(
+        self, segments: Any, end_offset: int, end_position: int, first_offset: int, next_offset: int
+    ) -> list[AbortedTransaction]:
+        """The same, in the order of their markers, for a range in one segment: what a fetch answer lists."""
+        with self._lock:
+            self._follow(segments, end_offset, end_position)
+            found = set(self._aborted_in(segments, segments.floor(first_offset) or segments[0]))
+        in_range = [one for one in found if one.last_offset >= first_offset and one.first_offset < next_offset]
+        return sorted(in_range, key=lambda one: one.last_offset)
+
+    # The tail
+
+    @property
+    def _tail_now(self) -> _Tail:
+        assert self._tail is not None
+        return self._tail
+
+    def _follow(self, segments: Any, end_offset: int, end_position: int) -> None:
+        """Makes the tail reach the log's end."""
+        tail = self._tail
+        if tail is None or not tail.still_holds(segments):
+            self._forget()
+            tail = self._begin(segments, end_offset)
+        self._tail = None  # until it is whole again: an interrupted scan is begun anew
+        active = segments.active
+        segment: Any = tail.segment
+        while True:
+            stop = end_position if segment is active else segment.size
+            if tail.position < stop:
+                self._scan(tail.scan, segment, tail.position, stop, tail)
+                tail.position = stop
+            following = segments.higher(segment.base_offset)
+            if following is None:
+                break
+            segment = tail.segment = following
+            tail.position, tail.last_position = 0, -1
+        self._tail = tail
+
+    def _begin(self, segments: Any, end_offset: int) -> _Tail:
+        """A tail that begins at the newest snapshot of the log's range that can be read, or at the first segment."""
+        for offset in self._snapshots():
+            if not segments[0].base_offset <= offset <= end_offset:
+                continue
+            carried = self._snapshot(offset)
+            if carried is None:
+                continue
+            segment = segments.floor(offset)
+            try:
+                tail = _Tail(offset, carried, segment, self._position(segment, offset))
+                last = segment.translate_offset(offset - 1) if tail.position else None
+            except CorruptRecord as error:
+                self._problems[segment.path] = error
+                continue
+            if last is not None:
+                tail.remember(last[1])
+            return tail
+        return _Tail(segments[0].base_offset, {}, segments[0], 0)
+
+    @staticmethod
+    def _position(segment: Any, offset: int) -> int:
+        """Where the first batch at or above `offset` begins in its segment; the segment's size where there is none."""
+        if offset <= segment.base_offset:
+            return 0
+        found = segment.translate_offset(offset)
+        return int(segment.size if found is None else found[1])
+
+    def _snapshots(self) -> list[int]:
+        """The offsets of the producer snapshots, newest first."""
+        try:
+            names = self._fs.listdir(self._directory)
+        except OSError as error:
+            raise StorageError.from_os(error, "list the partition directory", path=self._directory) from error
+        offsets = (parse_base_offset(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
+        return sorted((offset for offset in offsets if offset is not None), reverse=True)
+
+    def _snapshot(self, offset: int) -> dict[int, int] | None:
+        """First offsets of the transactions open at `offset`, by producer; None without a snapshot that is sound."""
+        path = os.path.join(self._directory, snapshot_file_name(offset))
+        try:
+            entries = read_snapshot(path, fs=self._fs)
+        except (FormatError, StorageError) as error:
+            if not _is_missing(error):
+                self._problems[path] = error
+            return None
+        open_ones = ((e.producer_id, e.current_txn_first_offset) for e in entries if e.current_txn_first_offset >= 0)
+        return dict(open_ones)
+
+    def _scan(self, scan: TxnScan, segment: Any, start: int, stop: int, tail: _Tail | None = None) -> None:
+        """Feeds the batches between two positions of a segment; a damaged size field ends it, and is a problem."""
+        records = segment.records
+        read = _Window(records)
+        try:
+            for table in records.tables(start, stop):
+                scan.feed(table, read)
+                if tail is not None:
+                    tail.remember(table.position(len(table) - 1))
+        except CorruptRecord as error:
+            self._problems[segment.path] = error
+
+    # Before the tail
+
+    def _ranges_of(self, segments: Any, segment: Any) -> AbortedRanges:
+        tail = self._tail_now
+        token = segment, _stamp(segment), tail, len(tail.scan.aborted)
+        known = self._ranges.get(segment.base_offset)
+        if known is not None and known[0] == token:
+            return known[1]
+        ranges = AbortedRanges(set(self._aborted_in(segments, segment)))
+        self._ranges[segment.base_offset] = token, ranges
+        return ranges
+
+    def _aborted_in(self, segments: Any, segment: Any) -> list[AbortedTransaction]:
+        """The aborted transactions with records in the segment."""
+        tail = self._tail_now
+        of_tail = [AbortedTransaction(*fields[:3]) for fields in tail.scan.aborted]
+        if segment.base_offset >= tail.start:
+            return of_tail
+        own = self._segment_txns(segments, segment)
+        found = list(own.aborted)
+        going_on = dict(own.open_at_end)
+        later = segments.higher(segment.base_offset)
+        while going_on and later is not None and later.base_offset < tail.start:
+            going_on = _ended(found, going_on, self._segment_txns(segments, later), later.base_offset)
+            later = segments.higher(later.base_offset)
+        for one in of_tail:
+            if one.first_offset < tail.start and one.producer_id in going_on:
+                found.append(one._replace(first_offset=going_on[one.producer_id]))
+        if later is None or tail.start < later.base_offset:
+            found += of_tail
+        return found
+
+    def _segment_txns(self, segments: Any, segment: Any) -> _SegmentTxns:
+        token = segment, _stamp(segment)
+        known = self._before.get(segment.base_offset)
+        if known is not None and known[0] == token:
+            return known[1]
+        txns = self._read_segment_txns(segments, segment)
+        self._before[segment.base_offset] = token, txns
+        return txns
+
+    def _read_segment_txns(self, segments: Any, segment: Any) -> _SegmentTxns:
+        tail = self._tail_now
+        following = segments.higher(segment.base_offset)
+        holds_tail = following is None or tail.start < following.base_offset
+        end_offset = tail.start if holds_tail else following.base_offset
+        indexed = self._indexed(segment, _NO_LIMIT if holds_tail else end_offset)
+        going_on = tail.carried if holds_tail else self._snapshot(end_offset)
+        if indexed is not None and going_on is not None:
+            return _SegmentTxns(indexed, going_on, None)
+        scan = TxnScan()
+        self._scan(scan, segment, 0, self._position(segment, end_offset) if holds_tail else segment.size)
+        if indexed is None:
+            indexed = tuple(AbortedTransaction(*fields[:3]) for fields in scan.aborted)
+        return _SegmentTxns(indexed, scan.open, scan.first_markers)
+
+    def _indexed(self, segment: Any, end_offset: int) -> tuple[AbortedTransaction, ...] | None:
+        """What the segment's transaction index says; None where it is missing, empty or damaged."""
+        path = os.path.join(self._directory, txn_index_file_name(segment.base_offset))
+        try:
+            entries = read_aborted_txns(path, fs=self._fs)
+            check_sanity(entries, segment.base_offset, path)
+            check_believable(entries, end_offset, path)
+        except (FormatError, StorageError) as error:
+            if not _is_missing(error):
+                self._problems[path] = error
+            return None
+        return tuple(AbortedTransaction(e.producer_id, e.first_offset, e.last_offset) for e in entries) or None
+
+
+def _stamp(segment: Any) -> object:
+    """What changes when a segment before the tail is another one than it was."""
+    return getattr(segment, "measured", None)
+
+
+def _is_missing(error: KafkalogError) -> bool:
+    return isinstance(error.__cause__, FileNotFoundError)
+
+
+def _ended(
+    found: list[AbortedTransaction], going_on: dict[int, int], txns: _SegmentTxns, base_offset: int
+) -> dict[int, int]:
+    """Those of `going_on` that go on behind a later segment, too; the ones aborted in it are added to `found`."""
+    still = {}
+    for producer_id, first_offset in going_on.items():
+        if txns.first_markers is not None:
+            marker = txns.first_markers.get(producer_id)
+            if marker is None:
+                still[producer_id] = first_offset
+            elif marker[1]:
+                found.append(AbortedTransaction(producer_id, first_offset, marker[0]))
+            continue
+        ends = (one for one in txns.aborted if one.producer_id == producer_id and one.first_offset < base_offset)
+        aborted = next(ends, None)
+        if aborted is not None:
+            found.append(aborted._replace(first_offset=first_offset))
+        elif txns.open_at_end.get(producer_id, base_offset) < base_offset:
+            still[producer_id] = first_offset
+    return still

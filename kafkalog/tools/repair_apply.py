@@ -1,0 +1,114 @@
+"""A planned repair carried out: the backup first, on disk; then each change, so that a crash leaves old or new."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.tools.repair_plan import Change, partition_owner
+from kafkalog.util.fileio import FileSystem
+
+COPY_BYTES: Final = 1 << 20
+NEW_SUFFIX: Final = ".repair"
+MANIFEST: Final = "repair.json"
+
+
+class Backup:
+    """A directory that gets every byte a repair changes or removes, before it does; made by the first use.
+
+    It holds one directory for each partition: files that are replaced, whole, under their names; of a file that is cut,
+    the bytes behind the cut as `<name>.from-<position>`; and `repair.json`, which says what was done to which file.
+    """
+
+    def __init__(self, path: str, fs: FileSystem) -> None:
+        self.path = path
+        self._fs = fs
+        self.is_used = False
+
+    def check(self, data_directory: str) -> None:
+        """IllegalArgument for a place inside the data directory (a broker would not start) or one that is not empty."""
+        inside = os.path.commonpath([os.path.realpath(self.path), os.path.realpath(data_directory)])
+        if inside == os.path.realpath(data_directory):
+            raise IllegalArgument(
+                "the backup would lie inside the data directory, where Kafka takes each directory for a partition",
+                path=self.path, hint="give --backup-dir another place",
+            )  # fmt: skip
+        if self._fs.exists(self.path) and (not os.path.isdir(self.path) or self._fs.listdir(self.path)):
+            raise IllegalArgument("the backup directory is not empty", path=self.path, hint="give a new one")
+
+    def save(self, partition: str, changes: Sequence[Change]) -> None:
+        """Returns when all that the changes touch is in the backup, on disk; StorageError."""
+        target = os.path.join(self.path, os.path.basename(partition))
+        try:
+            for made in (self.path, target):
+                if not self._fs.exists(made):
+                    self._fs.mkdir(made)
+                    self._fs.fsync_dir(os.path.dirname(os.path.abspath(made)))
+            self.is_used = True
+            for change in changes:
+                name = os.path.basename(change.path)
+                if change.kind == "cut":
+                    self._copy(change.path, os.path.join(target, f"{name}.from-{change.size_after}"), change.size_after)
+                elif change.size_before >= 0:
+                    self._copy(change.path, os.path.join(target, name), 0)
+            manifest = {"partition": os.path.abspath(partition), "changes": [one.as_json() for one in changes]}
+            self._write(os.path.join(target, MANIFEST), json.dumps(manifest, indent=1).encode())
+            self._fs.fsync_dir(target)
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise StorageError.from_os(error, "write the backup", path=error.filename or target) from error
+
+    def _copy(self, source: str, target: str, position: int) -> None:
+        with self._fs.open_file(source, "r") as old, self._fs.open_file(target, "exclusive") as new:
+            at = 0
+            while data := old.pread(COPY_BYTES, position + at):
+                new.pwrite(data, at)
+                at += len(data)
+            new.sync()
+
+    def _write(self, path: str, data: bytes) -> None:
+        with self._fs.open_file(path, "exclusive") as file:
+            file.pwrite(data, 0)
+            file.sync()
+
+
+def apply_change(change: Change, fs: FileSystem) -> None:
+    """Returns when the change is on disk; StorageError leaves the file as it was or as it should be.
+
+    A new index has the owner and the permissions of the old one: a broker of another user must be able to write it.
+    """
+    try:
+        if change.kind == "cut":
+            with fs.open_file(change.path, "rw") as file:
+                file.truncate(change.size_after)
+                file.sync()
+            return
+        _replace(change.path, change.data or b"", fs)
+    except OSError as error:
+        raise StorageError.from_os(error, "repair", path=change.path) from error
+
+
+def _replace(path: str, data: bytes, fs: FileSystem) -> None:
+    """`data` becomes the content of `path` in one step; a file half written is removed."""
+    user, group, mode = partition_owner(path, fs)
+    fresh = path + NEW_SUFFIX
+    fs.unlink_if_exists(fresh)
+    try:
+        with fs.open_file(fresh, "exclusive") as file:
+            fs.fchmod(file.fileno(), mode)
+            if (os.geteuid(), os.getegid()) != (user, group):
+                fs.fchown(file.fileno(), user, group)
+            file.pwrite(data, 0)
+            file.sync()
+        fs.rename(fresh, path)
+    except BaseException:
+        try:
+            fs.unlink_if_exists(fresh)
+        except OSError:
+            pass
+        raise
+    fs.fsync_dir(os.path.dirname(path) or ".")

@@ -1,0 +1,67 @@
+"""Both indexes of a segment, made anew in memory by the rules of recovery (SEG-22): those of appending, and a last time
+entry."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from kafkalog._core.plan import RollRules, SegmentTail, plan_append
+from kafkalog.errors import StorageError
+from kafkalog.storage.file_slice import FileSlice
+from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP_YET
+from kafkalog.tools.verify_segment import SegmentFacts
+from kafkalog.util.fileio import FileSystem
+
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
+_TIME_ENTRY: Final = struct.Struct(">qi")
+
+
+class IndexRules(NamedTuple):
+    """A topic's `index.interval.bytes` and `segment.index.bytes`."""
+
+    index_interval_bytes: int = 4096
+    segment_index_bytes: int = 10 << 20
+
+
+def rebuilt_indexes(facts: SegmentFacts, rules: IndexRules, fs: FileSystem) -> tuple[bytes, bytes]:
+    """The content of `.index` and `.timeindex` for the sound batches of a segment; StorageError.
+
+    Entries that a segment cannot have (an offset more than 2^31-1 above the base) are left out.
+    """
+    offsets, times = bytearray(), bytearray()
+    base = facts.base_offset
+    roll = RollRules(base, MAX_RELATIVE_OFFSET, NO_TIMESTAMP_YET, 0, rules.index_interval_bytes)
+    slots = rules.segment_index_bytes // _OFFSET_ENTRY.size, rules.segment_index_bytes // _TIME_ENTRY.size - 1
+    tail = SegmentTail(offset_slots=slots[0], time_slots=slots[1])
+
+    try:
+        with fs.open_file(facts.path, "r") as file:
+            for start, end in facts.good:
+                tail = _moved_to(tail, start)
+                for table in FileSlice(file, start, end - start).tables():
+                    plan = plan_append(table, 0, tail, roll, 0, True, True)
+                    for last_offset, position, timestamp, its_offset in plan.entries or ():
+                        offsets += _OFFSET_ENTRY.pack(last_offset - base, position)
+                        if timestamp >= 0:
+                            times += _TIME_ENTRY.pack(timestamp, its_offset - base)
+                    if plan.tail is None:
+                        break  # an offset that no entry of this segment can say
+                    tail = plan.tail
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError.from_os(error, "read", path=facts.path) from error
+    if tail.max_timestamp > tail.last_time_entry and tail.max_timestamp >= 0:
+        times += _TIME_ENTRY.pack(tail.max_timestamp, tail.offset_of_max_timestamp - base)
+    return bytes(offsets), bytes(times)
+
+
+def _moved_to(tail: SegmentTail, position: int) -> SegmentTail:
+    """The tail behind damage: what counts since the last entry goes on, the position is another."""
+    if tail.size == position:
+        return tail
+    return SegmentTail(
+        position, tail.last_offset, tail.max_timestamp, tail.offset_of_max_timestamp, tail.rolling_timestamp,
+        tail.bytes_since_index_entry, tail.offset_slots, tail.time_slots, tail.last_time_entry,
+    )  # fmt: skip

@@ -1,0 +1,181 @@
+"""What a repair would do to one partition: planned from what `verify` finds, in memory; nothing here writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from kafkalog.errors import StorageError
+from kafkalog.storage import names
+from kafkalog.tools.repair_index import IndexRules, rebuilt_indexes
+from kafkalog.tools.repair_txn import TxnReplay
+from kafkalog.tools.verify_job import SegmentJob, SegmentOutcome, State, check_segment
+from kafkalog.tools.verify_partition import join_partition, plan_partition
+from kafkalog.tools.verify_report import Finding, Severity
+from kafkalog.tools.verify_segment import Progress, SegmentFacts
+from kafkalog.util.fileio import FileSystem
+
+_INDEXES: Final = (names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX, names.TXN_INDEX_SUFFIX)
+_ENTRY_BYTES: Final = {names.INDEX_SUFFIX: 8, names.TIME_INDEX_SUFFIX: 12, names.TXN_INDEX_SUFFIX: 34}
+
+
+class RepairOptions(NamedTuple):
+    """What may be repaired: wrong indexes, torn tails, and whether sound indexes are made anew too."""
+
+    rebuild_indexes: bool = True
+    truncate_tail: bool = True
+    all_indexes: bool = False
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change: `kind` is "rebuild" (the file gets the content `data`) or "cut" (it ends at byte `size_after`).
+
+    `size_before` is -1 for a file that does not exist.
+    """
+
+    kind: str
+    path: str
+    what: str
+    size_before: int
+    size_after: int
+    offset: int | None = None
+    data: bytes | None = field(default=None, repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """The change as plain values, without its data, with `type` "change"."""
+        return {
+            "type": "change", "kind": self.kind, "path": self.path, "what": self.what, "offset": self.offset,
+            "size_before": self.size_before, "size_after": self.size_after,
+        }  # fmt: skip
+
+
+class PartitionRepair(NamedTuple):
+    """The changes to a partition, indexes before logs, and the findings that no repair touches."""
+
+    path: str
+    changes: list[Change]
+    left: list[Finding]
+
+
+def plan_repair(
+    path: str,
+    state: State,
+    options: RepairOptions,
+    rules: IndexRules,
+    fs: FileSystem,
+    progress: Progress | None = None,
+) -> PartitionRepair:
+    """The repair of the partition directory `path`; StorageError when it cannot be listed."""
+    plan = plan_partition(path, state, fs)
+    outcomes = [check_segment(job, deep=False, check_crc=True, fs=fs, progress=progress) for job in plan.jobs]
+    joined = join_partition(plan, outcomes, is_compacted=False, fs=fs)
+    changes: list[Change] = []
+    cuts: list[Change] = []
+    segments = list(zip(plan.segments, outcomes, strict=False))
+    replay = _replay(segments, options, fs)
+    for job, outcome in segments:
+        facts = outcome.facts
+        if facts is None:
+            continue
+        if options.rebuild_indexes:
+            changes += _index_changes(job, outcome, facts, options, rules, replay, fs)
+        if options.truncate_tail and job.is_last and facts.tail is not None:
+            tail = facts.tail
+            what = f"{tail.size} bytes behind the last sound batch: {tail.what}"
+            cuts.append(Change("cut", job.path, what, facts.size, tail.position, facts.next_offset))
+    touched = {change.path for change in changes}
+    tails = {change.path for change in cuts}
+    left = [
+        one
+        for one in joined.findings
+        if one.severity != Severity.NOTE
+        and one.path not in touched
+        and not (one.path in tails and one.kind.startswith("tail-"))
+    ]
+    return PartitionRepair(path, changes + cuts, left)
+
+
+def _replay(
+    segments: Sequence[tuple[SegmentJob, SegmentOutcome]], options: RepairOptions, fs: FileSystem
+) -> TxnReplay | None:
+    """The aborted transactions of the whole log, where one of its transaction indexes is to be made anew."""
+    if not options.rebuild_indexes:
+        return None
+    wanted = options.all_indexes or any(
+        one.path.endswith(names.TXN_INDEX_SUFFIX) and one.severity == Severity.REPAIRABLE
+        for _, outcome in segments
+        for one in outcome.findings.all()
+    )
+    if not wanted or any(outcome.facts is None for _, outcome in segments):
+        return None
+    replay = TxnReplay(fs)
+    for _, outcome in segments:
+        if outcome.facts is not None:
+            replay.add(outcome.facts)
+    return replay
+
+
+def _index_changes(
+    job: SegmentJob,
+    outcome: SegmentOutcome,
+    facts: SegmentFacts,
+    options: RepairOptions,
+    rules: IndexRules,
+    replay: TxnReplay | None,
+    fs: FileSystem,
+) -> list[Change]:
+    """The indexes of one segment whose content would be another."""
+    wrong = {one.path for one in outcome.findings.all() if one.severity == Severity.REPAIRABLE}
+    wanted = [suffix for suffix in _INDEXES if options.all_indexes or job.beside(suffix) in wrong]
+    made: dict[str, bytes] = {}
+    if names.INDEX_SUFFIX in wanted or names.TIME_INDEX_SUFFIX in wanted:
+        made[names.INDEX_SUFFIX], made[names.TIME_INDEX_SUFFIX] = rebuilt_indexes(facts, rules, fs)
+    if names.TXN_INDEX_SUFFIX in wanted and replay is not None:
+        made[names.TXN_INDEX_SUFFIX] = replay.entries_of(job.path)
+    changes = []
+    for suffix in wanted:
+        if suffix in made:
+            change = _rebuild(job.beside(suffix), made[suffix], _ENTRY_BYTES[suffix], fs)
+            if change is not None:
+                changes.append(change)
+    return changes
+
+
+def _rebuild(path: str, data: bytes, entry_bytes: int, fs: FileSystem) -> Change | None:
+    """The change that makes `data` the content of an index; None where it is that already."""
+    size, same, kept = -1, 0, b""
+    try:
+        with fs.open_file(path, "r") as file:
+            size = file.size()
+            kept = file.pread(min(size, len(data)), 0)
+    except FileNotFoundError:
+        if not data and path.endswith(names.TXN_INDEX_SUFFIX):
+            return None  # it is made with its first entry
+    except OSError as error:
+        raise StorageError.from_os(error, "read the index", path=path) from error
+    if size == len(data) and kept == data:
+        return None
+    while same < min(len(kept), len(data)) and kept[same : same + entry_bytes] == data[same : same + entry_bytes]:
+        same += entry_bytes
+    new, old = len(data) // entry_bytes, max(size, 0) // entry_bytes
+    what = f"{new} entries, of which the first {min(same // entry_bytes, new)} stand there now"
+    if size < 0:
+        what = f"{new} entries, where no file is"
+    elif old > new and same >= len(data):
+        what = f"{new} entries stand there now; {size - len(data)} bytes behind them go"
+    return Change("rebuild", path, what, size, len(data), data=data)
+
+
+def partition_owner(path: str, fs: FileSystem) -> tuple[int, int, int]:
+    """(user, group, permission bits) that a file made beside `path` gets: those of the file, or of its directory."""
+    for where in (path, os.path.dirname(path)):
+        try:
+            status = fs.stat(where)
+        except FileNotFoundError:
+            continue
+        mode = status.st_mode & 0o777 if where == path else status.st_mode & 0o666
+        return status.st_uid, status.st_gid, mode
+    raise FileNotFoundError(path)

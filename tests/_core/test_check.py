@@ -1,0 +1,138 @@
+"""The compiled check of a segment: the same result whatever the chunks are, and an end whatever the bytes are."""
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkalog._core.agree import BATCH_TIME, RECORD_OFFSET, RECORD_RANGE, record_fault
+from kafkalog._core.check import BAD_CRC, BAD_SIZE, END, MORE, PARTIAL, BatchCheck, find_header
+from kafkalog._core.decode import decode
+from kafkalog._core.scan import scan
+from tests import raw_batches
+
+LEAST_CHUNK = 4160
+
+
+def walk(data: bytes, chunk: int, base_offset: int = 0) -> tuple[list[tuple[int, int]], BatchCheck]:
+    """(status, position) of each stop, going on behind every damaged batch whose size is known."""
+    check = BatchCheck(base_offset, len(data))
+    stops: list[tuple[int, int]] = []
+    while True:
+        at = check.position
+        piece = data[at : at + chunk]
+        status = check.check(piece, 0, len(piece))
+        if status != MORE:
+            stops.append((status, check.position))
+        if status in (END, PARTIAL, BAD_SIZE):
+            return stops, check
+        assert check.position > at or status != MORE
+
+
+def told(check: BatchCheck) -> tuple[object, ...]:
+    return (
+        check.position, check.next_offset, check.last_good, check.batches, check.records, check.gaps, check.thinned,
+        check.max_timestamp, check.epoch_runs, check.abort_markers,
+    )  # fmt: skip
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_chunks_do_not_matter(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.sampled_from([10, 200, 3000, 5000, 20000]), min_size=1, max_size=12))
+    content = bytearray()
+    for n, size in enumerate(sizes):
+        content += raw_batches.batch(n * 2, [b"x" * size, b"y"], epoch=n // 3)
+    for _ in range(data.draw(st.integers(0, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    whole = walk(bytes(content), len(content))
+    chunked = walk(bytes(content), data.draw(st.integers(LEAST_CHUNK, 30000)))
+    assert whole[0] == chunked[0] and told(whole[1]) == told(chunked[1])
+
+
+@settings(max_examples=200, deadline=None)
+@given(content=st.binary(max_size=600), base=st.sampled_from([0, 5, 2**62]))
+def test_any_bytes_come_to_an_end(content: bytes, base: int) -> None:
+    stops, check = walk(content, LEAST_CHUNK, base)
+    assert stops[-1][0] in (END, PARTIAL, BAD_SIZE) and check.position <= len(content)
+    assert find_header(content, 0, len(content), len(content), base) >= -1
+
+
+def test_the_counts_are_those_of_the_headers() -> None:
+    content = b"".join(raw_batches.batches(0, 10, 5)) + raw_batches.batch(60, [b"a"], deltas=[3], last_delta=9)
+    stops, check = walk(content, len(content))
+    assert stops == [(END, len(content))]
+    assert (check.batches, check.records, check.next_offset) == (11, 51, 70)
+    assert (check.gaps, check.gap_from, check.gap_to, check.thinned) == (1, 50, 60, 1)
+
+
+def test_a_chunk_outside_of_its_buffer_is_refused() -> None:
+    check = BatchCheck(0, 100)
+    for start, length in ((-1, 5), (0, 6), (6, 0), (2, -1)):
+        with pytest.raises(ValueError, match="buffer of 5"):
+            check.check(b"abcde", start, length)
+    with pytest.raises(ValueError, match="negative"):
+        find_header(b"", -1, 0, 0, 0)
+
+
+def test_a_damaged_batch_is_passed_over_and_named() -> None:
+    parts = raw_batches.batches(0, 3, 5)
+    bad = bytearray(b"".join(parts))
+    bad[len(parts[0]) + 70] ^= 1
+    check = BatchCheck(0, len(bad))
+    assert check.check(bad, 0, len(bad)) == BAD_CRC
+    assert check.batch[:4] == (len(parts[0]), len(parts[1]), 5, 9)
+    assert check.checksums[0] != check.checksums[1] and check.counts == (5, 4)
+    assert check.check(bad, check.position, len(bad) - check.position) == END and check.batches == 2 and check.gaps == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(noise=st.binary(max_size=300), keep=st.integers(0, 120))
+def test_a_header_is_found_behind_noise(noise: bytes, keep: int) -> None:
+    """The first place that could be a header is never behind a real one; windows that overlap by 60 bytes miss none."""
+    batch = raw_batches.batch(7, [b"x" * keep])
+    content = noise + batch
+    at, found = 0, -1
+    while at < len(content):
+        window = content[at : at + 100]
+        place = find_header(window, 0, len(window), len(content) - at, 0)
+        if place >= 0:
+            found = at + place
+            break
+        if at + len(window) == len(content):
+            break
+        at += len(window) - 60
+    assert 0 <= found <= len(noise)
+
+
+def test_many_producers_keep_their_transactions_apart() -> None:
+    """Each of 500 producers begins, then each aborts: the first offset of each is its own."""
+
+    def batch(offset: int, producer: int, marker: bool) -> bytes:
+        record = raw_batches.record(0, 5, struct.pack(">hh", 0, 0) if marker else None, b"abcdef", 5)
+        fixed = struct.pack(">hiqqqhii", 0x30 if marker else 0x10, 0, 5, 5, producer, 0, -1, 1)
+        return raw_batches.framed(offset, fixed + record)
+
+    content = b"".join(batch(n, n * 64, False) for n in range(500))
+    content += b"".join(batch(500 + n, n * 64, True) for n in range(500))
+    _, check = walk(content, LEAST_CHUNK)
+    assert check.abort_markers == [(n * 64, 500 + n, n) for n in range(500)]
+
+
+def test_records_against_their_batch() -> None:
+    parts = [
+        raw_batches.batch(0, [b"a"] * 3),
+        raw_batches.batch(3, [b"a"] * 3, deltas=[0, 2, 1], last_delta=2),
+        raw_batches.batch(6, [b"a"] * 2, deltas=[0, 9], last_delta=1),
+        raw_batches.batch(8, []),
+        raw_batches.batch(9, [b"a"]),
+    ]
+    content = b"".join(parts)
+    table = decode(content, scan(content))
+    assert record_fault(table) == (RECORD_OFFSET, 5, 1)
+    assert record_fault(table, 6) == (RECORD_RANGE, 7, 2)
+    assert record_fault(table, 8) is None and record_fault(table, 9) is None and record_fault(table, -1) is None
+    wrong = bytearray(raw_batches.batch(0, [(10, None, b"a"), (20, None, b"b")]))
+    struct.pack_into(">q", wrong, 35, 99)
+    assert record_fault(decode(wrong, scan(wrong, check_crc=False))) == (BATCH_TIME, 1, 0)

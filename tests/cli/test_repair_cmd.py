@@ -1,0 +1,52 @@
+"""`kafkalog repair`: dry by default, its exit status, and what it prints."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests import commands
+from tests.raw_batches import batches
+from tests.tools.test_verify_damage import LOG, write_log
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    path = write_log(tmp_path / "data" / "t-0", batches(0, 20, 5))
+    path.write_bytes(path.read_bytes()[:-3])
+    path.with_suffix(".timeindex").unlink()
+    return path.parent
+
+
+def test_dry_run_then_apply(partition: Path, tmp_path: Path) -> None:
+    before = (partition / LOG).read_bytes()
+    told = commands.kafkalog("repair", partition.parent)
+    assert told.returncode == 1 and b"nothing was changed" in told.stdout and (partition / LOG).read_bytes() == before
+    assert told.stdout.startswith(b"rebuild ") and b"\ncut " in told.stdout
+    assert commands.kafkalog("repair", "--dry-run", partition).stdout.count(b"\ncut  ") == 1
+    done = commands.kafkalog("repair", "--apply", "--backup-dir", tmp_path / "kept", partition)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert b"rebuilt " in done.stdout and b"2 changes made" in done.stdout
+    assert str(tmp_path / "kept").encode() in done.stdout
+    assert commands.ok("verify", partition) and commands.ok("repair", partition) == b"nothing to repair\n"
+
+
+def test_one_kind_only(partition: Path) -> None:
+    assert b"cut  " not in commands.kafkalog("repair", "--rebuild-indexes", partition).stdout
+    assert b"rebuild " not in commands.kafkalog("repair", "--truncate-tail", partition).stdout
+    assert b".index" in commands.kafkalog("repair", "--all-indexes", "-X", "index.interval.bytes=100", partition).stdout
+
+
+def test_json(partition: Path) -> None:
+    lines = [json.loads(line) for line in commands.kafkalog("repair", "-J", partition).stdout.splitlines()]
+    assert [line["type"] for line in lines] == ["change", "change", "repair"]
+    assert lines[-1] == {"type": "repair", "ok": False, "applied": False, "changes": 2, "left": 0, "backup": None}
+
+
+def test_wrong_usage(partition: Path) -> None:
+    assert commands.kafkalog("repair").returncode == 2
+    for setting in ("retention.ms=1", "index.interval.bytes=x", "index.interval.bytes=-1"):
+        assert commands.kafkalog("repair", "-X", setting, partition).returncode == 2
+    inside = commands.kafkalog("repair", "--apply", "--backup-dir", partition.parent / "kept", partition)
+    assert inside.returncode == 2 and b"inside the data directory" in inside.stderr
+    assert commands.kafkalog("repair", partition / "none").returncode == 1
