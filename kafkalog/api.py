@@ -12,6 +12,7 @@ from kafkalog._core.record import Record
 from kafkalog._core.scan import scan
 from kafkalog.appending import AppendMixin
 from kafkalog.chunks import batch_chunks, records, visible_chunks
+from kafkalog.columnar import ColumnarLog
 from kafkalog.config import key_for
 from kafkalog.engine import end_of, isolation_of, out_of_range, refresh
 from kafkalog.errors import IllegalArgument, LogClosed, UnknownConfig
@@ -83,7 +84,7 @@ def _check_setting(name: str) -> None:
         raise
 
 
-class Log(AppendMixin):
+class Log(AppendMixin, ColumnarLog):
     """One partition's log: an ordered sequence of records, indexed by offset.
 
     `log[n]` is the record with offset n, `log[a:b]` a lazy half-open slice, iteration gives all records.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from kafkalog._core.record import Record
+from kafkalog.columnar import BATCH_OPTIONS, ColumnarSlice, checked
+from kafkalog.log_scan import LogScan
 
 if TYPE_CHECKING:
     from kafkalog.api import Log
@@ -21,7 +23,7 @@ def clamped(bound: int | None, default: int, start: int, end: int) -> int:
     return min(max(bound, start), end)
 
 
-class LogSlice:
+class LogSlice(ColumnarSlice):
     """The records of a log with offsets in [start, stop): nothing is read before it is iterated over.
 
     It may be iterated over any number of times; the bounds stay as they were when it was made. `isolation` is as for
@@ -50,6 +52,10 @@ class LogSlice:
         if self.start == self.stop:
             return iter(())
         return self.log.batches(self.start, self.stop, isolation=self.isolation)
+
+    def _scan(self, call: str, columns: Iterable[str] | None, given: dict[str, Any]) -> LogScan:
+        options = checked(call, given, BATCH_OPTIONS)
+        return LogScan(self.log, self.start, self.stop, columns, isolation=self.isolation, **options)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LogSlice):

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
+from kafkalog._core.arrow import schema_of
 from kafkalog._core.assign import stamp_batch
 from kafkalog._core.decode import RecordTable
 from kafkalog._core.record import Record
 from kafkalog._core.scan import BatchHeader, BatchTable, scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, UnsupportedForFormat
+from kafkalog.records.column_reader import ColumnReader, kinds_of
 from kafkalog.records.control import ControlRecord, control_record
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V0, MAGIC_V2, NO_SEQUENCE, TimestampType
 from kafkalog.records.sequence import MAX_SEQUENCE
+from kafkalog.records.table import Table
 from kafkalog.records.tables import batch_table
 
 __all__ = ["RecordBatch", "RecordSizes"]
+
+BATCH_COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
+"""The columns of a batch by itself."""
 
 
 class RecordSizes(NamedTuple):
@@ -98,6 +105,22 @@ class RecordBatch:
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.decode())
+
+    def table(self, columns: Iterable[str] | None = None) -> Table:
+        """The records as columns in memory; a batch does not know its topic and partition, so these are not there.
+
+        Errors as for `decode`, and IllegalArgument for a column that there is not.
+        """
+        kinds = kinds_of(columns, BATCH_COLUMNS)
+        reader = ColumnReader(kinds)
+        pieces = chain(reader.read(self.buffer, self._table, self._row, self._row + 1), reader.rest())
+        return Table.of(pieces, kinds)
+
+    def __arrow_c_schema__(self) -> Any:
+        return schema_of(kinds_of(BATCH_COLUMNS))
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.table().__arrow_c_stream__(requested_schema)
 
     def sizes(self) -> list[RecordSizes]:
         """Offsets, times, sequences and sizes of the records, no key and no value made (REC-10)."""

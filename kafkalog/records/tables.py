@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 
     from kafkalog._core.store import Block
 
-__all__ = ["TABLE_BYTES", "batch_table", "plain_batch", "plain_row", "plain_rows", "record_tables", "status_error"]
+__all__ = [
+    "TABLE_BYTES",
+    "batch_table",
+    "decoding_error",
+    "plain_batch",
+    "plain_row",
+    "plain_rows",
+    "record_tables",
+    "status_error",
+]
 
 TABLE_BYTES: Final = 512 << 10
 """Decompressed bytes after which a table ends, so that they are in the cache when decoded; no batch is divided."""
@@ -177,8 +186,13 @@ def _undecodable(table: RecordTable, batches: BatchTable, first: int, base_posit
     """The error for the batch at which decoding stopped."""
     unpacked = table.batches is not batches
     row = table.error_batch + (first if unpacked else 0)
-    error = status_error(table.status, f"record {table.error_record} of the batch: {table.error_text}")
-    return _located(error, batches, row, batches.position(row) if unpacked else base_position + table.error_position)
+    position = batches.position(row) if unpacked else base_position + table.error_position
+    return decoding_error(table.status, table.error_text, table.error_record, batches, row, position)
+
+
+def decoding_error(status: int, text: str, record: int, batches: BatchTable, row: int, position: int) -> KafkalogError:
+    """The error for record `record` of batch `row`, at which decoding stopped: `status` and `text` say why."""
+    return _located(status_error(status, f"record {record} of the batch: {text}"), batches, row, position)
 
 
 def status_error(status: int, text: str) -> KafkalogError:

@@ -29,7 +29,7 @@ from kafkalog.tools.repair_index import IndexRules
 from kafkalog.tools.repair_plan import Change, PartitionRepair, RepairOptions, plan_repair
 from kafkalog.tools.verify import is_partition
 from kafkalog.tools.verify_directory import list_partitions, state_of
-from kafkalog.tools.verify_report import Finding, Findings
+from kafkalog.tools.verify_report import Finding, Findings, printable
 from kafkalog.tools.verify_segment import Progress
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 
@@ -63,11 +63,11 @@ class RepairReport:
         """The report as text, a line at a time."""
         verbs = {"rebuild": "rebuilt", "cut": "cut"} if self.applied else {"rebuild": "rebuild", "cut": "cut"}
         for change in self.changes:
-            path = os.fsencode(change.path).decode("utf-8", "replace")
+            path = printable(change.path)
             size = f"{max(change.size_before, 0)} to {change.size_after} bytes"
             yield f"{verbs[change.kind]:<8} {path} ({size}): {change.what}"
         for finding in self.left:
-            yield f"left     {finding}"
+            yield printable(f"left     {finding}")
         yield self.summary()
 
     def summary(self) -> str:
@@ -78,7 +78,7 @@ class RepairReport:
             return f"nothing to repair{left}"
         if not self.applied:
             return f"{count} to make, nothing was changed: give --apply{left}"
-        return f"{count} made, what was there before is in {self.backup}{left}"
+        return f"{count} made, what was there before is in {printable(self.backup or '')}{left}"
 
     def as_json(self) -> dict[str, Any]:
         """The verdict as plain values, with `type` "repair"; changes and findings have lines of their own."""

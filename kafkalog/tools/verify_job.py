@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from kafkalog.errors import StorageError
@@ -17,8 +18,9 @@ from kafkalog.tools.verify_txn import TxnCheck
 from kafkalog.util.fileio import File, FileSystem
 
 MOST_SEGMENT_BYTES: Final = 2**31 - 1
-TRIES: Final = 3
-"""How often a segment is looked at anew when its owner replaced its files meanwhile."""
+TRIES: Final = 4
+"""How often at most the files of a running owner are looked at, as long as something seems wrong."""
+PAUSE_S: Final = 0.02
 
 
 class State(NamedTuple):
@@ -35,7 +37,6 @@ class SegmentJob:
     path: str
     base_offset: int
     size: int
-    inode: int
     is_last: bool
     state: State
     with_indexes: bool = True
@@ -60,21 +61,42 @@ def check_segment(
 ) -> SegmentOutcome:
     """Looks at a segment and its indexes. Nothing is raised for what the files hold or for what the system refuses.
 
-    Where a running owner replaced or deleted the files meanwhile, they are looked at anew.
+    Beside a running owner, who may cut, roll and compact between two reads, a problem counts when a second look at the
+    files finds it too.
     """
-    for attempt in range(TRIES):
-        findings = Findings(job.path)
-        outcome = _look(job, findings, deep, check_crc, fs, progress if attempt == 0 else None)
-        if outcome.facts is None or not any(map(findings.has, Severity)) or not _was_replaced(job, fs, outcome.facts):
-            return outcome
-    findings = Findings(job.path)
-    findings.add(Severity.NOTE, "changed", "the files were replaced again and again while they were looked at")
-    return SegmentOutcome(None, findings, 0)
+    outcome = _look(job, deep, check_crc, fs, progress)
+    for attempt in range(1, TRIES):
+        if not job.state.is_live or not outcome.findings.problems():
+            break
+        time.sleep(attempt * PAUSE_S)
+        again = _refreshed(job, fs)
+        if again is None:
+            findings = Findings(job.path)
+            findings.add(Severity.NOTE, "changed", "the segment was deleted while it was looked at")
+            return SegmentOutcome(None, findings, 0)
+        seen = outcome.findings
+        outcome = _look(again, deep, check_crc, fs, None)
+        outcome.findings.keep_seen(seen)
+    return outcome
+
+
+def _refreshed(job: SegmentJob, fs: FileSystem) -> SegmentJob | None:
+    """The job for the file as it is now; None where it is gone."""
+    try:
+        status = fs.stat(job.path)
+        logs = sorted(name for name in fs.listdir(os.path.dirname(job.path) or ".") if names.is_log_file(name))
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return job
+    is_last = not job.with_indexes or logs[-1:] == [os.path.basename(job.path)]
+    return replace(job, size=status.st_size, is_last=is_last)
 
 
 def _look(
-    job: SegmentJob, findings: Findings, deep: bool, check_crc: bool, fs: FileSystem, progress: Progress | None
+    job: SegmentJob, deep: bool, check_crc: bool, fs: FileSystem, progress: Progress | None
 ) -> SegmentOutcome:
+    findings = Findings(job.path)
     indexes = _read_indexes(job, findings, fs)
     facts, files = None, 0
     try:
@@ -143,14 +165,3 @@ def _pass(
         file, job.base_offset, findings, fs=fs, length=length, is_last=job.is_last, is_live=job.state.is_live,
         is_clean=job.state.is_clean, check_crc=check_crc, entries=(entries[0], entries[1]), progress=progress,
     ).run()  # fmt: skip
-
-
-def _was_replaced(job: SegmentJob, fs: FileSystem, facts: SegmentFacts) -> bool:
-    """True when the name stands for other bytes by now: compaction put a new file there, or a truncation cut it."""
-    if not job.state.is_live:
-        return False
-    try:
-        status = fs.stat(job.path)
-    except OSError:
-        return True
-    return status.st_size < facts.size or status.st_ino != job.inode

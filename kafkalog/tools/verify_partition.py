@@ -88,13 +88,13 @@ def make_job(
     """The job for a file of batches; None for one that is gone by now."""
     try:
         status = fs.stat(path)
-        size, inode = status.st_size, status.st_ino
+        size = status.st_size
     except FileNotFoundError:
         return None
     except OSError:
-        size, inode = 0, -1
+        size = 0
     base = base_offset if base_offset is not None else names.parse_base_offset(path) or 0
-    return SegmentJob(path, base, size, inode, is_last, state, with_indexes, require_indexes)
+    return SegmentJob(path, base, size, is_last, state, with_indexes, require_indexes)
 
 
 class PartitionOutcome(NamedTuple):

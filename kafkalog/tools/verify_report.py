@@ -138,12 +138,17 @@ def lines_of(findings: Iterable[Finding]) -> Iterator[str]:
     for finding in findings:
         if finding.path != last:
             last = finding.path
-            yield os.fsencode(last).decode("utf-8", "replace")
+            yield printable(last)
         named = (("position", finding.position), ("offset", finding.offset))
         where = ", ".join(f"{name} {value:,}" for name, value in named if value is not None)
         yield f"  {finding.severity:<10} {f'{where}: ' if where else ''}{finding.what}"
         if finding.hint and finding.severity != Severity.NOTE:
             yield f"  {'':<10} -> {finding.hint}"
+
+
+def printable(text: str) -> str:
+    """The text with what is no UTF-8 in file names replaced, so that any output takes it."""
+    return os.fsencode(text).decode("utf-8", "replace")
 
 
 class Findings:
@@ -184,9 +189,16 @@ class Findings:
         ]
         return self._kept + more
 
-    def has(self, severity: Severity) -> bool:
-        """True when one of that severity was noted."""
-        return severity in self._counts
+    def problems(self) -> set[tuple[str, str, int | None]]:
+        """(path, kind, position) of each finding that is no note."""
+        return {(one.path, one.kind, one.position) for one in self._kept if one.severity != Severity.NOTE}
+
+    def keep_seen(self, before: Findings) -> None:
+        """Drops the problems that another look at the same files did not find."""
+        seen = before.problems()
+        self._kept = [
+            one for one in self._kept if one.severity == Severity.NOTE or (one.path, one.kind, one.position) in seen
+        ]
 
 
 def _counted(count: int, noun: str, many: str | None = None) -> str:

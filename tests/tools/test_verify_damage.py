@@ -1,6 +1,8 @@
 """Damage of every kind is found, and told apart: in the middle, at the end, in a field outside of the checksum."""
 
+import random
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -318,3 +320,34 @@ def test_beside_a_writer(tmp_path: Path) -> None:
         assert report.ok and "in use" in str(report), str(report)
         log.truncate_to(50)
     assert severities(verify(tmp_path / "t-0")) <= {"repairable"}
+
+
+def test_beside_a_writer_that_rolls_cuts_and_deletes(tmp_path: Path) -> None:
+    """LOG-26 for a check: whatever changes between two reads of it, a sound log is never called damaged."""
+    rng = random.Random(3)
+    rounds = 0
+    done = threading.Event()
+
+    def write(log: kafkalog.Log) -> None:
+        while not done.is_set():
+            log.append([b"x" * rng.choice([10, 3000])] * rng.randrange(1, 60))
+            turn = rng.random()
+            if turn < 0.04:
+                log.roll()
+            elif turn < 0.08:
+                log.truncate_to(rng.randrange(max(log.start_offset, log.end_offset - 500), log.end_offset + 1))
+            elif turn < 0.1:
+                log.delete_before(max(log.start_offset, log.end_offset - rng.randrange(5000)))
+
+    with kafkalog.open(tmp_path / "t-0", "a", segment_bytes=1 << 20, index_interval_bytes=512) as log:
+        log.append([b"first"])
+        thread = threading.Thread(target=write, args=(log,))
+        thread.start()
+        try:
+            for rounds in range(40):
+                report = verify(tmp_path, threads=2, deep=rounds % 4 == 0)
+                assert report.ok, str(report)
+        finally:
+            done.set()
+            thread.join()
+    assert rounds == 39 and verify(tmp_path, deep=True).ok

@@ -1,0 +1,3 @@
+MOST_KEPT_BYTES: int
+
+def kept_bytes() -> int: ...

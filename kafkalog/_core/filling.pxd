@@ -1,0 +1,252 @@
+# cython: language_level=3
+"""The pass over the records of a batch that fills columns: format.md sections 2 and 4; a record is in all of them or in none."""
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+
+from kafkalog._core.arrow_memory cimport Memory
+from kafkalog._core.batch cimport BatchRow
+from kafkalog._core.cursor cimport LONG_VARINT, Cursor, short_varint, take_i8, take_varint, take_varlong
+from kafkalog._core.fields cimport HEAD_BYTES, Fields, take_record, take_small_record
+from kafkalog._core.growing cimport Bytes, Headers, put_bytes, put_headers
+from kafkalog._core.layout cimport (
+    CODEC_MASK, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, ERR_RECORD_BODY,
+    ERR_RECORD_SIZE, ERR_SHORT, ERR_WRAPPER_NESTED, MIN_RECORD_BYTES, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT,
+)
+from kafkalog._core.messages cimport Message, take_fields, take_frame
+from kafkalog._core.wrap cimport added
+
+cdef extern from *:
+    """
+    #define kl_fetch_ahead(p) __builtin_prefetch(p)
+    """
+    void kl_fetch_ahead(const void* p) noexcept nogil
+
+
+cdef struct Build:
+    # the piece that is being made: room for `room` rows, of which there are `rows`
+    int64_t rows
+    int64_t room
+    int64_t bytes               # in its columns of bytes
+    int64_t next_offset         # what lies below is passed over
+    int64_t stop_offset
+    int64_t most_bytes
+    bint every                  # whatever its offset, each record is taken
+    bint full                   # the next record does not fit
+    bint ended                  # a record at or above stop_offset was met
+    bint wants_bodies           # any of key, value, headers
+    bint wants_key
+    bint wants_value
+    bint wants_headers
+    bint wants_type
+    Memory* offsets             # NULL where nobody asked
+    Memory* timestamps
+    Memory* types
+    Bytes key
+    Bytes value
+    Headers headers
+
+
+cdef struct Place:
+    # where in a batch the next record begins, how many came before it, and how many of them the batch has
+    int64_t at
+    int64_t done
+
+
+cdef inline int take_head(Cursor* c, Fields* f) noexcept nogil:
+    """Time and offset of the record at the cursor, and on to the next one: key, value and headers are not looked at."""
+    cdef const uint8_t* p = c.p
+    cdef const uint8_t* end
+    cdef int32_t size = 0
+    cdef Cursor body
+    cdef int8_t attributes = 0
+    cdef int status
+    if c.end - p >= HEAD_BYTES:
+        size = short_varint(&p)
+        if size >= MIN_RECORD_BYTES - 1 and size <= c.end - p:
+            end = p + size
+            p += 1
+            f.timestamp_delta = short_varint(&p)
+            if f.timestamp_delta != LONG_VARINT:
+                f.offset_delta = short_varint(&p)
+                if f.offset_delta != LONG_VARINT:
+                    c.p = end
+                    return OK
+    status = take_varint(c, &size)
+    if status != OK:
+        return status
+    if size < 0 or size > c.end - c.p:
+        return ERR_RECORD_SIZE
+    if size < MIN_RECORD_BYTES - 1:
+        return ERR_RECORD_BODY
+    body.p = c.p
+    body.end = c.p + size
+    status = take_i8(&body, &attributes)
+    if status == OK:
+        status = take_varlong(&body, &f.timestamp_delta)
+    if status == OK:
+        status = take_varint(&body, &f.offset_delta)
+    c.p = body.end
+    return status
+
+
+cdef inline int64_t bytes_of(Build* b, Fields* f) noexcept nogil:
+    """How much the record adds to the columns of bytes, at most."""
+    cdef int64_t n = 0
+    if b.wants_key and f.key_size > 0:
+        n += f.key_size
+    if b.wants_value and f.value_size > 0:
+        n += f.value_size
+    if b.wants_headers and f.header_count:
+        n += f.end - f.headers
+    return n
+
+
+cdef inline int put_bodies(Build* b, int64_t row, Fields* f) noexcept nogil:
+    cdef int status = OK
+    if b.wants_key:
+        status = put_bytes(&b.key, row, f.key, f.key_size)
+    if b.wants_value and status == OK:
+        status = put_bytes(&b.value, row, f.value, f.value_size)
+    if b.wants_headers and status == OK:
+        status = put_headers(&b.headers, row, f.headers, f.end, f.header_count)
+    return status
+
+
+cdef inline void put_type(Build* b, int64_t first, int64_t last, int32_t kind) noexcept nogil:
+    cdef int32_t* types
+    cdef int64_t i
+    if b.wants_type:
+        types = <int32_t*>b.types.data
+        for i in range(first, last):
+            types[i] = kind
+
+
+cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Place* place) noexcept nogil:
+    """The records of a v2 batch from `place` on; `place` says where it stopped: OK with b.full where it is not at the end."""
+    cdef Cursor c
+    cdef Fields f
+    cdef int status
+    cdef const uint8_t* start
+    cdef int64_t offset
+    cdef int64_t more = 0
+    cdef int64_t n = b.rows
+    cdef int64_t i = place.done
+    cdef int64_t next_offset = b.next_offset
+    cdef int64_t* offsets = <int64_t*>b.offsets.data if b.offsets != NULL else NULL
+    cdef int64_t* timestamps = <int64_t*>b.timestamps.data if b.timestamps != NULL else NULL
+    cdef bint own_time = (row.attributes & TIMESTAMP_TYPE_BIT) == 0
+    cdef bint bodies = b.wants_bodies
+    c.p = batch + place.at
+    c.end = batch + row.size
+    while True:
+        start = c.p
+        if i == row.count:
+            status = OK if start == c.end else ERR_COUNT_LOW
+            break
+        if start == c.end:
+            status = ERR_COUNT_HIGH
+            break
+        if not bodies:
+            status = take_head(&c, &f)
+            if status != OK:
+                break
+        else:
+            kl_fetch_ahead(start + 768)
+            if not take_small_record(&c, &f):
+                status = take_record(&c, &f)
+                if status != OK:
+                    break
+            more = bytes_of(b, &f)
+        offset = added(row.base_offset, f.offset_delta)
+        if offset >= next_offset or b.every:
+            if offset >= b.stop_offset and not b.every:
+                b.ended = True
+                status = OK
+                break
+            if n == b.room or (more > b.most_bytes - b.bytes and n > 0):
+                b.full = True
+                status = OK
+                break
+            if bodies:
+                status = put_bodies(b, n, &f)
+                if status != OK:
+                    break
+                b.bytes += more
+            if offsets != NULL:
+                offsets[n] = offset
+            if timestamps != NULL:
+                timestamps[n] = added(row.base_timestamp, f.timestamp_delta) if own_time else row.max_timestamp
+            next_offset = added(offset, 1)
+            n += 1
+        i += 1
+    put_type(b, b.rows, n, 0 if own_time else 1)
+    b.rows = n
+    b.next_offset = next_offset
+    place.at = start - batch
+    place.done = i
+    return status
+
+
+cdef inline int fill_messages(Build* b, BatchRow* row, const uint8_t* batch, Place* place) noexcept nogil:
+    """The same for a v0 or v1 message, or for what a wrapper held; a message cut off at the end of the set ends it."""
+    cdef Cursor c
+    cdef Message m
+    cdef Fields f
+    cdef int status
+    cdef const uint8_t* start
+    cdef int64_t more
+    cdef bint own_time = row.magic == 0 or (row.attributes & TIMESTAMP_TYPE_BIT) == 0
+    f.header_count = 0
+    c.p = batch + place.at
+    c.end = batch + row.size
+    while True:
+        start = c.p
+        status = take_frame(&c, &m)
+        if status != OK:
+            break
+        if m.attributes & CODEC_MASK:
+            status = ERR_WRAPPER_NESTED
+            break
+        status = take_fields(&m)
+        if status != OK:
+            break
+        if m.offset >= b.next_offset or b.every:
+            if m.offset >= b.stop_offset and not b.every:
+                b.ended = True
+                break
+            f.key, f.key_size, f.value, f.value_size = m.key, m.key_size, m.value, m.value_size
+            f.headers = f.end = start
+            more = bytes_of(b, &f)
+            if b.rows == b.room or (more > b.most_bytes - b.bytes and b.rows > 0):
+                b.full = True
+                break
+            status = put_bodies(b, b.rows, &f)
+            if status != OK:
+                break
+            b.bytes += more
+            if b.offsets != NULL:
+                (<int64_t*>b.offsets.data)[b.rows] = m.offset
+            if b.timestamps != NULL:
+                (<int64_t*>b.timestamps.data)[b.rows] = m.timestamp if own_time or m.magic == 0 else row.max_timestamp
+            put_type(b, b.rows, b.rows + 1, -1 if m.magic == 0 else 0 if own_time else 1)
+            b.next_offset = added(m.offset, 1)
+            b.rows += 1
+        place.done += 1
+    place.at = start - batch
+    return OK if status == ERR_SHORT else status
+
+
+cdef inline int fill_batch(Build* b, BatchRow* row, const uint8_t* batch, Place* place) noexcept nogil:
+    """Puts the records of one batch into the columns, from `place` on; OK, or why it stopped."""
+    if row.magic < 0 or row.magic > 2:
+        return ERR_MAGIC
+    if row.attributes & CODEC_MASK:
+        return ERR_COMPRESSED
+    if row.magic < 2:
+        return fill_messages(b, row, batch, place)
+    if row.size < V2_RECORDS_AT:
+        return ERR_COUNT_HIGH
+    if row.count < 0:
+        return ERR_COUNT_NEGATIVE
+    if place.done == 0:
+        place.at = V2_RECORDS_AT
+    return fill_records(b, row, batch, place)

@@ -1,0 +1,116 @@
+"""Logs and their slices as columns: `scan`, `table`, `to_pandas`, and the Arrow C stream interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from kafkalog.engine import isolation_of
+from kafkalog.keywords import unknown_keyword
+from kafkalog.log_scan import LogScan
+from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS
+
+if TYPE_CHECKING:
+    import pandas
+
+    from kafkalog.api import Log
+    from kafkalog.records.table import Table
+    from kafkalog.times import Time
+    from kafkalog.types import Isolation
+
+__all__ = ["BATCH_OPTIONS", "ColumnarLog", "ColumnarSlice", "checked"]
+
+BATCH_OPTIONS: Final = ("batch_rows", "batch_bytes")
+"""The keywords that bound a record batch."""
+_BOUNDS: Final = ("start", "stop", "since", "until", "isolation")
+
+
+def checked(call: str, given: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    """`given`, when all its names are known; TypeError for one that is not."""
+    unknown = {name: given[name] for name in given if name not in known}
+    if unknown:
+        raise unknown_keyword(call, unknown, ("columns", *known))
+    return given
+
+
+class _Columnar:
+    """What a log and a slice have in common: all of it goes by the scan that `_scan` makes of a call's arguments."""
+
+    __slots__ = ()
+
+    def _scan(self, call: str, columns: Iterable[str] | None, given: dict[str, Any]) -> LogScan:
+        raise NotImplementedError
+
+    def __arrow_c_schema__(self) -> Any:
+        return self._scan("scan", None, {}).__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._scan("scan", None, {}).__arrow_c_stream__(requested_schema)
+
+
+class ColumnarLog(_Columnar):
+    """The part of `Log` that gives its records as columns."""
+
+    __slots__ = ()
+
+    def scan(
+        self,
+        columns: Iterable[str] | None = None,
+        *,
+        start: int | None = None,
+        stop: int | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        isolation: str | None = None,
+        batch_rows: int = BATCH_ROWS,
+        batch_bytes: int = BATCH_BYTES,
+        **unknown: Any,
+    ) -> LogScan:
+        """The records as columns, read when DuckDB, Polars or pyarrow reads them; bounds as for `records`.
+
+        `columns` are those wanted, of key, value, topic, partition, offset, timestamp, timestampType and headers: what
+        is not asked for is not decoded. A record batch has at most `batch_rows` records and `batch_bytes` of keys,
+        values and headers, but at least one record. Errors as for `records`; IllegalArgument for a column that there
+        is not.
+        """
+        bounds = {"start": start, "stop": stop, "since": since, "until": until, "isolation": isolation}
+        return self._scan("scan", columns, {**bounds, "batch_rows": batch_rows, "batch_bytes": batch_bytes, **unknown})
+
+    def table(self, columns: Iterable[str] | None = None, **arguments: Any) -> Table:
+        """The records as columns in memory, for NumPy, pandas, DuckDB, Polars, pyarrow; arguments as for `scan`."""
+        return self._scan("table", columns, arguments).table()
+
+    def to_pandas(self, columns: Iterable[str] | None = None, **arguments: Any) -> pandas.DataFrame:
+        """The records as a pandas DataFrame, made without pyarrow; arguments as for `scan`."""
+        return self._scan("to_pandas", columns, arguments).to_pandas()
+
+    def _range(
+        self, start: int | None, stop: int | None, since: Time | None, until: Time | None, isolation: Isolation
+    ) -> tuple[int, int]:
+        raise NotImplementedError
+
+    def _scan(self, call: str, columns: Iterable[str] | None, given: dict[str, Any]) -> LogScan:
+        given = checked(call, given, (*_BOUNDS, *BATCH_OPTIONS))
+        level = isolation_of(given.get("isolation"))
+        start, stop, since, until = (given.get(name) for name in _BOUNDS[:-1])
+        first, last = self._range(start, stop, since, until, level)
+        options = {name: given[name] for name in BATCH_OPTIONS if name in given}
+        return LogScan(cast("Log", self), first, last, columns, isolation=given.get("isolation"), **options)
+
+
+class ColumnarSlice(_Columnar):
+    """The part of `LogSlice` that gives its records as columns."""
+
+    __slots__ = ()
+
+    def scan(self, columns: Iterable[str] | None = None, **options: Any) -> LogScan:
+        """The records as columns, read when somebody reads them: arguments as for a log but bounds."""
+        return self._scan("scan", columns, options)
+
+    def table(self, columns: Iterable[str] | None = None, **options: Any) -> Table:
+        """The records as columns in memory; arguments as for `scan`."""
+        return self._scan("table", columns, options).table()
+
+    def to_pandas(self, columns: Iterable[str] | None = None, **options: Any) -> pandas.DataFrame:
+        """The records as a pandas DataFrame; arguments as for `scan`."""
+        return self._scan("to_pandas", columns, options).to_pandas()

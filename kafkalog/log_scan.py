@@ -1,0 +1,215 @@
+"""LogScan: a range of a log as columns, read when somebody reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog._core.arrow import schema_of, stream_from
+from kafkalog._core.columns import Columns
+from kafkalog.chunks import Chunk, batch_chunks, visible_chunks
+from kafkalog.engine import isolation_of
+from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS, COLUMNS, ColumnReader, kinds_of
+from kafkalog.records.table import RecordBatchColumns, Table
+from kafkalog.util.readahead import map_ahead
+
+if TYPE_CHECKING:
+    import pandas
+
+    from kafkalog.api import Log
+
+__all__ = ["LogScan"]
+
+JOB_BYTES: Final = 1 << 20
+"""Compressed bytes that one thread decodes before it takes the next ones."""
+KEPT_BYTES: Final = 16 << 20
+"""Bytes of columns that a thread makes ahead of the consumer; what a job has beyond is made when it is asked for."""
+_MOST_BATCH_ROWS: Final = 2**31 - 2
+_MOST_BATCH_BYTES: Final = 1 << 30
+
+
+class LogScan:
+    """The records of a log with offsets in [start, stop), as columns: nothing is read before somebody reads them.
+
+    It has the Arrow C stream interface, so `FROM scan` in DuckDB, `polars.DataFrame(scan)` and
+    `pyarrow.RecordBatchReader.from_stream(scan)` read it, a record batch at a time, in bounded memory. Iteration gives
+    the same record batches as tables. Each reading begins anew, so it may be read any number of times; the bounds stay
+    as they were when it was made.
+
+    Errors are those of `Log.records`, met where they are; a consumer of Arrow reports them as errors of its own, with
+    their text, file, offset and position in it.
+    """
+
+    __slots__ = ("_batch_bytes", "_batch_rows", "_kinds", "isolation", "log", "start", "stop")
+
+    def __init__(
+        self,
+        log: Log,
+        start: int,
+        stop: int,
+        columns: Iterable[str] | None = None,
+        *,
+        isolation: str | None = None,
+        batch_rows: int = BATCH_ROWS,
+        batch_bytes: int = BATCH_BYTES,
+    ) -> None:
+        if not 0 < batch_rows <= _MOST_BATCH_ROWS:
+            raise IllegalArgument(f"batch_rows is {batch_rows}", hint=f"give 1 to {_MOST_BATCH_ROWS}")
+        if not 0 < batch_bytes <= _MOST_BATCH_BYTES:
+            raise IllegalArgument(f"batch_bytes is {batch_bytes}", hint=f"give 1 to {_MOST_BATCH_BYTES}")
+        self.log = log
+        self.start = start
+        self.stop = max(start, stop)
+        self.isolation = isolation
+        self._kinds = kinds_of(columns)
+        self._batch_rows = batch_rows
+        self._batch_bytes = batch_bytes
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(COLUMNS[kind] for kind in self._kinds)
+
+    def table(self) -> Table:
+        """All records, in memory."""
+        return Table.of(self._pieces(), self._kinds)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """All records as a pandas DataFrame: see `Table.to_pandas`."""
+        return self.table().to_pandas()
+
+    def __iter__(self) -> Iterator[RecordBatchColumns]:
+        return (RecordBatchColumns(piece) for piece in self._pieces())
+
+    def __arrow_c_schema__(self) -> Any:
+        return schema_of(self._kinds)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return stream_from(self._pieces(), self._kinds, requested_schema)
+
+    def _pieces(self) -> Iterator[Columns]:
+        """The columns of the range, piece by piece: plain batches in this thread, compressed ones in several."""
+        engine = self.log._engine
+        chunks = visible_chunks(
+            engine, batch_chunks(engine, self.start, self.stop, self.log), isolation_of(self.isolation) == "committed"
+        )
+        rising = _rising(chunks, self.start, self.stop)
+        for compressed, some in groupby(rising, lambda run: bool(run.chunk.batches.codec)):
+            if not compressed:
+                yield from self._read(some, self.start)
+                continue
+            for columns in map_ahead(self._made, _jobs(some)):
+                yield from columns
+
+    def _reader(self, start: int) -> ColumnReader:
+        where = self.log.topic_partition
+        return ColumnReader(
+            self._kinds,
+            start,
+            self.stop,
+            topic=where.topic,
+            partition=where.partition,
+            batch_rows=self._batch_rows,
+            batch_bytes=self._batch_bytes,
+        )
+
+    def _read(self, runs: Iterable[_Run], start: int) -> Iterator[Columns]:
+        """The columns of some runs; before an error those of all records in front of it."""
+        reader: ColumnReader | None = None
+        try:
+            for run in runs:
+                if reader is None:
+                    reader = self._reader(max(start, run.start))
+                chunk = run.chunk
+                yield from reader.read(
+                    chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
+                )
+                if reader.ended:
+                    break
+        except KafkalogError:
+            if reader is not None:
+                yield from reader.rest()
+            raise
+        if reader is not None:
+            yield from reader.rest()
+
+    def _made(self, job: list[_Run]) -> Iterable[Columns]:
+        """The columns of some runs, at once as far as KEPT_BYTES allow; an error comes after what lies before it."""
+        pieces = self._read(job, self.start)
+        made: list[Columns] = []
+        size = 0
+        while size < KEPT_BYTES:
+            try:
+                made.append(next(pieces))
+            except StopIteration:
+                return made
+            except Exception as error:
+                return chain(made, _raising(error))
+            size += made[-1].nbytes
+        return chain(made, pieces)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LogScan):
+            return NotImplemented
+        return self._same() == other._same()
+
+    def __hash__(self) -> int:
+        return hash(self._same())
+
+    def _same(self) -> tuple[object, ...]:
+        return (
+            id(self.log), self.start, self.stop, self._kinds, self.isolation, self._batch_rows, self._batch_bytes
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"<LogScan {self.log.name} [{self.start}, {self.stop}): {', '.join(self.columns)}>"
+
+
+class _Run(NamedTuple):
+    """A chunk whose records count from offset `start` on."""
+
+    chunk: Chunk
+    start: int
+
+
+def _rising(chunks: Iterable[Chunk], start: int, stop: int) -> Iterator[_Run]:
+    """The chunks with the offset at which each goes on: a batch written anew after a cut may begin below it.
+
+    Batches that begin at or above `stop` are left out; where a v0 or v1 wrapper begins, its records say.
+    """
+    for chunk in chunks:
+        batches, last = chunk.batches, chunk.last
+        while last > chunk.first and batches.base_offset(last - 1) >= stop and batches.magic(last - 1) >= 2:
+            last -= 1
+        if last > chunk.first:
+            yield _Run(chunk._replace(last=last), start)
+            start = batches.last_offset_of(last - 1) + 1
+
+
+def _jobs(runs: Iterable[_Run]) -> Iterator[list[_Run]]:
+    """The runs in lists of about JOB_BYTES; before an error all runs in front of it."""
+    job: list[_Run] = []
+    size = 0
+    try:
+        for run in runs:
+            job.append(run)
+            size += len(run.chunk.data)
+            if size >= JOB_BYTES:
+                yield job
+                job, size = [], 0
+    except KafkalogError:
+        if job:
+            yield job
+        raise
+    if job:
+        yield job
+
+
+def _raising(error: Exception) -> Iterator[Columns]:
+    try:
+        raise error
+    finally:
+        del error  # else it, its traceback and this frame keep each other alive
+    yield

@@ -1,0 +1,32 @@
+"""Tables as pandas DataFrames, made with NumPy alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy
+    import pandas
+
+    from kafkalog.records.table import Table
+
+__all__ = ["to_pandas"]
+
+
+def to_pandas(table: Table) -> pandas.DataFrame:
+    """A DataFrame with the table's columns; ImportError where pandas is not installed."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError(
+            "to_pandas() needs pandas: pip install pandas. Polars, DuckDB and pyarrow read the table itself"
+        ) from error
+    columns = {name: _column(table[name].to_numpy(), name, pandas) for name in table.columns}
+    return pandas.DataFrame(columns, columns=list(table.columns), copy=False)
+
+
+def _column(values: numpy.ndarray[Any, Any], name: str, pandas: Any) -> Any:
+    if name == "timestamp":
+        moments = pandas.Series(values.view("datetime64[ms]").copy())
+        return moments.dt.tz_localize("UTC")
+    return pandas.Series(values if values.dtype == object else values.copy())

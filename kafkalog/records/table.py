@@ -1,0 +1,228 @@
+"""Table: records as columns in memory, which NumPy, DuckDB, Polars, pandas and pyarrow read without a copy."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+
+from kafkalog._core.arrow import array_of, schema_of, stream_of
+from kafkalog._core.columns import Columns, gathered
+from kafkalog.errors import IllegalArgument
+from kafkalog.records.column_reader import COLUMNS, kinds_of
+
+if TYPE_CHECKING:
+    import numpy
+    import pandas
+
+__all__ = ["RecordBatchColumns", "Table", "TableColumn"]
+
+_FIXED = frozenset(COLUMNS.index(name) for name in ("partition", "offset", "timestamp", "timestampType"))
+
+
+class Table:
+    """Records as columns; `len` is their number. Nothing in it changes, so any number of threads may use it.
+
+    `offsets`, `timestamps` (ms), `timestamp_types` and `partitions` are NumPy arrays over the table's own memory, read-
+    only; the first one touched makes these columns contiguous in a table of several record batches. `table["key"]` is
+    one column, `table[a:b]` some rows, `table.select([...])` some columns, none of them copied. `table[i]` is a row as
+    a dict.
+
+    It is read by whatever reads the Arrow C stream interface: `pyarrow.table(t)`, `polars.DataFrame(t)`, `FROM t` in
+    DuckDB. Types are those of Spark's Kafka source, every column nullable: key and value binary, topic string,
+    partition int32, offset int64, timestamp timestamp[ms, UTC], timestampType int32 (0 CreateTime, 1 LogAppendTime, -1
+    none), headers list<struct<key: string, value: binary>>. A consumer that asks for large_binary, binary_view, their
+    string kin, or timestamps in microseconds or another time zone, is given that.
+    """
+
+    __slots__ = ("_columns", "_start", "_stop")
+
+    def __init__(self, columns: Columns, start: int = 0, stop: int | None = None) -> None:
+        self._columns = columns
+        self._start = start
+        self._stop = len(columns) if stop is None else stop
+
+    @classmethod
+    def of(cls, parts: Iterable[Columns], kinds: bytes) -> Table:
+        """The records of all parts, in order."""
+        return cls(gathered(parts, kinds))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(COLUMNS[kind] for kind in self._columns.kinds)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the memory behind the table; what a slice leaves out is counted, since it stays."""
+        return self._columns.nbytes
+
+    # Columns with one value a row
+
+    @property
+    def offsets(self) -> numpy.ndarray[Any, Any]:
+        """The offsets, int64."""
+        return self["offset"].to_numpy()
+
+    @property
+    def timestamps(self) -> numpy.ndarray[Any, Any]:
+        """The timestamps, int64: ms since 1970, -1 for none. `.view("datetime64[ms]")` copies nothing."""
+        return self["timestamp"].to_numpy()
+
+    @property
+    def timestamp_types(self) -> numpy.ndarray[Any, Any]:
+        """0 CreateTime, 1 LogAppendTime, -1 for records of format v0, which have no time; int32."""
+        return self["timestampType"].to_numpy()
+
+    @property
+    def partitions(self) -> numpy.ndarray[Any, Any]:
+        """The partition's number in every row, int32."""
+        return self["partition"].to_numpy()
+
+    # Parts of it
+
+    @overload
+    def __getitem__(self, key: str) -> TableColumn: ...
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, key: slice) -> Table: ...
+    def __getitem__(self, key: str | SupportsIndex | slice) -> TableColumn | dict[str, Any] | Table:
+        if isinstance(key, str):
+            return TableColumn(self._columns, kinds_of([key], self.columns)[0], self._start, self._stop)
+        if isinstance(key, slice):
+            if key.step not in (None, 1):
+                raise IllegalArgument(f"a table has no slice with step {key.step}", hint="leave the step out")
+            first, last, _ = key.indices(len(self))
+            return type(self)(self._columns, self._start + first, self._start + max(first, last))
+        row = _row(operator.index(key), len(self)) + self._start
+        return {COLUMNS[kind]: self._columns.values(kind, row, row + 1)[0] for kind in self._columns.kinds}
+
+    def select(self, columns: Iterable[str]) -> Table:
+        """The same records with these columns, in this order. IllegalArgument for a column that is not here."""
+        return type(self)(self._columns.chosen(kinds_of(columns, self.columns)), self._start, self._stop)
+
+    def batches(self) -> Iterator[RecordBatchColumns]:
+        """The record batches of the table, none empty: each has `__arrow_c_array__` too."""
+        first = 0
+        for number, end in enumerate(self._columns.piece_ends):
+            start, stop = max(self._start, first), min(self._stop, end)
+            if start < stop:
+                yield RecordBatchColumns(self._columns.piece(number), start - first, stop - first)
+            first = end
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A pandas DataFrame, made without pyarrow: numbers are copied, keys and values become bytes objects.
+
+        timestamp is datetime64[ms, UTC], key, value, topic and headers are objects, headers as in `Record.headers`.
+        ImportError where pandas is not installed.
+        """
+        from kafkalog.records.frames import to_pandas
+
+        return to_pandas(self)
+
+    # Arrow
+
+    def __arrow_c_schema__(self) -> Any:
+        return schema_of(self._columns.kinds)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return stream_of(self._columns, self._start, self._stop, requested_schema)
+
+    # The object
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for row in range(len(self)):
+            yield self[row]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} records: {', '.join(self.columns)}>"
+
+
+class RecordBatchColumns(Table):
+    """The records of one record batch of a table; `__arrow_c_array__` hands it out whole: `pyarrow.record_batch(b)`."""
+
+    __slots__ = ()
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        return array_of(self._columns, self._start, self._stop, requested_schema)
+
+
+class TableColumn:
+    """One column of a table: `len`, `column[i]`, iteration, `to_numpy()`, and the Arrow C stream interface."""
+
+    __slots__ = ("_columns", "_kind", "_start", "_stop")
+
+    def __init__(self, columns: Columns, kind: int, start: int, stop: int) -> None:
+        self._columns = columns
+        self._kind = kind
+        self._start = start
+        self._stop = stop
+
+    @property
+    def name(self) -> str:
+        """The column's name."""
+        return COLUMNS[self._kind]
+
+    def to_numpy(self) -> numpy.ndarray[Any, Any]:
+        """A read-only view of the table's memory for a column of numbers; else a new array of Python objects."""
+        import numpy
+
+        if self._kind in _FIXED:
+            return numpy.asarray(self._columns.fixed(self._kind))[self._start : self._stop]
+        out = numpy.empty(len(self), dtype=object)
+        out[:] = self.to_pylist()
+        return out
+
+    def to_pylist(self) -> list[Any]:
+        """The values as Python objects: bytes or None, str, int, headers as in `Record.headers`."""
+        return self._columns.values(self._kind, self._start, self._stop)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
+        array = self.to_numpy()
+        return array if dtype is None and not copy else array.astype(dtype or array.dtype, copy=True)
+
+    def __arrow_c_schema__(self) -> Any:
+        return schema_of(bytes((self._kind,)), True)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        alone = self._columns.chosen(bytes((self._kind,)))
+        return stream_of(alone, self._start, self._stop, requested_schema, alone=True)
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Any: ...
+    @overload
+    def __getitem__(self, key: slice) -> TableColumn: ...
+    def __getitem__(self, key: SupportsIndex | slice) -> Any:
+        if isinstance(key, slice):
+            if key.step not in (None, 1):
+                raise IllegalArgument(f"a column has no slice with step {key.step}", hint="leave the step out")
+            first, last, _ = key.indices(len(self))
+            return TableColumn(self._columns, self._kind, self._start + first, self._start + max(first, last))
+        row = _row(operator.index(key), len(self)) + self._start
+        return self._columns.values(self._kind, row, row + 1)[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        step = 4096
+        for first in range(self._start, self._stop, step):
+            yield from self._columns.values(self._kind, first, min(first + step, self._stop))
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def __repr__(self) -> str:
+        return f"<TableColumn {self.name} of {len(self)} records>"
+
+
+def _row(index: int, count: int) -> int:
+    """A row's number; negative ones count from the end. IndexError for one that is not there."""
+    row = index + count if index < 0 else index
+    if not 0 <= row < count:
+        raise IndexError(f"row {index} of a table of {count} records")
+    return row
