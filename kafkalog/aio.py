@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from types import TracebackType
-from typing import Any, Final, Never, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Never, ParamSpec, TypeVar
 
 from kafkalog._core.record import Record
 from kafkalog.api import Log
@@ -18,6 +18,9 @@ from kafkalog.keywords import unknown_keyword
 from kafkalog.records.batch import RecordBatch
 from kafkalog.times import Time
 from kafkalog.types import Isolation, LogAppendInfo, OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.tools.verify import Report
 
 Item = TypeVar("Item")
 P = ParamSpec("P")
@@ -89,6 +92,10 @@ class AsyncLog:
     async def offset_for_time(self, when: Time, *, isolation: str | None = None) -> OffsetAndTimestamp | None:
         """The result of `Log.offset_for_time`."""
         return await self._run(self.log.offset_for_time, when, isolation=isolation)
+
+    async def verify(self, *, deep: bool = False, threads: int | None = None) -> Report:
+        """As `Log.verify`."""
+        return await self._run(self.log.verify, deep=deep, threads=threads)
 
     async def flush(self) -> None:
         """Returns when everything appended is on disk."""

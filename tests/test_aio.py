@@ -31,6 +31,7 @@ def test_calls_give_what_the_log_gives(tmp_path: Path) -> None:
         assert (await log.offset_for_time(-1)).offset == 3
         assert await log.roll() == 3
         await log.flush()
+        assert (await log.verify(deep=True)).ok
         assert await log.truncate_to(2) is True
         assert await log.delete_before(1) == 1
         assert [record.offset async for record in log.records()] in ([1], [])

@@ -106,10 +106,24 @@ def test_noise_that_only_the_topics_codec_makes_too_large(path: Path) -> None:
         log.writer() as writer,
     ):
         with pytest.raises(RecordTooLarge, match="compressed"):
-            writer.append(os.urandom(9_930))
+            writer.append(os.urandom(9_926))
         for _ in range(50):
             writer.append(os.urandom(700))
     assert len(values(path)) == 50
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_noise_after_what_compresses_well(path: Path, codec: str) -> None:
+    """However small the batches before came out, one that does not compress still fits."""
+    settings = {"max_message_bytes": 10_000, "compression_type": codec}
+    with kafkalog.open(path, "a", **settings) as log, log.writer(linger_ms=60_000) as writer:  # type: ignore[arg-type]
+        for _ in range(30):
+            for _ in range(200):
+                writer.append(bytes(100))
+            writer.flush()
+        for _ in range(200):
+            writer.append(os.urandom(400))
+    assert len(values(path)) == 6200 and max(batch.size for batch in batches(path)) <= 10_000
 
 
 def test_keys_on_a_compacted_topic(path: Path) -> None:

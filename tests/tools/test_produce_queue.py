@@ -131,9 +131,13 @@ def test_strict_asks_for_a_look_at_the_records(sink: Journal) -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_what_packing_meets_is_raised_in_its_turn(sink: Journal, threads: int) -> None:
     sink.packing[b"7"] = InvalidRecord("no key")
+    queue = WriteQueue([sink], ZSTD, threads=threads)
     with pytest.raises(InvalidRecord, match="no key"):
-        filled(sink, threads=threads).drain()
-    assert sink.seen == groups(*range(7))
+        for number in range(40):
+            queue.put(0, bytearray(b"%d" % number))
+    queue.drain()
+    queue.close()
+    assert sink.seen == groups(*range(7)), "and nothing that came after it is written"
 
 
 @pytest.mark.parametrize("threads", [1, 3])

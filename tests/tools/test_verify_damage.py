@@ -1,5 +1,6 @@
 """Damage of every kind is found, and told apart: in the middle, at the end, in a field outside of the checksum."""
 
+import os
 import random
 import struct
 import threading
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog.tools.verify import Report, Severity, verify
+from kafkalog.util.fileio import FileSystem
 from tests import raw_batches
 from tests.builder import varint
 
@@ -351,3 +353,34 @@ def test_beside_a_writer_that_rolls_cuts_and_deletes(tmp_path: Path) -> None:
             done.set()
             thread.join()
     assert rounds == 39 and verify(tmp_path, deep=True).ok
+
+
+class Unsteady(FileSystem):
+    """Each read of a log shows another of its bytes changed, as if its owner wrote between two looks."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def preadv(self, fd: int, buffers: tuple[memoryview], position: int) -> int:  # type: ignore[override]
+        read = os.preadv(fd, buffers, position)
+        if position == 0 and read > 1000:
+            buffers[0][70 + 200 * self.reads] ^= 1
+            self.reads += 1
+        return read
+
+
+def test_a_problem_counts_when_a_second_look_finds_it_too(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        for _ in range(20):
+            log.append([b"x" * 130])
+        fs = Unsteady()
+        assert verify(tmp_path, fs=fs).ok and fs.reads >= 2
+        path = tmp_path / "t-0" / LOG
+        content = bytearray(path.read_bytes())
+        content[70] ^= 1
+        path.write_bytes(content)
+        assert [(one.kind, one.position) for one in verify(tmp_path)] == [("crc", 0)]
+    content[70] ^= 1
+    path.write_bytes(content)
+    (tmp_path / ".lock").unlink()
+    assert not verify(tmp_path, fs=Unsteady()).ok, "nobody writes: what is read counts"
