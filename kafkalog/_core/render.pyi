@@ -25,7 +25,6 @@ class DumpText:
     key: bytes | None
     value: bytes | None
     unpacker: Unpacker | None
-    payload_position: int
     is_refused: bool
     def __init__(
         self,

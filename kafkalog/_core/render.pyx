@@ -6,13 +6,14 @@ The text is that of format.md section 12, rules A1 to A4 of section 13 and check
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 
 from kafkalog._core.batch cimport BatchRow, peek_batch, read_row
 from kafkalog._core.buffers cimport Held, hold
 from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.endian cimport load16, load32
 from kafkalog._core.fields cimport Fields, take_record, take_small_record
+from kafkalog._core.jumps cimport Jumps, add_jump
 from kafkalog._core.layout cimport (
     CODEC_MASK, CONTROL_BIT, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MEMORY, ERR_SHORT,
     ERR_VALUE_SIZE, ERR_WRAPPER_NESTED, HEADER_TO_MAGIC, OK, V2_RECORDS_AT,
@@ -25,7 +26,6 @@ from kafkalog._core.store cimport Store
 from kafkalog._core.text cimport Out, TextBuffer, kl_unlikely, put, put_number, reserve
 from kafkalog._core.unpack cimport Unpacker
 from kafkalog._core.wrap cimport added
-from kafkalog._core.wrapper cimport settle, wrapper_payload
 
 cdef enum:
     RENDER_MORE = 100           # the buffer ends before the batch at `position` does; `needed` bytes would help
@@ -93,7 +93,6 @@ cdef class DumpText:
     cdef int32_t value_size
     cdef readonly Unpacker unpacker
     cdef readonly bint is_refused       # the batch at hand is compressed, and its records cannot be had
-    cdef readonly int64_t payload_position  # where what it refused begins, from the start of the batch
     cdef int64_t decoded_limit
     cdef Store store                    # what it fills, a batch at a time
     cdef Held source                    # the buffer of the call at hand
@@ -107,9 +106,7 @@ cdef class DumpText:
     cdef int64_t next_record
     cdef int64_t record_at              # from the start of the batch
     cdef int64_t after_record           # the same of the record behind the one that waits for text
-    cdef int64_t* jumps                 # pairs of offsets that do not follow each other
-    cdef int64_t jump_count
-    cdef int64_t jump_space
+    cdef Jumps jumps
 
     def __cinit__(
         self, *, bint deep=False, bint data=False, bint skip_metadata=False, bint ask=False, size_t limit=1 << 18,
@@ -127,7 +124,7 @@ cdef class DumpText:
         self.record_offset = -1
 
     def __dealloc__(self):
-        free(self.jumps)
+        free(self.jumps.pairs)
 
     def render(self, buffer, int64_t start, int64_t stop, int64_t base_position) -> int:
         """Why it stopped: one of this module's constants, or a status of layout.pxd for a malformed record.
@@ -236,7 +233,8 @@ cdef class DumpText:
     def non_consecutive(self) -> list[tuple[int, int]]:
         """Pairs (offset, offset that followed it and is not the next one), from -1 on; filled by deep iteration."""
         self.text.check_free()
-        return [(self.jumps[2 * i], self.jumps[2 * i + 1]) for i in range(self.jump_count)]
+        pairs = self.jumps.pairs
+        return [(pairs[2 * i], pairs[2 * i + 1]) for i in range(self.jumps.count)]
 
     cdef int render_batches(self, const uint8_t* data, int64_t stop, int64_t base_position) noexcept nogil:
         cdef int status
@@ -329,30 +327,12 @@ cdef class DumpText:
             return RENDER_RECORDS
         with gil:
             try:
-                status = self.unpack(batch)
+                self.store.cut(0)
+                status = self.unpacker.run_batch(self.store, self.source, batch, &self.row, self.decoded_limit)
                 self.is_refused = status != OK
-                return status
             except BaseException as error:
                 self.failure = error
                 return RENDER_RAISED
-
-    cdef int unpack(self, const uint8_t* batch) except -1:
-        cdef BatchRow row = self.row
-        cdef const uint8_t* payload = batch + V2_RECORDS_AT
-        cdef int64_t size = row.size - V2_RECORDS_AT
-        cdef int status = OK
-        self.store.cut(0)
-        if row.magic < 2:
-            status = wrapper_payload(batch, &row, &payload, &size)
-        else:
-            self.store.put(batch, V2_RECORDS_AT)
-        if status == OK:
-            self.payload_position = payload - batch
-            status = self.unpacker.run(
-                self.store, row.attributes & CODEC_MASK, self.source, payload, size, row.magic, self.decoded_limit
-            )
-        if status == OK and row.magic < 2:
-            status = settle(self.store.data, self.store.size, &row)
         if status == OK:
             self.plain = self.store.data
             self.plain_size = self.store.size
@@ -470,7 +450,7 @@ cdef class DumpText:
 
     cdef inline int begin_line(self, int64_t offset, int64_t size) noexcept nogil:
         """Notes the offset of the next record line, and makes room for that of a record of `size` bytes."""
-        if kl_unlikely(offset != added(self.record_offset, 1)) and self.add_jump(self.record_offset, offset) != OK:
+        if kl_unlikely(offset != added(self.record_offset, 1)) and add_jump(&self.jumps, self.record_offset, offset) != OK:
             return ERR_MEMORY
         self.record_offset = offset
         return reserve(&self.text.out, LINE_SPACE + <uint64_t>BODY_EXPANSION * <uint64_t>size)
@@ -507,17 +487,4 @@ cdef class DumpText:
         else:
             d[0] = put(d[0], b" endTxnMarker: COMMIT coordinatorEpoch: ", 40)
         d[0] = put_number(d[0], load32(r.value + 2))
-        return OK
-
-    cdef int add_jump(self, int64_t before, int64_t after) noexcept nogil:
-        cdef int64_t* grown
-        if self.jump_count == self.jump_space:
-            self.jump_space = 16 + 2 * self.jump_space
-            grown = <int64_t*>realloc(self.jumps, <size_t>self.jump_space * 2 * sizeof(int64_t))
-            if grown == NULL:
-                return ERR_MEMORY
-            self.jumps = grown
-        self.jumps[2 * self.jump_count] = before
-        self.jumps[2 * self.jump_count + 1] = after
-        self.jump_count += 1
         return OK

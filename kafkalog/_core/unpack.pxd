@@ -1,6 +1,7 @@
 # cython: language_level=3
 from libc.stdint cimport int64_t, uint8_t
 
+from kafkalog._core.batch cimport BatchRow
 from kafkalog._core.frames cimport Finding
 from kafkalog._core.store cimport Store
 
@@ -32,9 +33,13 @@ cdef class Unpacker:
     cdef readonly object said       # what the package said of FAULT_SAID and FAULT_ZSTD_REFUSED, else None
     cdef readonly int codec
     cdef readonly int64_t limit
+    cdef readonly Py_ssize_t payload_position   # in the batch of the last run_batch
 
     cdef int run(
         self, Store store, int codec, object owner, const uint8_t* start, Py_ssize_t size, int magic, int64_t limit
+    ) except -1
+    cdef int run_batch(
+        self, Store store, object owner, const uint8_t* batch, const BatchRow* row, int64_t limit
     ) except -1
     cdef int unpack_as(self, int codec, int magic) except -1
     cdef Tool tool(self, int codec)

@@ -29,6 +29,7 @@ class Unpacker:
     said: str | None
     codec: int
     limit: int
+    payload_position: int
     def __init__(self, find: Callable[[int], Tool | None]) -> None: ...
     def unpack(self, store: Store, codec: int, data: Buffer, *, magic: int = 2, limit_bytes: int) -> int: ...
     @property

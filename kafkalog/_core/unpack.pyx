@@ -8,6 +8,7 @@ from cpython.buffer cimport Py_buffer, PyBuffer_FillInfo
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp
 
+from kafkalog._core.batch cimport BatchRow
 from kafkalog._core.buffers cimport Held, hold
 from kafkalog._core.frames cimport (
     BLOCK_SLACK, FAULT_BLOCK_END, FAULT_CODEC, FAULT_GZIP_CUT, FAULT_LIMIT, FAULT_LZ4_BLOCK, FAULT_LZ4_BLOCK_CHECK,
@@ -18,8 +19,9 @@ from kafkalog._core.frames cimport (
     FAULT_ZSTD_SKIPPABLE, LZ4_GROWTH, SNAPPY_GROWTH, Block4, Finding, Lz4Frame, ZstdFrame, found, found_value,
     is_xerial, lz4_block, lz4_header, snappy_length, xerial_block, zstd_frame,
 )
-from kafkalog._core.layout cimport OK
+from kafkalog._core.layout cimport CODEC_MASK, OK, V2_RECORDS_AT
 from kafkalog._core.store cimport MOST, Store
+from kafkalog._core.wrapper cimport settle, wrapper_payload
 
 cdef enum:
     NONE = 0
@@ -151,6 +153,30 @@ cdef class Unpacker:
             self.store = None
             self.owner = None
             self.busy = False
+
+    cdef int run_batch(
+        self, Store store, object owner, const uint8_t* batch, const BatchRow* row, int64_t limit
+    ) except -1:
+        """Appends a whole batch as it would be without compression: header and records, or a wrapper's messages.
+
+        A status of layout.pxd for a wrapper that is unsound. The header stays as it is.
+        """
+        cdef BatchRow inner = row[0]
+        cdef Py_ssize_t before = store.size
+        cdef const uint8_t* payload = batch + V2_RECORDS_AT
+        cdef int64_t size = row.size - V2_RECORDS_AT
+        cdef int status = OK
+        if row.magic < 2:
+            status = wrapper_payload(batch, row, &payload, &size)
+        else:
+            store.put(batch, V2_RECORDS_AT)
+        if status == OK:
+            self.payload_position = payload - batch
+            status = self.run(store, row.attributes & CODEC_MASK, owner, payload, size, row.magic, limit)
+        if status == OK and row.magic < 2:
+            with nogil:
+                status = settle(store.data + before, store.size - before, &inner)
+        return status
 
     cdef int unpack_as(self, int codec, int magic) except -1:
         if codec == LZ4:

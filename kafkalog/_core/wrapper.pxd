@@ -16,7 +16,9 @@ cdef enum:
     WRAPPER_ZSTD = 4                # a codec id that wrappers cannot have
 
 
-cdef inline int wrapper_payload(const uint8_t* p, BatchRow* row, const uint8_t** payload, int64_t* size) noexcept nogil:
+cdef inline int wrapper_payload(
+    const uint8_t* p, const BatchRow* row, const uint8_t** payload, int64_t* size
+) noexcept nogil:
     """The compressed bytes of the wrapper at p."""
     cdef Cursor c
     cdef Message m

@@ -67,7 +67,7 @@ def refused_error(status: int, at: DumpText, path: str, base_position: int) -> K
     within = 0
     if at.unpacker is not None and status >= FIRST_FAULT:
         error = unpack_error(at.unpacker, status)
-        within = at.payload_position + at.unpacker.position
+        within = at.unpacker.payload_position + at.unpacker.position
     else:
         error = status_error(status, STATUS_TEXT[status])
     error.path, error.offset, error.position = path, at.batch_offset, base_position + at.position + within
