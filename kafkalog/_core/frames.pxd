@@ -152,7 +152,8 @@ cdef inline int xerial_block(
 ) noexcept nogil:
     """Moves to the next block's first byte; a stream header may follow another stream's last block.
 
-    `block_size` is -1 where the data ends.
+    `block_size` is -1 where the data ends. As in xerial's reader the version counts in a header that follows, and
+    never the oldest version that can read it.
     """
     cdef Py_ssize_t start = at[0]
     cdef int32_t field
@@ -166,8 +167,8 @@ cdef inline int xerial_block(
             break
         if not is_xerial(p + start, size - start):
             return found(out, FAULT_SNAPPY_HEADER, start)
-        field = load32(p + start + 12)
-        if field < SNAPPY_VERSION:
+        field = load32(p + start + 8)
+        if start > 0 and field < SNAPPY_VERSION:
             return found_value(out, FAULT_SNAPPY_VERSION, start, field, 0)
         start += SNAPPY_HEADER
     field = load32(p + start)

@@ -90,9 +90,10 @@ cdef class Store:
         """Calls `function(data, room)`, `room` being `n` writable bytes behind the content.
 
         What it returns, and `fill` too, is how many of them it filled: these are content then. ValueError where it
-        says more than it got.
+        says more than it got, or the store has changed meanwhile.
         """
         cdef Py_ssize_t filled
+        cdef Py_ssize_t before = self.size
         cdef Block block
         self.reserve(n)
         block = self.block
@@ -103,8 +104,10 @@ cdef class Store:
         block.start = block.size = 0
         block.writable = False
         filled = function(data, room)
-        if filled < 0 or filled > n or block is not self.block:
+        if filled < 0 or filled > n:
             raise ValueError(f"{filled} bytes are more than the {n} that were given")
+        if block is not self.block or self.size != before:
+            raise ValueError("the store was used by another while it was filled")
         self.size += filled
         return filled
 
@@ -154,6 +157,7 @@ cdef class Store:
     cdef Py_ssize_t fill_block(self, object function, object data, Py_ssize_t n) except -1:
         """`fill` for a codec's function, which takes any buffer: the block itself stands for the room."""
         cdef Py_ssize_t filled
+        cdef Py_ssize_t before = self.size
         cdef Block block
         self.reserve(n)
         block = self.block
@@ -167,8 +171,10 @@ cdef class Store:
         finally:
             block.start = block.size = 0
             block.writable = False
-        if filled < 0 or filled > n or block is not self.block:
+        if filled < 0 or filled > n:
             raise ValueError(f"{filled} bytes are more than the {n} that were given")
+        if block is not self.block or self.size != before:
+            raise ValueError("the store was used by another while it was filled")
         self.size += filled
         return filled
 

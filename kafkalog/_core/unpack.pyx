@@ -55,7 +55,7 @@ FAULT_TEXT = {
     FAULT_LZ4_BLOCK: "a block is damaged",
     FAULT_BLOCK_END: "a block runs past the end",
     FAULT_SNAPPY_HEADER: "a stream header is cut off or damaged",
-    FAULT_SNAPPY_VERSION: "the stream names version {value} as the oldest that can read it",
+    FAULT_SNAPPY_VERSION: "the stream has version {value}, at least 1 is needed",
     FAULT_SNAPPY_SIZE: "a block's length is negative or runs past the end",
     FAULT_SNAPPY_LENGTH: "a block's decompressed length is cut off or longer than 32 bits",
     FAULT_SNAPPY_GROWTH: "a block of {value} bytes declares {other}, more than it can hold",

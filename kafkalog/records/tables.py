@@ -17,6 +17,7 @@ from kafkalog._core.unpack import FIRST_FAULT, Unpacker
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedForFormat
 from kafkalog.records.codec_errors import unpack_error
 from kafkalog.records.compression import DECODED_LIMIT_BYTES, check_codec, unpacker
+from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V2
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -88,7 +89,7 @@ def batch_table(
         table = decode(data, batches, row, row + 1, base_position=base_position, lenient=lenient)
         failure = None
     else:
-        table, failure = _unpacked(data, batches, row, row + 1, base_position, limit_bytes)
+        table, failure = _unpacked(data, batches, row, row + 1, base_position, limit_bytes, lenient)
     if table.status != STATUS_OK:
         failure = _undecodable(table, batches, row, base_position)
     if failure is not None:
@@ -126,6 +127,10 @@ def plain_row(
     limit_bytes: int = DECODED_LIMIT_BYTES,
 ) -> tuple[Block, BatchTable]:
     """`plain_batch` and a table of one row for it: that of the batch, without codec and with its new place and size."""
+    if batches.magic(row) >= MAGIC_V2 and batches.size(row) < BATCH_OVERHEAD_BYTES:
+        text = f"the batch of {batches.size(row)} bytes is smaller than its header of {BATCH_OVERHEAD_BYTES}"
+        short = CorruptRecord(text, path=path, hint=_HINT)
+        raise _located(short, batches, row, batches.position(row))
     plain, table, failure = plain_rows(data, batches, row, row + 1, base_position, limit_bytes)
     if failure is not None:
         failure.path = path
@@ -147,11 +152,17 @@ def _next_table(
 
 
 def _unpacked(
-    data: Buffer, batches: BatchTable, first: int, last: int, base_position: int, limit_bytes: int
+    data: Buffer,
+    batches: BatchTable,
+    first: int,
+    last: int,
+    base_position: int,
+    limit_bytes: int,
+    lenient: bool = False,
 ) -> tuple[RecordTable, KafkalogError | None]:
     """The table of the rows from `first` on, and the error of the batch that could not be decompressed."""
     plain, table, failure = plain_rows(data, batches, first, last, base_position, limit_bytes)
-    return decode(plain, table), failure
+    return decode(plain, table, lenient=lenient), failure
 
 
 def plain_rows(
