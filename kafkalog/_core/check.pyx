@@ -75,17 +75,24 @@ cdef class BatchCheck:
 
     def expect_entries(self, offset_entries, time_entries) -> None:
         """Compares the batches from here on with these index entries: whole ones, which grow (`_core.index`)."""
-        cdef Held held = hold(offset_entries)
-        self.index_bytes, self.index.data, self.index.count = held, held.data, held.size // OFFSET_ENTRY
-        held = hold(time_entries)
-        self.time_bytes, self.times.data, self.times.count = held, held.data, held.size // TIME_ENTRY
+        cdef Held offsets = hold(offset_entries)
+        cdef Held times = hold(time_entries)
+        self.refuse_a_second()
+        self.index_bytes, self.index.data, self.index.count = offsets, offsets.data, offsets.size // OFFSET_ENTRY
+        self.time_bytes, self.times.data, self.times.count = times, times.data, times.size // TIME_ENTRY
         self.index.at = self.times.at = 0
+
+    cdef int refuse_a_second(self) except -1:
+        """RuntimeError for a second thread: the first may be moving the tables."""
+        if self.busy:
+            raise RuntimeError("another thread uses this check")
+        return 0
 
     def check(self, buf, int64_t start, int64_t length) -> int:
         """Checks on with `buf[start:start + length]`, the file's bytes from `position` on; says why it came back.
 
         After a fault the same chunk goes on behind the batch, `position` says where. ValueError for a chunk that the
-        buffer does not hold, MemoryError.
+        buffer does not hold, RuntimeError while another thread checks, MemoryError.
         """
         cdef Py_buffer view
         cdef int status
@@ -93,8 +100,11 @@ cdef class BatchCheck:
         try:
             if start < 0 or length < 0 or length > view.len - start:
                 raise ValueError(f"{length} bytes from {start} on of a buffer of {view.len}")
+            self.refuse_a_second()
+            self.busy = True
             with nogil:
                 status = self.step(<const uint8_t*>view.buf + start, length)
+            self.busy = False
         finally:
             PyBuffer_Release(&view)
         if status == CHECK_MEMORY:
@@ -148,6 +158,7 @@ cdef class BatchCheck:
     def epoch_runs(self) -> list[tuple[int, int, int, int]]:
         """(leader epoch, position, first last offset, last offset) of each run of batches of one epoch, the first 65536."""
         cdef Py_ssize_t i
+        self.refuse_a_second()
         return [
             (self.runs[i].epoch, self.runs[i].position, self.runs[i].first_offset, self.runs[i].last_offset)
             for i in range(self.run_count)
@@ -157,6 +168,7 @@ cdef class BatchCheck:
     def abort_markers(self) -> list[tuple[int, int, int]]:
         """(producer id, offset, first offset) of each ABORT marker; the first of the data in this file, -1 for none."""
         cdef Py_ssize_t i
+        self.refuse_a_second()
         return [
             (self.aborts[i].producer_id, self.aborts[i].offset, self.aborts[i].first_offset)
             for i in range(self.abort_count)

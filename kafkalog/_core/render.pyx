@@ -251,9 +251,15 @@ cdef class DumpText:
         if size > available:
             return RENDER_MORE
         if magic >= 2 and size < V2_RECORDS_AT:
-            self.stop_value = size
-            return RENDER_HEADER
-        read_row(p, size, magic, True, &self.row)
+            # the reference reads a whole header all the same, from what comes after the batch
+            self.needed = V2_RECORDS_AT
+            if available < V2_RECORDS_AT:
+                return RENDER_MORE
+            read_row(p, V2_RECORDS_AT, magic, False, &self.row)
+            self.row.size = size
+            self.row.valid = 0
+        else:
+            read_row(p, size, magic, True, &self.row)
         self.next_record = 0
         self.record_at = V2_RECORDS_AT if magic >= 2 else 0
         if reserve(&self.text.out, LINE_SPACE) != OK:
@@ -279,6 +285,9 @@ cdef class DumpText:
             if self.plain != NULL:
                 return self.render_messages(self.plain, self.plain_size)
             return RENDER_RECORDS if self.row.attributes & CODEC_MASK else self.render_messages(batch, self.row.size)
+        if self.row.size < V2_RECORDS_AT:
+            self.stop_value = self.row.size
+            return RENDER_HEADER
         if self.row.count == 0:
             return OK               # whatever follows the header, the reference looks for no record
         if self.row.count < 0:

@@ -14,6 +14,7 @@ from kafkalog._core.decode import STATUS_MAGIC, STATUS_MESSAGE_SIZE, STATUS_OK, 
 from kafkalog._core.scan import BatchTable
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedForFormat
 from kafkalog.records.compression import DECODED_LIMIT_BYTES, check_codec, decompress_into
+from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V2
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -76,7 +77,7 @@ def batch_table(
         table = decode(data, batches, row, row + 1, base_position=base_position, lenient=lenient)
         failure = None
     else:
-        table, failure = _unpacked(data, batches, row, row + 1, base_position, limit_bytes)
+        table, failure = _unpacked(data, batches, row, row + 1, base_position, limit_bytes, lenient)
     if table.status != STATUS_OK:
         failure = _undecodable(table, batches, row, base_position)
     if failure is not None:
@@ -136,11 +137,17 @@ def _next_table(
 
 
 def _unpacked(
-    data: Buffer, batches: BatchTable, first: int, last: int, base_position: int, limit_bytes: int
+    data: Buffer,
+    batches: BatchTable,
+    first: int,
+    last: int,
+    base_position: int,
+    limit_bytes: int,
+    lenient: bool = False,
 ) -> tuple[RecordTable, KafkalogError | None]:
     """The table of the rows from `first` on, and the error of the batch that could not be decompressed."""
     plain, table, failure = plain_rows(data, batches, first, last, base_position, limit_bytes)
-    return decode(plain, table), failure
+    return decode(plain, table, lenient=lenient), failure
 
 
 def plain_rows(
@@ -169,6 +176,9 @@ def _unpack(arena: Arena, batches: BatchTable, row: int, limit_bytes: int) -> Ka
     magic = batches.magic(row)
     try:
         codec = check_codec(batches.attributes(row) & _CODEC_MASK)
+        if magic >= MAGIC_V2 and batches.size(row) < BATCH_OVERHEAD_BYTES:
+            text = f"the batch of {batches.size(row)} bytes is smaller than its header of {BATCH_OVERHEAD_BYTES}"
+            return _located(CorruptRecord(text, hint=_HINT), batches, row, at)
         payload = arena.begin(row)
         if payload is None or _fill(arena, codec, payload, magic, limit_bytes):
             return _located(_status_error(arena.status, STATUS_TEXT[arena.status]), batches, row, at)
@@ -176,6 +186,7 @@ def _unpack(arena: Arena, batches: BatchTable, row: int, limit_bytes: int) -> Ka
     except KafkalogError as error:
         arena.cancel()
         within = 0 if error.position is None else arena.payload_position + error.position
+        error.__context__ = None  # the codec's own error, whose frames would keep this one and the chunk alive
         return _located(error.with_traceback(None), batches, row, at + within)
 
 

@@ -81,12 +81,15 @@ def decompress_into(store: Store, data: memoryview, limit_bytes: int) -> None:
 
 
 def _after_header(data: memoryview, at: int) -> int:
-    """The byte behind a stream header; one may follow another stream's last block."""
+    """The byte behind a stream header; one may follow another stream's last block.
+
+    As in xerial's reader the version counts in a header that follows, and never the oldest version that can read it.
+    """
     if len(data) - at < _HEADER.size or bytes(data[at : at + 8]) != MAGIC:
         raise damaged(_NAME, "a stream header is cut off or damaged", at)
-    oldest = _HEADER.unpack_from(data, at)[2]
-    if oldest < _VERSION:
-        raise damaged(_NAME, f"the stream names version {oldest} as the oldest that can read it", at)
+    version = _HEADER.unpack_from(data, at)[1]
+    if at and version < _VERSION:
+        raise damaged(_NAME, f"the stream has version {version}, at least {_VERSION} is needed", at)
     return at + _HEADER.size
 
 

@@ -22,12 +22,12 @@ from kafkalog.errors import (
     OffsetOutOfRange,
     StorageError,
 )
-from kafkalog.storage.glance import record_at_time
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.lookup import bounded
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.transactions import AbortedTransaction, Transactions
 from kafkalog.storage.view_listing import partition_of
+from kafkalog.storage.view_read import cut_at, first_at, largest_timestamp, read_state
 from kafkalog.storage.view_segment import ViewSegment
 from kafkalog.storage.view_watch import DirectoryWatch, ViewState
 from kafkalog.types import (
@@ -36,7 +36,6 @@ from kafkalog.types import (
     MAX_TIMESTAMP,
     FetchDataInfo,
     Isolation,
-    LogOffsetMetadata,
     OffsetAndTimestamp,
 )
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
@@ -175,7 +174,7 @@ class LogView:
             state = self._state
             if state.start_offset <= start_offset <= state.end.next_offset:
                 try:
-                    return self._read_state(state, start_offset, max_length, min_one_message)
+                    return read_state(state, start_offset, max_length, min_one_message)
                 except StorageError as error:
                     if error.errno != errno.ENOENT or attempt == LOOKS:
                         raise
@@ -190,14 +189,8 @@ class LogView:
         """`read` up to the high watermark or the last stable offset."""
         bound = self.high_watermark if isolation == "high_watermark" else self.last_stable_offset
         found = self.read(start_offset, max_length, "log_end", min_one_message)
-        where, piece = found.fetch_offset_metadata, found.records
-        if piece.size and where.message_offset < bound:
-            segment = self.segments.get(where.segment_base_offset)
-            place = None if segment is None else segment.translate_offset(bound)
-            if place is not None and place[1] < piece.position + piece.size:
-                found.records = piece.slice(0, max(0, place[1] - piece.position))
-        elif piece.size:
-            found = FetchDataInfo(where, piece.slice(0, 0))
+        if found.records.size:
+            found = cut_at(found, self.segments.get(found.fetch_offset_metadata.segment_base_offset), bound)
         if isolation == "committed":
             found.aborted_transactions = self._aborted_in(found, bound) if found.records.size else ()
         return found
@@ -243,32 +236,6 @@ class LogView:
             self._check_open()
             self._state = self._watch.listed(self._state)
 
-    def _read_state(
-        self, state: ViewState, start_offset: int, max_length: int, min_one_message: bool
-    ) -> FetchDataInfo:
-        segment = state.segments.floor(start_offset)
-        while segment is not None:
-            found = segment.translate_offset(start_offset)
-            if found is not None:
-                base_offset, position, size = found
-                bound = state.end.size if segment is state.active else segment.size
-                if position < bound:
-                    if min_one_message and max_length < size:
-                        max_length = size
-                    return FetchDataInfo(
-                        LogOffsetMetadata(base_offset, segment.base_offset, position),
-                        segment.records.slice(position, min(max_length, bound - position)),
-                        max_length < size,
-                    )
-            hidden = segment.hidden_at(start_offset, state.end if segment is state.active else None)
-            if hidden is not None:  # whoever reads there learns what is wrong
-                where = LogOffsetMetadata(start_offset, segment.base_offset, hidden)
-                return FetchDataInfo(where, segment.records.slice(hidden, segment.size - hidden), True)
-            segment = state.segments.higher(segment.base_offset)
-        last = state.active
-        where = LogOffsetMetadata(state.end.next_offset, last.base_offset, state.end.size)
-        return FetchDataInfo(where, last.records.slice(state.end.size, 0))
-
     def out_of_range(self, offset: int) -> OffsetOutOfRange:
         """The error for an offset that the log does not hold (any more, or yet)."""
         state = self._state
@@ -309,25 +276,8 @@ class LogView:
         if timestamp == EARLIEST_TIMESTAMP:
             return OffsetAndTimestamp(state.start_offset, -1, self._epoch_of(state.start_offset))
         if timestamp == MAX_TIMESTAMP:
-            return self._largest_timestamp(state)
-        return self._first_at(state, timestamp, state.start_offset)
-
-    def _first_at(self, state: ViewState, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
-        """The first record at or after a time; those the view has not seen yet are left out.
-
-        A segment that promises one and has none (compaction emptied it) is passed over.
-        """
-        for segment in state.segments.from_time(timestamp):
-            found = record_at_time(segment, timestamp, start_offset)
-            if found is None:
-                found = segment.find_offset_by_timestamp(timestamp, start_offset)
-            if found is not None:
-                return found if found.offset < state.end_offset else None
-        return None
-
-    def _largest_timestamp(self, state: ViewState) -> OffsetAndTimestamp | None:
-        largest = max(segment.largest_timestamp for segment in state.segments)
-        return None if largest < 0 else self._first_at(state, largest, 0)
+            return largest_timestamp(state)
+        return first_at(state, timestamp, state.start_offset)
 
     def _epoch_of(self, offset: int) -> int:
         """The leader epoch that the partition's epoch file has for an offset; -1 where it does not tell."""

@@ -34,8 +34,8 @@ def plain_batch(data: Buffer, at: int, size: int, *, path: str, offset: int, pos
         raise _located(error, path, offset, position) from error.__cause__
 
 
-def records_of(batch: bytes, *, path: str, offset: int, position: int) -> RecordTable:
-    """The records of a whole batch; errors as for `plain_batch`."""
+def records_of(batch: bytes, *, path: str, offset: int, position: int, lenient: bool = False) -> RecordTable:
+    """The records of a whole batch; errors as for `plain_batch`, `lenient` as for `_core.decode.decode`."""
     magic = int.from_bytes(batch[MAGIC_AT : MAGIC_AT + 1], "big", signed=True)
     if magic < 0:
         raise CorruptRecord(f"no batch has the format {magic}", path=path, offset=offset, position=position)
@@ -47,14 +47,18 @@ def records_of(batch: bytes, *, path: str, offset: int, position: int) -> Record
     if not len(table):
         raise CorruptRecord("it is no whole batch", path=path, offset=offset, position=position)
     try:
-        return tables.batch_table(data, table, 0)
+        return tables.batch_table(data, table, 0, lenient=lenient)
     except KafkalogError as error:
         raise _located(error, path, offset, position) from error.__cause__
 
 
 def largest_timestamp(batch: bytes, *, path: str, offset: int, position: int) -> int:
-    """The largest timestamp among the records of a whole batch, -1 where it has none."""
-    return max(records_of(batch, path=path, offset=offset, position=position).timestamps, default=NO_TIMESTAMP)
+    """The largest timestamp among the records of a whole batch, -1 where it has none.
+
+    As in the reference, keys and values of v0 and v1 messages are not looked at.
+    """
+    records = records_of(batch, path=path, offset=offset, position=position, lenient=True)
+    return max(records.timestamps, default=NO_TIMESTAMP)
 
 
 def _located(error: KafkalogError, path: str, offset: int, position: int) -> KafkalogError:

@@ -49,13 +49,18 @@ def stop_error(status: int, at: Renderer, path: str, base_position: int) -> Kafk
     if status in (BAD_MAGIC, BAD_FORMAT):
         return CorruptRecord(f"no batch has the format {at.stop_value}", path=path, position=position, hint=_HINT)
     if status == BAD_HEADER:
-        return CorruptRecord(
-            f"the batch of {at.stop_value} bytes is smaller than its header of {BATCH_OVERHEAD_BYTES}",
-            path=path,
-            position=position,
-            hint=_HINT,
-        )
+        return short_batch(at.stop_value, path, position)
     return _batch_error(status, at, path, position) or _record_error(status, at, path, base_position)
+
+
+def short_batch(size: int, path: str, position: int) -> CorruptRecord:
+    """The error for a batch of `size` bytes, which is less than its header has."""
+    return CorruptRecord(
+        f"the batch of {size} bytes is smaller than its header of {BATCH_OVERHEAD_BYTES}",
+        path=path,
+        position=position,
+        hint=_HINT,
+    )
 
 
 def _batch_error(status: int, at: Renderer, path: str, position: int) -> KafkalogError | None:

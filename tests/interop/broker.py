@@ -109,6 +109,9 @@ def _settings(port: int, controller: int, data: Path) -> str:
         "log.cleaner.dedupe.buffer.size": "4194304",
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "1",
         "auto.create.topics.enable": "false",
     }
     return "".join(f"{key}={value}\n" for key, value in settings.items())

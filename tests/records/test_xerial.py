@@ -52,10 +52,17 @@ def test_streams_follow_each_other() -> None:
     assert read(HEADER + block(b"one ") + HEADER + block(b"two")) == b"one two"
 
 
-def test_newer_versions_that_old_readers_can_read() -> None:
-    assert read(HEADER[:8] + struct.pack(">ii", 5, 1) + block(b"v")) == b"v"
-    with pytest.raises(InvalidRecord, match="version 0"):
-        read(HEADER[:8] + struct.pack(">ii", 1, 0) + block(b"v"))
+def test_versions() -> None:
+    """As for xerial's own reader: the version counts in a header that follows another stream, and nothing else."""
+    for version, oldest in ((5, 1), (1, 0), (1, 9), (2**31 - 1, -1), (0, 1), (-1, 1)):
+        stream = HEADER[:8] + struct.pack(">ii", version, oldest) + block(b"v")
+        assert read(stream) == b"v"
+        if version > 0:
+            assert read(stream + stream) == b"vv"
+            continue
+        with pytest.raises(InvalidRecord, match=f"version {version}") as raised:
+            read(stream + stream)
+        assert raised.value.position == len(stream)
 
 
 @pytest.mark.parametrize(

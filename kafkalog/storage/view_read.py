@@ -1,0 +1,68 @@
+"""Finding offsets and times in one state of a directory that another process owns; no record byte is kept."""
+
+from __future__ import annotations
+
+from kafkalog.storage.glance import record_at_time
+from kafkalog.storage.view_segment import ViewSegment
+from kafkalog.storage.view_watch import ViewState
+from kafkalog.types import FetchDataInfo, LogOffsetMetadata, OffsetAndTimestamp
+
+
+def read_state(state: ViewState, start_offset: int, max_length: int, min_one_message: bool) -> FetchDataInfo:
+    """The data from `start_offset` on in the first segment that has any; an empty slice at the log end.
+
+    Where damage hides the offset, the slice begins at the damage: whoever reads there learns what is wrong.
+    """
+    segment = state.segments.floor(start_offset)
+    while segment is not None:
+        found = segment.translate_offset(start_offset)
+        if found is not None:
+            base_offset, position, size = found
+            bound = state.end.size if segment is state.active else segment.size
+            if position < bound:
+                if min_one_message and max_length < size:
+                    max_length = size
+                return FetchDataInfo(
+                    LogOffsetMetadata(base_offset, segment.base_offset, position),
+                    segment.records.slice(position, min(max_length, bound - position)),
+                    max_length < size,
+                )
+        hidden = segment.hidden_at(start_offset, state.end if segment is state.active else None)
+        if hidden is not None:
+            where = LogOffsetMetadata(start_offset, segment.base_offset, hidden)
+            return FetchDataInfo(where, segment.records.slice(hidden, segment.size - hidden), True)
+        segment = state.segments.higher(segment.base_offset)
+    last = state.active
+    where = LogOffsetMetadata(state.end.next_offset, last.base_offset, state.end.size)
+    return FetchDataInfo(where, last.records.slice(state.end.size, 0))
+
+
+def cut_at(found: FetchDataInfo, segment: ViewSegment | None, bound: int) -> FetchDataInfo:
+    """What was found in `segment`, without the batch that holds offset `bound` and all after it (LOG-21)."""
+    where, piece = found.fetch_offset_metadata, found.records
+    if where.message_offset >= bound:
+        return FetchDataInfo(where, piece.slice(0, 0))
+    place = None if segment is None else segment.translate_offset(bound)
+    if place is not None and place[1] < piece.position + piece.size:
+        found.records = piece.slice(0, max(0, place[1] - piece.position))
+    return found
+
+
+def first_at(state: ViewState, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
+    """The first record at or after a time; those the view has not seen yet are left out.
+
+    A segment that promises one and has none (compaction emptied it) is passed over.
+    """
+    for segment in state.segments.from_time(timestamp):
+        found = record_at_time(segment, timestamp, start_offset)
+        if found is None:
+            found = segment.find_offset_by_timestamp(timestamp, start_offset)
+        if found is not None:
+            return found if found.offset < state.end_offset else None
+    return None
+
+
+def largest_timestamp(state: ViewState) -> OffsetAndTimestamp | None:
+    """The first record with the largest timestamp; None where no record has one."""
+    largest = max(segment.largest_timestamp for segment in state.segments)
+    return None if largest < 0 else first_at(state, largest, 0)
