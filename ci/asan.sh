@@ -26,7 +26,7 @@ then
 fi
 
 say "building in $SCRATCH"
-tar cf - --exclude='*.so' --exclude=__pycache__ kafkalog tests setup.py pyproject.toml README.md LICENSE | tar xf - -C "$SCRATCH"
+tar cf - --exclude='*.so' --exclude=__pycache__ kafkalog tests fuzz setup.py pyproject.toml README.md LICENSE | tar xf - -C "$SCRATCH"
 cd "$SCRATCH"
 # signed overflow has to be an error here, not a wrap: Python's own flags say the latter
 CFLAGS="$SANITIZE -fno-wrapv -fno-omit-frame-pointer" LDFLAGS="$SANITIZE" \

@@ -4,7 +4,7 @@ All that reads plain batches (decode, check, render) then reads these. The rows 
 the codec, the place and the size. Codecs are called from Python; they write straight into this buffer.
 """
 cimport cython
-from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
@@ -65,7 +65,7 @@ cdef int settle(uint8_t* p, int64_t size, BatchRow* row) noexcept nogil:
 
 
 @cython.final
-@cython.no_gc_clear     # clearing would drop the buffer without releasing it
+@cython.no_gc_clear     # clearing would drop the chunk, and its bytes with it
 cdef class Arena:
     """The rows of a batch table, one after the other from `first` on, made plain.
 
@@ -74,9 +74,9 @@ cdef class Arena:
     status of decode.STATUS_TEXT) or cancelled. `finish` hands out the buffer, and `table` is its batch table: row i
     of it is row `first` + i of `batches`. An arena belongs to one thread.
     """
-    cdef Py_buffer view
-    cdef bint held
     cdef object source
+    cdef const uint8_t* data
+    cdef Py_ssize_t size_of_source
     cdef BatchTable batches
     cdef int64_t base_position
     cdef Py_ssize_t row_start       # of the row that was begun; -1 between rows
@@ -87,19 +87,16 @@ cdef class Arena:
     cdef readonly Py_ssize_t payload_position
 
     def __cinit__(self, source, BatchTable batches not None, Py_ssize_t first, *, int64_t base_position=0, Py_ssize_t capacity=0):
-        PyObject_GetBuffer(source, &self.view, PyBUF_SIMPLE)
-        self.held = True
+        # a memoryview of our own, without a buffer taken of it: see buffers.take_view
         self.source = memoryview(source).cast("B")
+        self.data = <const uint8_t*>PyMemoryView_GET_BUFFER(self.source).buf
+        self.size_of_source = PyMemoryView_GET_BUFFER(self.source).len
         self.batches = batches
         self.first = first
         self.base_position = base_position
         self.row_start = -1
         self.store = Store(capacity)
         self.table = BatchTable.__new__(BatchTable)
-
-    def __dealloc__(self):
-        if self.held:
-            PyBuffer_Release(&self.view)
 
     @property
     def rows(self) -> int:
@@ -114,12 +111,12 @@ cdef class Arena:
     cdef const uint8_t* batch_at(self, Py_ssize_t i) except NULL:
         """The bytes of a source row, which must lie in the chunk whole and be the next one."""
         cdef BatchRow* row = self.batches.row_at(i)
-        cdef int64_t at = place_of(row, self.base_position, self.view.len)
+        cdef int64_t at = place_of(row, self.base_position, self.size_of_source)
         if at < 0:
-            raise ValueError(f"batch {i} of the table lies outside the {self.view.len} bytes given")
+            raise ValueError(f"batch {i} of the table lies outside the {self.size_of_source} bytes given")
         if self.row_start >= 0 or i != self.first + self.table.count:
             raise ValueError(f"batch {i} is not the next one of this arena")
-        return <const uint8_t*>self.view.buf + at
+        return self.data + at
 
     cdef BatchRow* add_row(self, BatchRow* source, Py_ssize_t start) except NULL:
         """One more row of the new table: the old one without codec, in its new place."""
@@ -167,7 +164,7 @@ cdef class Arena:
         """
         cdef BatchRow* row = self.batches.row_at(i)
         cdef const uint8_t* p = self.batch_at(i)
-        cdef const uint8_t* base = <const uint8_t*>self.view.buf
+        cdef const uint8_t* base = self.data
         cdef Cursor c
         cdef Message m
         if row.magic >= 2:
@@ -197,7 +194,10 @@ cdef class Arena:
     def end(self) -> int:
         """Ends the row that was begun and returns 0, or why its inner messages are unsound; it is then cancelled."""
         cdef Py_ssize_t start = self.row_start
+        cdef Py_ssize_t number = self.table.count
         cdef BatchRow* row
+        cdef BatchRow settled
+        cdef Block block
         cdef uint8_t* p
         if start < 0:
             raise ValueError("no batch was begun")
@@ -208,8 +208,17 @@ cdef class Arena:
         p = self.store.data + start
         self.status = OK
         if row.magic < 2:
+            settled = row[0]
+            self.store.reserve(0)   # a store that never held anything has no block
+            block = self.store.block
+            p = self.store.data + start
+            block.exports += 1      # nobody moves the bytes meanwhile
             with nogil:
-                self.status = settle(p, row.size, row)
+                self.status = settle(p, settled.size, &settled)
+            block.exports -= 1
+            if self.row_start != start or self.table.count != number + 1:
+                raise ValueError("the arena was used by another thread")
+            self.table.rows[number] = settled
         else:
             store32(p + SIZE_AT, <int32_t>(row.size - LOG_OVERHEAD))
             store16(p + V2_ATTRIBUTES_AT, row.attributes)

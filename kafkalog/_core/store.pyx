@@ -91,9 +91,10 @@ cdef class Store:
         """Calls `function(data, room)`, `room` being `n` writable bytes behind the content.
 
         What it returns, and `fill` too, is how many of them it filled: these are content then. ValueError where it
-        says more than it got.
+        says more than it got, or the store has changed meanwhile.
         """
         cdef Py_ssize_t filled
+        cdef Py_ssize_t before = self.size
         cdef Block block
         self.reserve(n)
         block = self.block
@@ -104,8 +105,10 @@ cdef class Store:
         block.start = block.size = 0
         block.writable = False
         filled = function(data, room)
-        if filled < 0 or filled > n or block is not self.block:
+        if filled < 0 or filled > n:
             raise ValueError(f"{filled} bytes are more than the {n} that were given")
+        if block is not self.block or self.size != before:
+            raise ValueError("the store was used by another while it was filled")
         self.size += filled
         return filled
 

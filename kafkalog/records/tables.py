@@ -14,6 +14,7 @@ from kafkalog._core.decode import STATUS_MAGIC, STATUS_MESSAGE_SIZE, STATUS_OK, 
 from kafkalog._core.scan import BatchTable
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedForFormat
 from kafkalog.records.compression import DECODED_LIMIT_BYTES, check_codec, decompress_into
+from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V2
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -175,6 +176,9 @@ def _unpack(arena: Arena, batches: BatchTable, row: int, limit_bytes: int) -> Ka
     magic = batches.magic(row)
     try:
         codec = check_codec(batches.attributes(row) & _CODEC_MASK)
+        if magic >= MAGIC_V2 and batches.size(row) < BATCH_OVERHEAD_BYTES:
+            text = f"the batch of {batches.size(row)} bytes is smaller than its header of {BATCH_OVERHEAD_BYTES}"
+            return _located(CorruptRecord(text, hint=_HINT), batches, row, at)
         payload = arena.begin(row)
         if payload is None or _fill(arena, codec, payload, magic, limit_bytes):
             return _located(_status_error(arena.status, STATUS_TEXT[arena.status]), batches, row, at)
@@ -182,6 +186,7 @@ def _unpack(arena: Arena, batches: BatchTable, row: int, limit_bytes: int) -> Ka
     except KafkalogError as error:
         arena.cancel()
         within = 0 if error.position is None else arena.payload_position + error.position
+        error.__context__ = None  # the codec's own error, whose frames would keep this one and the chunk alive
         return _located(error.with_traceback(None), batches, row, at + within)
 
 
