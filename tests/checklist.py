@@ -12,18 +12,20 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 NOT_APPLICABLE = TESTS / "not_applicable.md"
 PARTLY_SHOWN = TESTS / "partly_shown.md"
-ID = re.compile(r"\b(REC|FILE|IDX|TIDX|TXN|SEG|SEGS|LOG|DUMP)-(\d+)\b")
+ID = re.compile(r"\b(REC|VAL|FILE|IDX|TIDX|TXN|SEG|SEGS|LOG|DUMP)-(\d+)\b")
 ROW = re.compile(r"^\|\s*([A-Z]+-\d+)\s*\|\s*(.*?)\s*\|\s*$")
 
 # section -> the numbers to show
 REQUIRED = {
     "REC": "1-48",
+    "VAL": "1-23",
     "FILE": "1-12 15-16",
     "IDX": "1-17",
     "TIDX": "1-7",
+    "TXN": "2-3 6-7",
     "SEGS": "1-6",
     "SEG": "1-19 27-29 32-34",
-    "LOG": "1-11 13-29 52-58 76-77",
+    "LOG": "1-29 52-58 76-77",
     "DUMP": "1-15",
 }
 

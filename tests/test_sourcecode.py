@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("kafkalog", "tests", "asv_benchmarks", "ci")
-CODE = (".py", ".pyi", ".pyx", ".pxd", ".h", ".sh", ".java")
+FOLDERS = ("kafkalog", "tests", "asv_benchmarks", "ci", "fuzz")
+CODE = (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".sh", ".java")
 FILE_LINES, FUNCTION_LINES = 500, 70
 LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 NO_FUNCTION = r"(?!.*\b(?:class|struct|enum|extern|union)\b)"

@@ -7,6 +7,7 @@ from libc.stdint cimport uint8_t
 cdef class Held:
     """One Py_buffer, held for as long as this object lives."""
     cdef Py_buffer view
+    cdef object own
     cdef bint taken
     cdef const uint8_t* data
     cdef Py_ssize_t size
@@ -23,4 +24,5 @@ cdef class Column:
 
 
 cdef Held hold(object source)
+cdef object take_view(object source, Py_buffer* view)
 cdef Column column(object owner, void* data, Py_ssize_t count, Py_ssize_t stride, char kind)

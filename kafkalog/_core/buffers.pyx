@@ -4,6 +4,7 @@ from cpython.buffer cimport (
     Py_buffer, PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_F_CONTIGUOUS, PyBUF_FORMAT, PyBUF_SIMPLE,
     PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
 )
+from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_FromObject, PyMemoryView_GET_BUFFER
 from libc.stdint cimport uint8_t
 
 
@@ -22,10 +23,28 @@ cdef class Held:
             PyBuffer_Release(&self.view)
 
 
+cdef object take_view(object source, Py_buffer* view):
+    """Fills `view`, for PyBuffer_Release later, with a contiguous buffer of `source`; TypeError where it has none.
+
+    The caller keeps what is returned for as long. A memoryview has no buffer taken: a collector that finds it in a
+    cycle clears it all the same, and giving the buffer back is a crash then. A second memoryview stands in for it.
+    """
+    cdef Py_buffer* second
+    PyObject_GetBuffer(source, view, PyBUF_SIMPLE)
+    if not PyMemoryView_Check(source):
+        return None
+    PyBuffer_Release(view)
+    own = PyMemoryView_FromObject(source)
+    second = PyMemoryView_GET_BUFFER(own)
+    view.buf = second.buf
+    view.len = second.len
+    return own
+
+
 cdef Held hold(object source):
     """Takes a contiguous buffer of `source`; TypeError where it has none."""
     cdef Held held = Held.__new__(Held)
-    PyObject_GetBuffer(source, &held.view, PyBUF_SIMPLE)
+    held.own = take_view(source, &held.view)
     held.taken = True
     held.data = <const uint8_t*>held.view.buf
     held.size = held.view.len

@@ -57,6 +57,7 @@ cdef class BatchCheck:
     cdef Entries index
     cdef Entries times
     cdef int64_t pending
+    cdef bint busy                  # a thread is in `check`, without the GIL
     cdef object index_bytes
     cdef object time_bytes
     cdef EpochRun* runs
@@ -69,6 +70,7 @@ cdef class BatchCheck:
     cdef Py_ssize_t producer_count
     cdef Py_ssize_t producer_room
 
+    cdef int refuse_a_second(self) except -1
     cdef int step(self, const uint8_t* data, int64_t length) noexcept nogil
     cdef void begin_stream(self, const uint8_t* batch, int64_t size, int magic) noexcept nogil
     cdef int judge(self, const uint8_t* batch) noexcept nogil

@@ -17,7 +17,7 @@ from kafkalog._core.layout cimport (
     CODEC_MASK, CONTROL_BIT, LEGACY_ATTRIBUTES_AT, LOG_OVERHEAD, MAGIC_AT, MIN_SIZE_FIELD, OK, SIZE_AT,
     TRANSACTIONAL_BIT, V2_ATTRIBUTES_AT, V2_COUNT_AT, V2_LAST_DELTA_AT, V2_RECORDS_AT,
 )
-from kafkalog._core.wrap cimport added
+from kafkalog._core.wrap cimport added, subtracted
 
 # why `check` came back
 MORE = CHECK_MORE
@@ -75,17 +75,24 @@ cdef class BatchCheck:
 
     def expect_entries(self, offset_entries, time_entries) -> None:
         """Compares the batches from here on with these index entries: whole ones, which grow (`_core.index`)."""
-        cdef Held held = hold(offset_entries)
-        self.index_bytes, self.index.data, self.index.count = held, held.data, held.size // OFFSET_ENTRY
-        held = hold(time_entries)
-        self.time_bytes, self.times.data, self.times.count = held, held.data, held.size // TIME_ENTRY
+        cdef Held offsets = hold(offset_entries)
+        cdef Held times = hold(time_entries)
+        self.refuse_a_second()
+        self.index_bytes, self.index.data, self.index.count = offsets, offsets.data, offsets.size // OFFSET_ENTRY
+        self.time_bytes, self.times.data, self.times.count = times, times.data, times.size // TIME_ENTRY
         self.index.at = self.times.at = 0
+
+    cdef int refuse_a_second(self) except -1:
+        """RuntimeError for a second thread: the first may be moving the tables."""
+        if self.busy:
+            raise RuntimeError("another thread uses this check")
+        return 0
 
     def check(self, buf, int64_t start, int64_t length) -> int:
         """Checks on with `buf[start:start + length]`, the file's bytes from `position` on; says why it came back.
 
         After a fault the same chunk goes on behind the batch, `position` says where. ValueError for a chunk that the
-        buffer does not hold, MemoryError.
+        buffer does not hold, RuntimeError while another thread checks, MemoryError.
         """
         cdef Py_buffer view
         cdef int status
@@ -93,8 +100,11 @@ cdef class BatchCheck:
         try:
             if start < 0 or length < 0 or length > view.len - start:
                 raise ValueError(f"{length} bytes from {start} on of a buffer of {view.len}")
+            self.refuse_a_second()
+            self.busy = True
             with nogil:
                 status = self.step(<const uint8_t*>view.buf + start, length)
+            self.busy = False
         finally:
             PyBuffer_Release(&view)
         if status == CHECK_MEMORY:
@@ -136,7 +146,7 @@ cdef class BatchCheck:
         """
         cdef Entries done = self.index
         if self.pending >= 0 and self.fault_from < 0:
-            note_wrong(&done, done.at - 1, self.pending, self.next_offset - 1)
+            note_wrong(&done, done.at - 1, self.pending, subtracted(self.next_offset, 1))
         return _result(&done)
 
     @property
@@ -148,6 +158,7 @@ cdef class BatchCheck:
     def epoch_runs(self) -> list[tuple[int, int, int, int]]:
         """(leader epoch, position, first last offset, last offset) of each run of batches of one epoch, the first 65536."""
         cdef Py_ssize_t i
+        self.refuse_a_second()
         return [
             (self.runs[i].epoch, self.runs[i].position, self.runs[i].first_offset, self.runs[i].last_offset)
             for i in range(self.run_count)
@@ -157,6 +168,7 @@ cdef class BatchCheck:
     def abort_markers(self) -> list[tuple[int, int, int]]:
         """(producer id, offset, first offset) of each ABORT marker; the first of the data in this file, -1 for none."""
         cdef Py_ssize_t i
+        self.refuse_a_second()
         return [
             (self.aborts[i].producer_id, self.aborts[i].offset, self.aborts[i].first_offset)
             for i in range(self.abort_count)
@@ -234,7 +246,7 @@ cdef class BatchCheck:
         if fault == CHECK_MORE and row.base_offset < self.next_offset:
             fault = CHECK_RANGE if row.base_offset < self.base_offset else CHECK_ORDER
             self.value = self.next_offset
-        if fault == CHECK_MORE and row.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+        if fault == CHECK_MORE and subtracted(row.last_offset, self.base_offset) > MAX_RELATIVE_OFFSET:
             fault = CHECK_RANGE
         if fault == CHECK_RANGE or (fault == CHECK_HEADER and row.last_offset < row.base_offset):
             if self.fault_from < 0:
@@ -297,11 +309,11 @@ cdef class BatchCheck:
         cdef int64_t offset, at
         while self.index.at < self.index.count:
             entry = self.index.data + OFFSET_ENTRY * self.index.at
-            offset, at = self.base_offset + load32(entry), load32(entry + 4)
+            offset, at = added(self.base_offset, load32(entry)), load32(entry + 4)
             if at > row.position:
                 break
             if self.pending >= 0:
-                note_wrong(&self.index, self.index.at - 1, self.pending, self.next_offset - 1)
+                note_wrong(&self.index, self.index.at - 1, self.pending, subtracted(self.next_offset, 1))
                 self.pending = -1
             if at < row.position:
                 if self.fault_from < 0 or at < self.fault_from:
@@ -325,7 +337,7 @@ cdef class BatchCheck:
         cdef int64_t timestamp, offset
         while self.times.at < self.times.count:
             entry = self.times.data + TIME_ENTRY * self.times.at
-            timestamp, offset = load64(entry), self.base_offset + load32(entry + 8)
+            timestamp, offset = load64(entry), added(self.base_offset, load32(entry + 8))
             if offset > row.last_offset:
                 return
             if offset < row.base_offset:
@@ -437,7 +449,7 @@ cdef bint could_begin(const uint8_t* p, int64_t left, int64_t base_offset) noexc
     cdef int32_t delta, count
     if size < MIN_SIZE_FIELD + LOG_OVERHEAD or size > left:
         return False
-    if offset < base_offset or offset - base_offset > MAX_RELATIVE_OFFSET:
+    if offset < base_offset or subtracted(offset, base_offset) > MAX_RELATIVE_OFFSET:
         return False
     if p[MAGIC_AT] < 2:
         return p[LEGACY_ATTRIBUTES_AT] < 16 and (p[LEGACY_ATTRIBUTES_AT] & CODEC_MASK) < CODECS

@@ -22,6 +22,7 @@ cdef struct RecordPlace:
 
 cdef class RecordTable:
     cdef Py_buffer view
+    cdef object own                 # a memoryview whose bytes these are, where the chunk is one
     cdef bint held
     cdef const uint8_t* data
     cdef size_t capacity

@@ -3,13 +3,13 @@
 Compressed batches are made into uncompressed ones first: see arena.pyx.
 """
 cimport cython
-from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport Py_buffer, PyBuffer_Release
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch cimport BatchRow, place_of
-from kafkalog._core.buffers cimport column
+from kafkalog._core.buffers cimport column, take_view
 from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.fields cimport Fields, take_record, take_small_record
 from kafkalog._core.headers cimport Header, take_header
@@ -434,7 +434,7 @@ def decode(
         last = batches.count
     if first < 0 or first > last:
         raise ValueError(f"rows {first} to {last} of a table of {batches.count} batches")
-    PyObject_GetBuffer(buf, &table.view, PyBUF_SIMPLE)
+    table.own = take_view(buf, &table.view)
     table.held = True
     table.data = <const uint8_t*>table.view.buf
     table.batches = batches

@@ -12,7 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
-from kafkalog._core.buffers cimport Held, column, hold
+from kafkalog._core.buffers cimport Held, column, hold, take_view
 from kafkalog._core.endian cimport load32, load64
 from kafkalog._core.search cimport (
     BY_OFFSET, BY_POSITION, BY_TIME, BY_TIME_OFFSET, LANES, OFFSET_ENTRY, TIME_ENTRY, count_at_most,
@@ -31,9 +31,11 @@ cdef enum:
     RELEASE_GIL_AT = 128    # look-ups that take as long as giving the GIL up is worth
 
 
+@cython.no_gc_clear                 # the collector would drop the buffer's owner without releasing it
 cdef class Entries:
     """What both kinds of entries share; `count` is how many are read, from the first on."""
     cdef Py_buffer view
+    cdef object own                     # a memoryview whose bytes these are, where the buffer is one
     cdef bint held
     cdef bint is_open
     cdef const uint8_t* data
@@ -77,13 +79,15 @@ cdef class Entries:
         cdef bint had
         if self.size == 0:
             raise ValueError("make OffsetEntries or TimeEntries")
-        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        own = take_view(buffer, &view)
         if count < 0 or view.len // self.size < count:
             PyBuffer_Release(&view)
             raise ValueError(f"{view.len} bytes do not hold {count} entries of {self.size}")
         old = self.view
         had = self.held
+        before = self.own
         self.view = view
+        self.own = own
         self.held = True
         self.data = <const uint8_t*>view.buf
         self.is_open = True
@@ -91,6 +95,7 @@ cdef class Entries:
         self.wait()
         if had:
             PyBuffer_Release(&old)
+        del before                  # nobody reads it any more
 
     def close(self, closed_error=None):
         """Release the buffer; every later use raises what `closed_error()` returns, by default a ValueError."""
@@ -99,6 +104,8 @@ cdef class Entries:
         self.closed_error = closed_error
         old = self.view
         had = self.held
+        before = self.own
+        self.own = None
         memset(&self.view, 0, sizeof(Py_buffer))    # the garbage collector looks at its object, which is given back
         self.is_open = False
         self.held = False           # taken by this call: `wait` lets others in, and one of them may attach anew
@@ -106,6 +113,7 @@ cdef class Entries:
         self.wait()
         if had:
             PyBuffer_Release(&old)
+        del before                  # as in attach
 
     @property
     def closed(self):
@@ -182,6 +190,7 @@ cdef class Entries:
 
 
 @cython.final
+@cython.no_gc_clear
 cdef class OffsetEntries(Entries):
     """Entries of an `.index`: i32 offset - base, i32 position of the batch in the segment file."""
 
@@ -236,6 +245,7 @@ cdef class OffsetEntries(Entries):
 
 
 @cython.final
+@cython.no_gc_clear
 cdef class TimeEntries(Entries):
     """Entries of a `.timeindex`: i64 timestamp in ms, i32 offset - base."""
 

@@ -77,7 +77,7 @@ cdef class Record:
         if size < 0:
             return self.table.value_at(self.row) if of_value else self.table.key_at(self.row)
         at = place.value_at if of_value else place.key_at
-        chunk = memoryview(self.table.view.obj)
+        chunk = memoryview(<object>self.table.view.obj if self.table.own is None else self.table.own)
         if chunk.format != "B" or chunk.ndim != 1:
             chunk = chunk.cast("B")         # places count bytes, whatever the items of the chunk are
         return chunk[at:at + size].toreadonly()

@@ -209,6 +209,7 @@ cdef class TxnScan:
         """Goes over all rows of a table, checked or not. `read(position, size)` gives the bytes of a marker batch."""
         cdef Py_ssize_t i
         cdef BatchRow* row
+        cdef BatchRow marker
         for i in range(table.count):
             row = &table.rows[i]
             if row.magic < 2 or not row.attributes & TRANSACTIONAL_BIT:
@@ -217,7 +218,8 @@ cdef class TxnScan:
                 if row.producer_id not in self.open:
                     self.open[row.producer_id] = row.base_offset
             elif row.size <= MOST_MARKER_BYTES:
-                self.end(row, marker_type(read(row.position, row.size), row))
+                marker = row[0]     # `read` is the caller's code: the rows may lie elsewhere after it
+                self.end(&marker, marker_type(read(marker.position, marker.size), &marker))
 
     cdef int end(self, BatchRow* row, int kind) except -1:
         """A marker ends the producer's transaction; one without any record changes nothing (LOG-67)."""

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog._core.admit import RecordCheck, check_rows, end_of_magic
 from kafkalog._core.assign import assign, assign_messages, stamp_batch
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.scan import BatchHeader, BatchTable, scan
 from kafkalog.config import LogConfig
-from kafkalog.errors import InvalidRecord, UnsupportedForFormat
+from kafkalog.errors import IllegalArgument, InvalidRecord, UnsupportedForFormat
 from kafkalog.records.compression import check_codec
-from kafkalog.records.convert import Rebuilt, rebuild
-from kafkalog.records.dispatch import codec_of_name
+from kafkalog.records.convert import Rebuilt, rebuild, repack
 from kafkalog.records.format import MAGIC_V0, MAGIC_V1, MAGIC_V2, NO_TIMESTAMP, CompressionType
 from kafkalog.records.refusals import ValidatorMetrics, header_refusal, record_refusal
 from kafkalog.records.tables import plain_row
@@ -38,7 +37,13 @@ __all__ = [
 _MAX_LONG: Final = 2**63 - 1
 _CODEC_MASK: Final = 0x07
 _CONTROL: Final = 0x20
+_HORIZON: Final = 0x40
 _V2_OVERHEAD: Final = 61
+_CODEC_OF: Final = {
+    "producer": None,
+    "uncompressed": CompressionType.NONE,
+    **{codec.name.lower(): codec for codec in CompressionType},
+}
 _WRAPPER_OVERHEAD: Final = {MAGIC_V0: 26, MAGIC_V1: 34}
 
 
@@ -68,7 +73,7 @@ class ValidationRules:
     @classmethod
     def of(cls, config: LogConfig) -> ValidationRules:
         """The rules of a topic's settings."""
-        codec = None if config.compression_type == "producer" else codec_of_name(config.compression_type)
+        codec = _CODEC_OF[config.compression_type]
         levels = {
             CompressionType.GZIP: config.compression_gzip_level,
             CompressionType.LZ4: config.compression_lz4_level,
@@ -144,7 +149,8 @@ def check_append(
     client, `metrics` counts faults.
 
     InvalidRecord and InvalidTimestamp (with `record_errors`), CorruptRecord for a checksum inside a wrapper,
-    UnsupportedForFormat for a producer id in v0 or v1, IllegalArgument for an unknown codec or headers in v0 or v1.
+    UnsupportedForFormat for a producer id in v0 or v1, IllegalArgument for an unknown codec, headers in v0 or v1, and a
+    batch to be written anew whose producer gives no epoch or sequence.
     """
     rows = table.count
     if rows == 0:
@@ -164,24 +170,47 @@ def check_append(
     if in_place and packed and source:
         in_place = _numbered_from_zero(check, plain, magic, any_base_offset)
     if in_place:
+        if magic == MAGIC_V2 and table[0].last_offset < table[0].base_offset:
+            raise InvalidRecord("the batch ends below its base offset", offset=table[0].base_offset)
         if magic == MAGIC_V2 and not rules.append_time:
             stamp_batch(buffer, table, 0, append_time_type=False, timestamp=check.max_timestamp)
         size = check.size + _overhead(magic, source) if packed else 0
         return Checked(buffer, table, None, check.max_timestamp, check.count, ValidationStats(size))
-    made = rebuild(
-        data,
-        plain,
-        magic=magic,
-        codec=target,
-        level=rules.level if rules.codec is not None else None,
-        first_offset=first_offset,
-        append_time=now_ms if rules.append_time else -1,
-    )
+    _check_producer(table[0])
+    made = _written_anew(data, plain, check, rules, target, magic, first_offset, now_ms)
     used = made.plain_size + (_overhead(magic, target) if magic < MAGIC_V2 and target else 0)
     if packed:
         used += check.size + rows * _overhead(magic, source)
-    stats = ValidationStats(used, made.count)
-    return Checked(made.data, scan(made.data), made, made.max_timestamp, made.count, stats)
+    stats = ValidationStats(used, made.record_count)
+    return Checked(made.data, scan(made.data), made, made.max_timestamp, made.record_count, stats)
+
+
+def _written_anew(
+    data: Any,
+    plain: BatchTable,
+    check: RecordCheck,
+    rules: ValidationRules,
+    codec: int,
+    magic: int,
+    first_offset: int,
+    now_ms: int,
+) -> Rebuilt:
+    """The records in another codec, format or order: only the header is new where they are as if just built."""
+    level = rules.level if rules.codec is not None else None
+    append_time = now_ms if rules.append_time else -1
+    if check.fresh and plain.magic(0) == magic == MAGIC_V2 and not plain.attributes(0) & _HORIZON:
+        return repack(
+            data,
+            plain,
+            max_timestamp=check.max_timestamp,
+            codec=codec,
+            level=level,
+            first_offset=first_offset,
+            append_time=append_time,
+        )
+    return rebuild(
+        data, plain, magic=magic, codec=codec, level=level, first_offset=first_offset, append_time=append_time
+    )
 
 
 def check_batches(buffer: Any, table: BatchTable, rules: ValidationRules, now_ms: int) -> None:
@@ -207,6 +236,18 @@ def _check_header(table: BatchTable, from_client: bool, magic: int, metrics: Val
         what = "Transactional" if header.is_transactional else "Idempotent"
         if header.is_transactional or header.producer_id >= 0:
             raise UnsupportedForFormat(f"{what} records cannot be used with format v{magic}", offset=header.base_offset)
+
+
+def _check_producer(header: BatchHeader) -> None:
+    """IllegalArgument for producer fields that nobody writes: what is written anew has to be in order (REC-26)."""
+    if header.is_transactional and header.producer_id < 0:
+        raise IllegalArgument("a transactional batch needs a producer id", offset=header.base_offset)
+    if header.producer_id >= 0 and not header.is_control:
+        for name, value in (("epoch", header.producer_epoch), ("base sequence", header.base_sequence)):
+            if value < 0:
+                raise IllegalArgument(
+                    f"producer id {header.producer_id} needs a {name}, not {value}", offset=header.base_offset
+                )
 
 
 def _check_records(
@@ -305,8 +346,13 @@ def validate_and_assign_offsets(
     made = checked.rebuilt
     codec = checked.table.codec
     if magic == MAGIC_V2:
-        append_time = now_ms if rules.append_time else -1
-        next_offset = assign(checked.data, checked.table, first_offset, leader_epoch, append_time)
+        next_offset = first_offset + checked.record_count
+        # the last record gets the last offset, also where the header of a coordinator's batch counts others
+        header = checked.table[0]
+        base = next_offset - 1 - (header.last_offset - header.base_offset)
+        if base < 0:
+            raise InvalidRecord(f"the batch spans more offsets than there are below {next_offset}")
+        assign(checked.data, checked.table, base, leader_epoch, now_ms if rules.append_time else -1)
     elif made is None:
         next_offset = assign_messages(
             data,

@@ -5,7 +5,7 @@ A file's magic above 2 counts as 2, and checksums are not looked at.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkalog._core.decode import RecordTable
 from kafkalog._core.scan import scan
@@ -13,29 +13,15 @@ from kafkalog.errors import CorruptRecord, KafkalogError
 from kafkalog.records import tables
 from kafkalog.records.format import MAGIC_V2, NO_TIMESTAMP
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from kafkalog._core.store import Block
-
 MAGIC_AT: Final = 16
 
 
-def plain_batch(data: Buffer, at: int, size: int, *, path: str, offset: int, position: int) -> Block:
-    """The compressed batch that is `data[at:at + size]` as it would be without compression (`records.tables`).
+def records_of(batch: bytes, *, path: str, offset: int, position: int, lenient: bool = False) -> RecordTable:
+    """The records of a whole batch.
 
-    InvalidRecord, CorruptRecord or IllegalArgument, with the batch's place, for one that cannot be decompressed.
+    `lenient` as for `_core.decode.decode`; InvalidRecord, CorruptRecord or IllegalArgument, with the batch's place, for
+    one that cannot be decompressed.
     """
-    table = scan(data, at, at + size, check_crc=False, file_mode=True, max_batches=1)
-    try:
-        return tables.plain_batch(data, table, 0)
-    except KafkalogError as error:
-        error.position = (error.position or at) - at
-        raise _located(error, path, offset, position) from error.__cause__
-
-
-def records_of(batch: bytes, *, path: str, offset: int, position: int) -> RecordTable:
-    """The records of a whole batch; errors as for `plain_batch`."""
     magic = int.from_bytes(batch[MAGIC_AT : MAGIC_AT + 1], "big", signed=True)
     if magic < 0:
         raise CorruptRecord(f"no batch has the format {magic}", path=path, offset=offset, position=position)
@@ -47,14 +33,18 @@ def records_of(batch: bytes, *, path: str, offset: int, position: int) -> Record
     if not len(table):
         raise CorruptRecord("it is no whole batch", path=path, offset=offset, position=position)
     try:
-        return tables.batch_table(data, table, 0)
+        return tables.batch_table(data, table, 0, lenient=lenient)
     except KafkalogError as error:
         raise _located(error, path, offset, position) from error.__cause__
 
 
 def largest_timestamp(batch: bytes, *, path: str, offset: int, position: int) -> int:
-    """The largest timestamp among the records of a whole batch, -1 where it has none."""
-    return max(records_of(batch, path=path, offset=offset, position=position).timestamps, default=NO_TIMESTAMP)
+    """The largest timestamp among the records of a whole batch, -1 where it has none.
+
+    As in the reference, keys and values of v0 and v1 messages are not looked at.
+    """
+    records = records_of(batch, path=path, offset=offset, position=position, lenient=True)
+    return max(records.timestamps, default=NO_TIMESTAMP)
 
 
 def _located(error: KafkalogError, path: str, offset: int, position: int) -> KafkalogError:

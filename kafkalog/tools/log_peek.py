@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
-import struct
 from array import array
 from bisect import bisect_left
 from typing import Final, NamedTuple
 
 from kafkalog._core.scan import BatchTable
 from kafkalog.errors import CorruptIndex, CorruptRecord, IllegalArgument, StorageError
-from kafkalog.records.format import LOG_OVERHEAD_BYTES, MAGIC_V2
+from kafkalog.records.format import BATCH_OVERHEAD_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.tools.batch_records import largest_timestamp
 from kafkalog.util.fileio import File, FileSystem
 
-_HEAD: Final = struct.Struct(">qiibIhi")  # up to the last offset delta of a v2 batch
+_HEAD_BYTES: Final = 27  # up to the last offset delta of a v2 batch
+_LAST_DELTA_AT: Final = 23
 _TO_MAGIC: Final = 17
 _LEAST_SIZE: Final = 14
+_BY_HEADER: Final = range(MAGIC_V2, 128)
 _HINT: Final = "the index points to another place than a batch: rebuild it from the log"
 
 
@@ -93,7 +94,7 @@ class LogPeek:
         end = min(self.size, position + limit)
         if end - position <= _TO_MAGIC:
             return None
-        head = self._read(_HEAD.size, position)
+        head = self._read(_HEAD_BYTES, position)
         field = int.from_bytes(head[8:12], "big", signed=True)
         if field < _LEAST_SIZE:
             raise CorruptRecord(
@@ -105,10 +106,13 @@ class LogPeek:
         size = LOG_OVERHEAD_BYTES + field
         if size > end - position:
             return None
-        if len(head) < _HEAD.size:
+        base_offset = int.from_bytes(head[:8], "big", signed=True)
+        if head[_TO_MAGIC - 1] not in _BY_HEADER:
+            return BatchPlace(position, size, base_offset)
+        if self.size - position < BATCH_OVERHEAD_BYTES:
             raise CorruptRecord("the log ends inside a batch header", path=self.path, position=position)
-        base_offset, _, _, magic, _, _, last_delta = _HEAD.unpack(head)
-        return BatchPlace(position, size, base_offset + last_delta if magic >= MAGIC_V2 else base_offset)
+        last_delta = int.from_bytes(head[_LAST_DELTA_AT:], "big", signed=True)
+        return BatchPlace(position, size, base_offset + last_delta)
 
     def chain(self, position: int) -> Chain:
         """The batches from `position` to the end of the file, one behind the other; their sizes and last offsets.

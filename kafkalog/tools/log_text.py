@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO, Final
 
-from kafkalog._core.render import IS_FULL, NEEDS_BYTES, NEEDS_RECORDS, NEEDS_TEXT, DumpText
+from kafkalog._core.render import IS_FULL, NEEDS_BYTES, NEEDS_TEXT, DumpText
 from kafkalog.errors import InvalidRecord
-from kafkalog.tools.batch_records import plain_batch
+from kafkalog.records.compression import DECODED_LIMIT_BYTES, new_unpacker
+from kafkalog.records.format import BATCH_OVERHEAD_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2
 from kafkalog.tools.control_text import control_text
 from kafkalog.tools.decoders import shown
 from kafkalog.tools.dump_complaints import Pair
 from kafkalog.tools.dump_options import DumpOptions
 from kafkalog.tools.record_readers import RecordReader
-from kafkalog.tools.render_errors import stop_error
+from kafkalog.tools.render_errors import refused_error, short_batch, stop_error
 from kafkalog.tools.window import FileWindow
 
 FLUSH_BYTES: Final = 1 << 18
+HEADER_TO_MAGIC: Final = 17
 
 
 class LogText:
@@ -34,6 +36,8 @@ class LogText:
             data=options.data,
             skip_metadata=options.skip_record_metadata,
             ask=reader is not None,
+            unpacker=new_unpacker(),
+            decoded_limit=DECODED_LIMIT_BYTES,
         )
 
     def write(self) -> list[Pair]:
@@ -55,19 +59,31 @@ class LogText:
         status = text.render(window.buffer, window.start, window.stop, window.base_position)
         if status == NEEDS_BYTES:
             self._flush()
-            return window.advance(text.position, text.needed)
+            if window.advance(text.position, text.needed):
+                return True
+            self._check_header()
+            return False
         window.position += text.position - window.start
         window.start = text.position
         if status == NEEDS_TEXT:
             text.give(self._words().encode(errors="replace"))
-        elif status == NEEDS_RECORDS:
-            where: dict[str, Any] = {"path": self.path, "offset": text.batch_offset, "position": window.position}
-            text.give_records(plain_batch(window.buffer, window.start, text.batch_size, **where))
+        elif text.is_refused:
+            raise refused_error(status, text, self.path, window.base_position)
         elif status != IS_FULL:
             raise stop_error(status, text, self.path, window.base_position)
         if len(text.text) >= FLUSH_BYTES:
             self._flush()
         return True
+
+    def _check_header(self) -> None:
+        """CorruptRecord where the file ends inside the header of a batch that says to be whole, but is too short."""
+        window = self.window
+        head = window.buffer[window.start : window.start + HEADER_TO_MAGIC]
+        if len(head) < HEADER_TO_MAGIC or head[-1] < MAGIC_V2 or window.left >= BATCH_OVERHEAD_BYTES:
+            return
+        size = int.from_bytes(head[8:12], "big", signed=True) + LOG_OVERHEAD_BYTES
+        if HEADER_TO_MAGIC < size <= window.left:
+            raise short_batch(size, self.path, window.position)
 
     def _words(self) -> str:
         """The end of the line at hand: a KRaft control record's, or that of a key and value which are decoded."""

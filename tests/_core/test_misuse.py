@@ -18,6 +18,7 @@ import pytest
 
 import kafkalog._core
 from kafkalog._core.admit import check_rows, first_to_change
+from kafkalog._core.arena import Arena
 from kafkalog._core.assign import assign, stamp_batch
 from kafkalog._core.buffers import Column, Held
 from kafkalog._core.decode import RecordTable, decode
@@ -342,6 +343,48 @@ def test_targets_that_lie_askew_in_memory() -> None:
     targets = memoryview(b"." + (11).to_bytes(8, "little") * 200)[1:].cast("q")
     offsets, positions = entries.lookup_many(targets)
     assert (set(offsets), set(positions)) == ({11}, {2})
+
+
+@pytest.mark.parametrize("holder", ["table", "record", "entries", "arena", "iterator"])
+def test_a_memoryview_in_a_cycle_with_what_reads_it_is_collected(holder: str) -> None:
+    """The collector clears a memoryview whose buffer is taken, and Python dies when that is given back."""
+    data, table = one()
+
+    def make() -> Any:
+        view = memoryview(data)
+        records = decode(view, table)
+        made = {
+            "table": lambda: records,
+            "record": lambda: records[1],
+            "entries": lambda: OffsetEntries(view, 0, 3),
+            "arena": lambda: Arena(view, table, 0),
+            "iterator": lambda: RecordIterator([records]),
+        }[holder]()
+        cycle: list[Any] = [view, made]
+        cycle.append(cycle)
+        return cycle
+
+    gc.collect()
+    cycle = make()
+    with pytest.raises(BufferError):
+        data.append(0)
+    del cycle
+    gc.collect()
+    data.append(0)  # nobody holds its bytes any more
+
+
+def test_a_memoryview_let_go_of_early_leaves_its_bytes_readable() -> None:
+    data, table = one()
+    view = memoryview(data)
+    records, entries = decode(view, table), OffsetEntries(view, 0, 3)
+    view.release()
+    assert records[4].value == bytes(records[4].value_view or b"") == b"v" * 10
+    assert entries.lookup(0).offset == 0
+    with pytest.raises(BufferError):
+        data.clear()
+    entries.close()
+    del records
+    data.clear()
 
 
 def test_a_chunk_in_a_cycle_with_its_records_is_collected() -> None:

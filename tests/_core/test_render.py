@@ -429,33 +429,6 @@ def test_records_before_the_malformed_one_are_printed() -> None:
     assert text.text.take().decode().count("\n") == 3
 
 
-@pytest.mark.parametrize("field", [13, 0, -1, -(2**31)])
-def test_a_size_field_too_small_stops(field: int) -> None:
-    made = batch([R()]) + struct.pack(">qi", 1, field) + bytes(60)
-    text = DumpText()
-    assert text.render(made, 0, len(made), 0) == render.BAD_SIZE
-    assert (text.stop_value, text.position) == (field, len(made) - 72)
-
-
-def test_a_v2_batch_without_room_for_its_header_stops() -> None:
-    made = struct.pack(">qiib", 0, 40, 0, 2) + bytes(60)
-    assert DumpText().render(made, 0, len(made), 0) == render.BAD_HEADER
-
-
-@pytest.mark.parametrize("codec", [5, 6, 7])
-def test_an_unknown_codec_stops(codec: int) -> None:
-    made = frame(b"", count=0, last_delta=0, attributes=codec)
-    text = DumpText()
-    assert text.render(made, 0, len(made), 0) == render.BAD_CODEC
-    assert text.stop_value == codec
-
-
-def test_ranges_outside_the_buffer_are_refused() -> None:
-    for start, stop in ((-1, 0), (0, 11), (5, 4)):
-        with pytest.raises(ValueError, match="outside a buffer of 10 bytes"):
-            DumpText().render(bytes(10), start, stop, 0)
-
-
 def test_text_in_use_cannot_move() -> None:
     text = DumpText()
     with memoryview(text.text), pytest.raises(BufferError):

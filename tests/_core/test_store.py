@@ -56,9 +56,23 @@ def test_a_room_that_is_kept_stops_the_store_from_moving() -> None:
 
 def test_a_function_that_takes_the_store_apart() -> None:
     store = Store()
-    with pytest.raises(ValueError, match="more than"):
+    with pytest.raises(ValueError, match="used by another"):
         store.fill(lambda data, room: store.take() and 0 or 4, b"", 4)
     assert store.size == 0
+
+
+def test_a_function_that_writes_to_the_store_itself() -> None:
+    """Both would be content then, more than there is room for."""
+    store = Store(4096)
+
+    def fill(data: bytes, room: memoryview) -> int:
+        store.append(bytes(4096))
+        return 4096
+
+    with pytest.raises(ValueError, match="used by another"):
+        store.fill(fill, b"", 4096)
+    assert store.size == 4096
+    assert bytes(store.take()) == bytes(4096)
 
 
 def test_a_block_lives_as_long_as_its_views() -> None:
@@ -116,6 +130,6 @@ def test_a_sized_filling_that_fails_leaves_the_content() -> None:
         store.fill_sized(copy, b"", MOST_BYTES - 3, big_endian=True)
     assert bytes(store.take()) == b"abc"
     store.append(b"abc")
-    with pytest.raises(ValueError, match="more than"):
+    with pytest.raises(ValueError, match="used by another"):
         store.fill_sized(lambda data, room: store.take() and 0 or 4, b"", 4, big_endian=True)
     assert (store.size, bytes(store.take())) == (0, b"")

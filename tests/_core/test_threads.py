@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalog._core.admit import first_to_change
+from kafkalog._core.check import BatchCheck
 from kafkalog._core.decode import decode
 from kafkalog._core.encode import BatchBuilder, encode_batch
 from kafkalog._core.index import OffsetEntries
@@ -164,3 +165,19 @@ def test_index_entries() -> None:
     )
     entries.close()
     assert entries.closed
+
+
+def test_batch_check() -> None:
+    """The second thread is refused; its tables are not moved under the first."""
+    data = bytes(encode_batch([b"v" * 10] * 400, timestamp=5)) * 60
+    entries = bytes(range(80))
+
+    def use() -> None:
+        state.check(data, 0, len(data))
+        state.expect_entries(entries, entries[:72])
+        assert all(len(run) == 4 for run in state.epoch_runs)
+        state.skip_to(0)
+
+    state = BatchCheck(0, 2 * len(data))
+    together(use, use, use, expected=(RuntimeError,))
+    assert state.records > 0

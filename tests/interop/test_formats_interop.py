@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import kafkalog
+from kafkalog.errors import UnsupportedCompression
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType, TimestampType
 from kafkalog.records.legacy import LegacyBuilder
@@ -177,3 +179,22 @@ def test_headers_of_producers(reference: Reference, codec: CompressionType, tran
     assert (header.is_transactional, header.is_control) == (transactional, False)
     if codec == CompressionType.NONE:
         assert mine == built
+
+
+@pytest.mark.parametrize("target", [0, 1, 2])
+@kinds
+def test_they_read_what_we_convert(reference: Reference, magic: int, codec: CompressionType, target: int) -> None:
+    """Up and down: offsets, keys and values stay; times and headers as far as both formats have them."""
+    rows = ROWS["plain"]
+    source = ours(magic, codec, rows)
+    if target < 2 and codec == CompressionType.ZSTD:
+        with pytest.raises(UnsupportedCompression):
+            kafkalog.convert(source, target)
+        return
+    batches, records = read_by_them(reference, bytes(kafkalog.convert(source, target)))
+    assert {(batch["magic"], batch["codec"]) for batch in batches} == {(target, codec.name.lower())}
+    lost_times, lost_headers = min(magic, target) == 0, min(magic, target) < 2
+    assert records == [
+        (offset, -1 if lost_times else time, key, value, () if lost_headers else headers)
+        for offset, time, key, value, headers in expected(2, rows)
+    ]

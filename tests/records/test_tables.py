@@ -281,3 +281,28 @@ def test_an_error_keeps_no_table() -> None:
         assert not [o for o in gc.get_objects() if isinstance(o, RecordTable)]
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_an_error_of_a_codec_keeps_no_chunk(codec: int) -> None:
+    """The codec's own error has frames too; they may not hold what was to be decompressed."""
+    damaged = bytes(with_payload(batch([R(b"a")]), b"\x1f\x8b damaged in every codec", codec))
+    chunk = bytearray(damaged)
+    gc.disable()
+    try:
+        for call in (tables.batch_table, tables.plain_batch, lambda *a: list(tables.record_tables(*a))):
+            with pytest.raises(InvalidRecord):
+                call(memoryview(chunk), scan(chunk), 0)
+            chunk.append(0)  # nobody holds its bytes
+            del chunk[-1]
+    finally:
+        gc.enable()
+
+
+def test_a_compressed_batch_shorter_than_its_header() -> None:
+    whole = with_payload(batch([R(b"a")]), b"", 1)
+    cut = whole[:8] + struct.pack(">i", 40 - 12) + whole[12:40]
+    table = scan(cut, file_mode=True, base_position=100)
+    with pytest.raises(CorruptRecord, match="the batch of 40 bytes is smaller than its header of 61") as caught:
+        tables.plain_batch(cut, table, 0, base_position=100, path="f.log")
+    assert (caught.value.path, caught.value.position, caught.value.offset) == ("f.log", 100, 0)

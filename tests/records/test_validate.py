@@ -164,7 +164,12 @@ def test_headers_that_only_clients_may_not_send() -> None:
         header = scan(result.records)[0]
         assert (header.is_control, header.compression, header.base_offset, header.producer_id) == (True, 0, 100, 1)
         assert not result.message_size_maybe_changed
-    assert rows_of(validate(batch([R(timestamp=T)], last_delta=4), from_client=False))[0][0] == 100
+    result = validate(batch([R(timestamp=T)], last_delta=4), from_client=False)
+    header = scan(result.records)[0]
+    assert (result.next_offset, header.base_offset, header.last_offset) == (101, 96, 100)
+    for first, last_delta in ((100, -1), (0, 4)):
+        with pytest.raises(InvalidRecord):
+            validate(batch([R(timestamp=T)], last_delta=last_delta), first=first, from_client=False)
 
 
 def test_transactional_batches_pass_here() -> None:
@@ -173,6 +178,18 @@ def test_transactional_batches_pass_here() -> None:
     for rules in (ValidationRules(), ValidationRules(LZ4)):
         header = scan(validate(data, rules).records)[0]
         assert (header.is_transactional, header.producer_id, header.base_sequence) == (True, 1, 3)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"attributes": 0x10}, {**PRODUCER}, {"producer_id": 1, "base_sequence": 0}, {**PRODUCER, "base_sequence": -9}],
+)
+def test_producers_in_disorder_are_kept_but_not_written_anew(fields: dict[str, int]) -> None:
+    """VAL-8, REC-26: from others than clients, or where no rule of the header speaks of it."""
+    data = batch([R(timestamp=T)], **fields)
+    assert validate(data, from_client=False).next_offset == 101
+    with pytest.raises(IllegalArgument, match="needs a"):
+        validate(data, ValidationRules(GZIP), from_client=False)
 
 
 @pytest.mark.parametrize(("fields", "word"), [({"attributes": 0x10}, "Transactional"), ({}, "Idempotent")])
@@ -378,6 +395,22 @@ def test_batches_that_were_just_built() -> None:
     assert raised.value.record_errors
     with pytest.raises(InvalidRecord):
         check_batches(batch([R()], count=2), scan(batch([R()], count=2)), COMPACT, T)
+
+
+@pytest.mark.parametrize("fields", [{}, {**PRODUCER, "base_sequence": 5, "attributes": 0x10}])
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("rules", [BOUNDED, STAMPED])
+def test_the_short_way_and_the_long_way_meet(
+    codec: CompressionType, rules: ValidationRules, fields: dict[str, int]
+) -> None:
+    """VAL-8: records as if just built are taken as they are; others are written anew, and come out the same."""
+    rows = [R(b"a" * 50, b"k", T, (("h", b"1"),)), R(None, b"", T - 7), R(b"b", None, -1)]
+    asked = ValidationRules(codec, append_time=rules.append_time)
+    other = GZIP if codec != GZIP else LZ4
+    short = validate(packed(rows, other, **fields), asked)
+    long = validate(packed(rows, other, base_timestamp=T - 1000, **fields), asked)
+    assert bytes(short.records) == bytes(long.records)
+    assert short[1:6] == long[1:6]
 
 
 SMALL = st.lists(

@@ -5,9 +5,9 @@ import struct
 import cramjam
 import pytest
 
-from kafkalog._core.store import Store
 from kafkalog.errors import InvalidRecord
 from kafkalog.records import xerial
+from kafkalog.records.compression import decompress
 
 HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 
@@ -21,9 +21,7 @@ def block(data: bytes) -> bytes:
 
 
 def read(data: bytes, limit_bytes: int = 1 << 20) -> bytes:
-    store = Store()
-    xerial.decompress_into(store, memoryview(data), limit_bytes)
-    return bytes(store.take())
+    return bytes(decompress(2, data, limit_bytes=limit_bytes))
 
 
 def test_blocks_of_32_kib_as_the_java_client_writes_them() -> None:
@@ -52,10 +50,17 @@ def test_streams_follow_each_other() -> None:
     assert read(HEADER + block(b"one ") + HEADER + block(b"two")) == b"one two"
 
 
-def test_newer_versions_that_old_readers_can_read() -> None:
-    assert read(HEADER[:8] + struct.pack(">ii", 5, 1) + block(b"v")) == b"v"
-    with pytest.raises(InvalidRecord, match="version 0"):
-        read(HEADER[:8] + struct.pack(">ii", 1, 0) + block(b"v"))
+def test_versions() -> None:
+    """As for xerial's own reader: the version counts in a header that follows another stream, and nothing else."""
+    for version, oldest in ((5, 1), (1, 0), (1, 9), (2**31 - 1, -1), (0, 1), (-1, 1)):
+        stream = HEADER[:8] + struct.pack(">ii", version, oldest) + block(b"v")
+        assert read(stream) == b"v"
+        if version > 0:
+            assert read(stream + stream) == b"vv"
+            continue
+        with pytest.raises(InvalidRecord, match=f"version {version}") as raised:
+            read(stream + stream)
+        assert raised.value.position == len(stream)
 
 
 @pytest.mark.parametrize(

@@ -191,10 +191,13 @@ def test_damage_is_told_after_what_lies_before_it(tmp_path: Path) -> None:
     assert (error.offset, error.position) == (3, len(made) + len(broken))
     assert "record 3 of the batch" in str(error)
 
-    short = struct.pack(">qiib", 3, 40, 0, 2) + bytes(100)
-    text, error = stopped(log_file(tmp_path, [made, short]), CorruptRecord)
-    assert (text, error.position) == (before, len(made))
-
+    short = struct.pack(">qiib", 3, 14, 0, 2) + bytes(9)
+    text, error = stopped(log_file(tmp_path, [made, short, made]), CorruptRecord)
+    assert text.startswith(before) and text.count(" isvalid: false\n") == 1
+    assert (error.position, "batch of 26 bytes" in str(error)) == (len(made), True)
+    for cut in (short, short + made[:34]):
+        text, error = stopped(log_file(tmp_path, [made, cut]), CorruptRecord)
+        assert (text, error.position) == (before, len(made))
 
 
 def test_unknown_codecs_and_formats_end_a_line_early(tmp_path: Path) -> None:

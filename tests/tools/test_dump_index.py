@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import CorruptIndex, CorruptRecord, IllegalArgument, InvalidRecord, KafkalogError
+from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.tools.dump import DumpOptions, dump_files
 from tests.builder import R, batch, frame
 
@@ -130,6 +131,20 @@ def test_an_entry_without_a_batch_ends_the_list(
     small = options is not None and options.max_message_size < SIZE
     assert lines == ([] if small else ["offset: 1 position: 0"])
     assert words in str(error)
+
+
+def test_the_smallest_message_at_the_end_of_a_log(tmp_path: Path) -> None:
+    """26 bytes of format v0: less than is looked at of a batch of v2, which dies where its header is not whole."""
+    messages = LegacyBuilder(magic=0)
+    for _ in range(3):
+        messages.append(-1, None, None)
+    data = bytes(messages.build())
+    assert len(data) == 78
+    segment = Segment(tmp_path, log=data, index=offsets((1, 26), (2, 52)))
+    assert dumped(segment.index) == (listed(((1, 26), (2, 52))), [])
+    segment.log.write_bytes(data[:52 + 16] + b"\2" + data[52 + 17 :])
+    lines, error = stopped(segment.index, CorruptRecord)
+    assert (lines, error.position) == (["offset: 1 position: 26"], 52)
 
 
 def test_the_largest_batch_an_entry_may_point_to(tmp_path: Path) -> None:

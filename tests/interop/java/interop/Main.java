@@ -60,6 +60,7 @@ public final class Main {
             case "build_set": return Sets.build(command);
             case "read_set": return Sets.read(command);
             case "raw_marker": return Sets.rawMarker(command);
+            case "validate": return Validation.run(command);
             case "open": return partitions.open(command);
             default: return partitions.run(name, command);
         }

@@ -1,0 +1,74 @@
+"""Writes first inputs for each target, made by the builders of the package: `python -m fuzz.seeds DIRECTORY TARGET`."""
+
+import gzip
+import sys
+from hashlib import sha1
+from pathlib import Path
+
+from kafkalog._core.crc import crc32c
+from kafkalog.records import lz4_frame, xerial, zstd_frame
+from kafkalog.records.builder import RecordsBuilder
+from kafkalog.records.format import CompressionType
+from kafkalog.records.legacy import LegacyBuilder
+
+T = 1_700_000_000_000
+TEXT = b"one two one two one two one two " * 9
+LEGACY_CODECS = [codec for codec in CompressionType if codec != CompressionType.ZSTD]
+
+
+def filled(builder: RecordsBuilder | LegacyBuilder, count: int, headers: bool) -> bytes:
+    """A batch of a few small records."""
+    for row in range(count):
+        pairs = [("h", b"1"), ("", None)] if headers and row % 2 else []
+        builder.append(T + row * 70, b"k" * row if row else None, b"v" * 9 * row if row != 2 else None, pairs)
+    return bytes(builder.build())
+
+
+def batches() -> list[bytes]:
+    """Batches of every format and codec, and several in a row."""
+    made = [filled(RecordsBuilder(5, compression=codec), n, n > 1) for codec in CompressionType for n in (1, 3)]
+    made += [
+        filled(LegacyBuilder(5, magic=magic, compression=codec), n, False)
+        for magic in (0, 1) for codec in LEGACY_CODECS for n in (1, 3)
+    ]  # fmt: skip
+    return [*made, made[0] + made[1], made[0] + made[-1], made[0][:-3]]
+
+
+def frames() -> list[bytes]:
+    """What each codec makes of nothing, little and more, in the forms that Kafka meets."""
+    made: list[bytes] = []
+    for content in (b"", b"abc", TEXT):
+        view = memoryview(content)
+        zipped, framed = gzip.compress(content, mtime=0), xerial.compress(view)
+        made += [zipped, zipped + zipped, framed, framed + framed, framed[20:]]
+        made += [lz4_frame.compress(view), lz4_frame.compress(view, 3), lz4_frame.compress(view, None, 0)]
+        squeezed = bytes(zstd_frame.compress(view))
+        made += [squeezed, squeezed + squeezed, b"\x50\x2a\x4d\x18\x02\x00\x00\x00ab" + squeezed]
+    return made
+
+
+def side_files() -> list[bytes]:
+    """Entries in order and not, a transaction index, a snapshot, and the text files."""
+    offsets = b"".join((9 * n).to_bytes(4, "big") + (700 * n).to_bytes(4, "big") for n in range(1, 30))
+    times = b"".join((T + n).to_bytes(8, "big") + (9 * n).to_bytes(4, "big") for n in range(1, 30))
+    aborted = bytes(2) + bytes(range(32))
+    body = (1).to_bytes(4, "big") + bytes(7) + b"\x05" + bytes(40)
+    snapshot = b"\x00\x01" + crc32c(body).to_bytes(4, "big") + body
+    return [
+        offsets, times, offsets + bytes(64), times[::-1], aborted, aborted * 3, snapshot,
+        b"0\n2\nt 0 5\nu-1 1 9\n", b"0\n1\n0 0\n", b"version: 0\ntopic_id: rq3Zn1oMQAaJ8bOyrPTClA", b"0\n", b"",
+        offsets + b"\x04", times + b"\x05", aborted + b"\x06", snapshot + b"\x07",
+    ]  # fmt: skip
+
+
+def main() -> None:
+    """Writes the files of one target."""
+    made = {"decompress": frames, "index": side_files}.get(sys.argv[2], batches)
+    folder = Path(sys.argv[1]) / sys.argv[2]
+    folder.mkdir(parents=True, exist_ok=True)
+    for content in made():
+        (folder / sha1(content).hexdigest()[:16]).write_bytes(content)
+
+
+if __name__ == "__main__":
+    main()
