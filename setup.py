@@ -8,8 +8,8 @@ from setuptools import Extension, setup
 MODULES = (
     "values", "state", "plan", "buffers", "crc", "murmur", "varint", "scan", "decode", "record", "encode", "ingest",
     "assign", "index", "seek", "pick", "mapping", "render", "text", "template", "listing", "xxhash", "spare",
-    "store", "arena", "legacy", "repack", "producer", "producers", "check", "residency", "agree", "txns", "admit",
-    "rewrite", "arrow_memory", "columns", "column_builder", "arrow",
+    "store", "unpack", "arena", "legacy", "repack", "check", "residency", "agree", "txns", "admit", "rewrite",
+    "arrow_memory", "columns", "column_builder", "arrow", "producer", "producers",
 )  # fmt: skip
 USES_CRC = (
     "crc", "scan", "seek", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",
