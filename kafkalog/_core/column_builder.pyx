@@ -372,7 +372,8 @@ cdef void settle_bytes(Bytes* b, int64_t rows) noexcept:
     b.used = (<int32_t*>b.ends.data)[rows]
     b.nulls = 0
     if b.valid != NULL:
-        b.valid.data[rows >> 3] |= 1 << (rows & 7)
+        if rows < b.room:
+            b.valid.data[rows >> 3] |= 1 << (rows & 7)
         for i in range(rows):
             b.nulls += 1 - ((b.valid.data[i >> 3] >> (i & 7)) & 1)
 
