@@ -1,7 +1,7 @@
 """`python -m asv_benchmarks`: the table of speeds, with ratios against peers run in the same call.
 
 LINES sets the number of lines (default 10,000,000), KAFKA=0 leaves the embedded Kafka out; name groups to run only
-those: commands, compress, append, scan, lookup, read, crc, verify. VERIFY_MB sets the size of the log that is
+those: commands, compress, append, scan, lookup, read, crc, verify, arrow. VERIFY_MB sets the size of the log that is
 verified (default 1000).
 """
 
@@ -10,11 +10,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from asv_benchmarks import commands, compressing, engine, verifying
+from asv_benchmarks import columns, commands, compressing, engine, verifying
 from asv_benchmarks.measure import Row, show
 from asv_benchmarks.peers import kafka_embedded
 
-GROUPS = ("commands", "compress", "append", "scan", "lookup", "read", "crc", "verify")
+GROUPS = ("commands", "compress", "append", "scan", "lookup", "read", "crc", "verify", "arrow")
 # rows of the embedded Kafka that stand beside rows of ours: their name -> (our work, theirs times this gives our unit)
 KAFKA_ROWS = {
     "append/1": ("append of ready batches of 1", 1e-6),
@@ -58,6 +58,8 @@ def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
             rows += compressing.rows(directory, int(os.environ.get("LINES", "10000000")))
         elif group == "verify":
             rows += verifying.rows(directory, int(os.environ.get("VERIFY_MB", "1000")))
+        elif group == "arrow":
+            rows += columns.rows(directory)
         elif group == "crc":
             rows += engine.crc_rows()
         else:

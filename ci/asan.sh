@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The compiled modules under the address and undefined behaviour sanitizers: builds them in a scratch directory and
-# runs the tests that reach them there, random bytes included. Every access outside a buffer, use after free and
-# signed overflow ends the run with a trace. About five minutes. Arguments go to pytest.
+# runs the tests that reach them there: random bytes, damage of every kind by every way in, and what the fuzzer kept
+# (ci/fuzz.sh). Every access outside a buffer, use after free and signed overflow ends the run with a trace. About five
+# minutes. Arguments go to pytest.
 # KAFKALOG_FUZZ: how many times the usual rounds of tests/_core/test_fuzz.py (default 10).
 # KAFKALOG_ASAN_DIR: a scratch directory to keep, for a quick second run.
 set -euo pipefail
@@ -38,4 +39,5 @@ export PYTHONPATH="$SCRATCH" PYTHONMALLOC=malloc KAFKALOG_FUZZ="${KAFKALOG_FUZZ:
 export ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:abort_on_error=1"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:abort_on_error=1"
 # what they print must not be caught by pytest, which dies with them
-LD_PRELOAD="$LIBRARY" "$PYTHON" -m pytest -q --capture=sys -p no:cacheprovider tests/_core tests/records tests/golden "$@"
+LD_PRELOAD="$LIBRARY" "$PYTHON" -m pytest -q --capture=sys -p no:cacheprovider tests/_core tests/records tests/golden \
+    tests/test_fuzz_faces.py "$@"

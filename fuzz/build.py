@@ -21,7 +21,7 @@ READERS = (
     "storage/leader_epoch.py", "util/checkpoint.py", "tools/record_readers.py", "tools/control_text.py",
     "tools/remote_log_text.py", "tools/batch_records.py",
 )  # fmt: skip
-TARGETS = ("scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify")
+TARGETS = ("scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns")
 
 
 def readers() -> list[Extension]:

@@ -53,10 +53,12 @@ class Chunk(NamedTuple):
         return self.batches.last_offset_of(self.last - 1) + 1
 
 
-def batch_chunks(log: Engine, start: int, stop: int, owner: object = None) -> Iterator[Chunk]:
+def batch_chunks(
+    log: Engine, start: int, stop: int, owner: object = None, *, sequential: bool = False
+) -> Iterator[Chunk]:
     """The batches that hold offsets in [start, stop), in order; `stop` at most the log's end.
 
-    `owner`, if given, lives as long as the iterator.
+    `owner`, if given, lives as long as the iterator. `sequential` tells the system that files are read through.
 
     CorruptRecord, with file, offset and position, where the bytes are no whole valid batch;
     OffsetOutOfRange where the log was cut, or its start moved past what comes next.
@@ -73,6 +75,8 @@ def batch_chunks(log: Engine, start: int, stop: int, owner: object = None) -> It
             if trouble is not None and _passes_over(found, start, trouble):
                 raise trouble
             piece = found.records
+            if sequential and piece.size > CHUNK_BYTES:
+                piece.file.expect_whole_read()
             for chunk in _chunks_of_slice(piece, start, stop, last):
                 yield chunk
                 start, trouble = chunk.next_offset, None

@@ -92,10 +92,9 @@ class LogScan:
     def _pieces(self) -> Iterator[Columns]:
         """The columns of the range, piece by piece: plain batches in this thread, compressed ones in several."""
         engine = self.log._engine
-        chunks = visible_chunks(
-            engine, batch_chunks(engine, self.start, self.stop, self.log), isolation_of(self.isolation) == "committed"
-        )
-        rising = _rising(chunks, self.start, self.stop)
+        chunks = batch_chunks(engine, self.start, self.stop, self.log, sequential=True)
+        visible = visible_chunks(engine, chunks, isolation_of(self.isolation) == "committed")
+        rising = _rising(visible, self.start, self.stop)
         for compressed, some in groupby(rising, lambda run: bool(run.chunk.batches.codec)):
             if not compressed:
                 yield from self._read(some, self.start)

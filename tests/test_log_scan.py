@@ -1,7 +1,9 @@
 """A log as columns: by offset and time, lazily and at once, while it is closed or deleted, as real readers see it."""
 
 import base64
+import errno
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -21,6 +23,7 @@ from kafkalog._core.encode import encode_batch
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, LogClosed, OffsetOutOfRange
 from kafkalog.log_scan import KEPT_BYTES
 from kafkalog.records.compression import compress
+from kafkalog.util.fileio import OS
 from tests import golden_cases
 from tests.arrow_readers import SCHEMA, checked, records_of, told
 from tests.descriptors import open_descriptors
@@ -239,6 +242,23 @@ def test_a_directory_deleted_while_a_stream_is_open(path: Path) -> None:
         except (OSError, pa.ArrowInvalid) as error:
             assert "kafkalog" in str(error) or str(path) in str(error) or "orders-3" in str(error)
         assert records_of(checked(table))[0][0] == 0
+
+
+def test_the_system_is_told_that_files_are_read_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One advice a segment, before it is read; one that the system refuses changes nothing."""
+    segments = [[compressed(2000, 0, base) for base in range(first, first + 6000, 2000)] for first in (0, 6000)]
+    path, told_of = written(tmp_path / "t-0", *segments), []
+
+    def advise(fd: int, position: int, length: int, advice: int) -> None:
+        told_of.append((Path(os.readlink(f"/proc/self/fd/{fd}")).name, position, length, advice))
+        raise OSError(errno.ENOSYS, "no advice here")
+
+    monkeypatch.setattr(OS, "advise", advise)
+    with kafkalog.open(path) as log:
+        assert sum(1 for _ in log) == 12_000 and told_of == []
+        assert log.table(["offset"]).offsets.tolist() == list(range(12_000))
+    names = [f"{first:020d}.log" for first in (0, 6000)]
+    assert told_of == [(name, 0, 0, os.POSIX_FADV_SEQUENTIAL) for name in names]
 
 
 def test_streams_left_in_the_middle_give_files_and_threads_back(tmp_path: Path) -> None:

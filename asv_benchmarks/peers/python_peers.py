@@ -57,6 +57,35 @@ def aiokafka_iterate(data: bytes) -> Peer:
     return _try("aiokafka", work)
 
 
+def aiokafka_to_arrow(data: bytes) -> Peer:
+    """Records a CPU second that aiokafka reads and pyarrow makes columns of."""
+
+    def work() -> float:
+        import pyarrow as pa
+        from aiokafka.record.memory_records import MemoryRecords
+
+        def once() -> int:
+            records, rows = MemoryRecords(data), []
+            while (batch := records.next_batch()) is not None:
+                batch.validate_crc()
+                rows += [(record.key, record.value, record.offset, record.timestamp) for record in batch]
+            keys, values, offsets, times = zip(*rows, strict=True)
+            table = pa.table(
+                [
+                    pa.array(keys, pa.binary()),
+                    pa.array(values, pa.binary()),
+                    pa.array(offsets, pa.int64()),
+                    pa.array(times, pa.timestamp("ms", "UTC")),
+                ],
+                names=["key", "value", "offset", "timestamp"],
+            )
+            return table.num_rows
+
+        return 1 / per_item(once)
+
+    return _try("aiokafka, pyarrow", work)
+
+
 def lmdb_append(values: Sequence[bytes]) -> Peer:
     """Records a CPU second that LMDB appends, one transaction for all values, no sync."""
 

@@ -23,6 +23,7 @@ class RecordCheck:
     size: int
     max_timestamp: int
     consecutive: bool
+    fresh: bool
 
 def check_rows(
     buf: Buffer,

@@ -59,7 +59,9 @@ cdef struct Found:
     int64_t bytes
     int64_t position                # of the record looked at last, in its batch
     int64_t record                  # its number
+    int64_t min_timestamp
     bint consecutive
+    bint begins_at_base             # the first record's time is the base timestamp
 
 
 cdef int note(Found* found, int64_t record, int64_t offset, int64_t timestamp, int kind) noexcept nogil:
@@ -123,8 +125,12 @@ cdef int look_at_records(const uint8_t* p, const BatchRow* row, const Rules* rul
         timestamp = row.max_timestamp if stamped else added(row.base_timestamp, f.timestamp_delta)
         if timestamp > found.max_timestamp:
             found.max_timestamp = timestamp
+        if timestamp < found.min_timestamp:
+            found.min_timestamp = timestamp
         if f.offset_delta != i:
             found.consecutive = False
+        if i == 0:
+            found.begins_at_base = f.timestamp_delta == 0 and not stamped
         if judge(found, rules, i, added(row.base_offset, f.offset_delta), timestamp, f.key_size >= 0, stamped) != OK:
             return ERR_MEMORY
     found.count += row.count
@@ -188,7 +194,8 @@ cdef class RecordCheck:
     record `record`; it is STATUS_CHECKSUM for an inner message whose checksum is wrong. `faults` lists (record number,
     FAULT_ kind, offset, timestamp), of `total` in all. `count` records have `size` bytes and the largest timestamp
     `max_timestamp` (ms, -1 for none); `consecutive` says that their offsets are 0, 1, 2 and so on, from the base offset
-    in v2.
+    in v2; `fresh` that the last v2 batch is as if it had just been built: consecutive, and its times begin at the base
+    timestamp and are none below -1.
     """
     cdef readonly Py_ssize_t row
     cdef readonly int status
@@ -200,6 +207,7 @@ cdef class RecordCheck:
     cdef readonly int64_t size
     cdef readonly int64_t max_timestamp
     cdef readonly bint consecutive
+    cdef readonly bint fresh
 
 
 cdef RecordCheck outcome(Py_ssize_t row, int status, const Found* found):
@@ -221,6 +229,7 @@ cdef RecordCheck outcome(Py_ssize_t row, int status, const Found* found):
     out.size = found.bytes
     out.max_timestamp = found.max_timestamp
     out.consecutive = found.consecutive
+    out.fresh = found.consecutive and found.begins_at_base and found.min_timestamp >= -1
     return out
 
 
@@ -229,7 +238,9 @@ cdef inline void begin(Found* found) noexcept nogil:
     found.listed = found.total = found.capacity = 0
     found.count = found.bytes = found.position = found.record = 0
     found.max_timestamp = -1
+    found.min_timestamp = 0
     found.consecutive = True
+    found.begins_at_base = False
 
 
 cdef Py_ssize_t run(

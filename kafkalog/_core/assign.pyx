@@ -13,6 +13,9 @@ from kafkalog._core.scan cimport BatchTable
 
 cdef int64_t LAST_OFFSET = 0x7FFFFFFFFFFFFFFF
 
+cdef enum:
+    MOST_RECORDS = 0x7FFFFFFF
+
 
 def assign(
     buf, BatchTable batches not None, int64_t first_offset, int32_t leader_epoch=-1, int64_t append_time=-1, *,
@@ -139,6 +142,8 @@ def assign_messages(
     cdef uint8_t* p
     cdef Py_ssize_t i
     cdef int64_t step = max(records, 1)
+    if records > MOST_RECORDS:
+        raise ValueError(f"{records} records are more than a wrapper can hold")
     if first_offset < 0 or first_offset > LAST_OFFSET - step * (batches.count + 1):
         raise ValueError(f"{batches.count} messages cannot begin at offset {first_offset}")
     PyObject_GetBuffer(buf, &view, PyBUF_WRITABLE)

@@ -17,7 +17,7 @@ from kafkalog._core.layout cimport (
     CODEC_MASK, CONTROL_BIT, LEGACY_ATTRIBUTES_AT, LOG_OVERHEAD, MAGIC_AT, MIN_SIZE_FIELD, OK, SIZE_AT,
     TRANSACTIONAL_BIT, V2_ATTRIBUTES_AT, V2_COUNT_AT, V2_LAST_DELTA_AT, V2_RECORDS_AT,
 )
-from kafkalog._core.wrap cimport added
+from kafkalog._core.wrap cimport added, subtracted
 
 # why `check` came back
 MORE = CHECK_MORE
@@ -146,7 +146,7 @@ cdef class BatchCheck:
         """
         cdef Entries done = self.index
         if self.pending >= 0 and self.fault_from < 0:
-            note_wrong(&done, done.at - 1, self.pending, self.next_offset - 1)
+            note_wrong(&done, done.at - 1, self.pending, subtracted(self.next_offset, 1))
         return _result(&done)
 
     @property
@@ -246,7 +246,7 @@ cdef class BatchCheck:
         if fault == CHECK_MORE and row.base_offset < self.next_offset:
             fault = CHECK_RANGE if row.base_offset < self.base_offset else CHECK_ORDER
             self.value = self.next_offset
-        if fault == CHECK_MORE and row.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+        if fault == CHECK_MORE and subtracted(row.last_offset, self.base_offset) > MAX_RELATIVE_OFFSET:
             fault = CHECK_RANGE
         if fault == CHECK_RANGE or (fault == CHECK_HEADER and row.last_offset < row.base_offset):
             if self.fault_from < 0:
@@ -313,7 +313,7 @@ cdef class BatchCheck:
             if at > row.position:
                 break
             if self.pending >= 0:
-                note_wrong(&self.index, self.index.at - 1, self.pending, self.next_offset - 1)
+                note_wrong(&self.index, self.index.at - 1, self.pending, subtracted(self.next_offset, 1))
                 self.pending = -1
             if at < row.position:
                 if self.fault_from < 0 or at < self.fault_from:
@@ -449,7 +449,7 @@ cdef bint could_begin(const uint8_t* p, int64_t left, int64_t base_offset) noexc
     cdef int32_t delta, count
     if size < MIN_SIZE_FIELD + LOG_OVERHEAD or size > left:
         return False
-    if offset < base_offset or offset - base_offset > MAX_RELATIVE_OFFSET:
+    if offset < base_offset or subtracted(offset, base_offset) > MAX_RELATIVE_OFFSET:
         return False
     if p[MAGIC_AT] < 2:
         return p[LEGACY_ATTRIBUTES_AT] < 16 and (p[LEGACY_ATTRIBUTES_AT] & CODEC_MASK) < CODECS

@@ -28,6 +28,7 @@ STATUS_TEXT = {**RECORD_STATUS_TEXT, ERR_COLUMN_SIZE: "the header names of one r
 cdef enum:
     MOST_PIECE_ROWS = 0x7FFFFFFE
     SMALLEST_ROOM = 64
+    ENDLESS = 0x7FFFFFFFFFFFFFFF
 
 
 @cython.final
@@ -195,9 +196,12 @@ cdef class ColumnBuilder:
         if b.rows + more > b.room or b.room == 0:
             room = max(b.rows + more, 2 * b.room)
             if b.rows == 0:
-                room = max(room, self.usual_rows)
+                room = max(room, self.usual_rows, self.rows_ahead())
             status = self.make_room(min(max(room, <int64_t>SMALLEST_ROOM), self.most_rows))
         if b.rows == 0:
+            # as many bytes a record in what is still to come as here
+            if more > 0 and b.room > more:
+                size = size // more * b.room
             size = min(size, b.most_bytes)
             if status == OK and b.wants_key:
                 status = reserve_bytes(&b.key, self.usual_key_bytes)
@@ -210,6 +214,13 @@ cdef class ColumnBuilder:
                 if status == OK:
                     status = reserve_bytes(&b.headers.values, 0)
         return status
+
+    cdef int64_t rows_ahead(self) noexcept:
+        """The most records that are still to come, where the offsets say; what is not touched of the room costs nothing."""
+        cdef Build* b = &self.build
+        if b.every or b.stop_offset <= b.next_offset or b.next_offset < 0:
+            return 0
+        return b.stop_offset - b.next_offset if b.stop_offset < <int64_t>ENDLESS else 0
 
     cdef int make_room(self, int64_t room) noexcept:
         cdef Build* b = &self.build
@@ -361,7 +372,8 @@ cdef void settle_bytes(Bytes* b, int64_t rows) noexcept:
     b.used = (<int32_t*>b.ends.data)[rows]
     b.nulls = 0
     if b.valid != NULL:
-        b.valid.data[rows >> 3] |= 1 << (rows & 7)
+        if rows < b.room:
+            b.valid.data[rows >> 3] |= 1 << (rows & 7)
         for i in range(rows):
             b.nulls += 1 - ((b.valid.data[i >> 3] >> (i & 7)) & 1)
 

@@ -6,7 +6,9 @@ from kafkalog._core.arrow_memory cimport Memory
 from kafkalog._core.batch cimport BatchRow
 from kafkalog._core.cursor cimport LONG_VARINT, Cursor, short_varint, take_i8, take_varint, take_varlong
 from kafkalog._core.fields cimport HEAD_BYTES, Fields, take_record, take_small_record
-from kafkalog._core.growing cimport Bytes, Headers, put_bytes, put_headers
+from kafkalog._core.growing cimport (
+    Bytes, Headers, Lane, back_to, fits, lane_of, put_bytes, put_fitting, put_headers,
+)
 from kafkalog._core.layout cimport (
     CODEC_MASK, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, ERR_RECORD_BODY,
     ERR_RECORD_SIZE, ERR_SHORT, ERR_WRAPPER_NESTED, MIN_RECORD_BYTES, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT,
@@ -88,19 +90,44 @@ cdef inline int take_head(Cursor* c, Fields* f) noexcept nogil:
     return status
 
 
-cdef inline int64_t bytes_of(Build* b, Fields* f) noexcept nogil:
+cdef struct Hand:
+    # the columns of bytes as a loop keeps them at hand
+    Lane key
+    Lane value
+    int32_t* lists              # NULL where nobody asked for headers
+    bint wants_key
+    bint wants_value
+
+
+cdef inline Hand hand_of(Build* b) noexcept nogil:
+    cdef Hand hand
+    hand.key = lane_of(&b.key)
+    hand.value = lane_of(&b.value)
+    hand.lists = <int32_t*>b.headers.lists.data if b.wants_headers else NULL
+    hand.wants_key = b.wants_key
+    hand.wants_value = b.wants_value
+    return hand
+
+
+cdef inline void lay_down(Build* b, Hand* hand) noexcept nogil:
+    back_to(&b.key, &hand.key)
+    back_to(&b.value, &hand.value)
+
+
+cdef inline int64_t bytes_of(Hand* hand, Fields* f) noexcept nogil:
     """How much the record adds to the columns of bytes, at most."""
     cdef int64_t n = 0
-    if b.wants_key and f.key_size > 0:
-        n += f.key_size
-    if b.wants_value and f.value_size > 0:
+    if hand.wants_key and f.key_size > 0:
+        n = f.key_size
+    if hand.wants_value and f.value_size > 0:
         n += f.value_size
-    if b.wants_headers and f.header_count:
+    if hand.lists != NULL:
         n += f.end - f.headers
     return n
 
 
-cdef inline int put_bodies(Build* b, int64_t row, Fields* f) noexcept nogil:
+cdef inline int put_slowly(Build* b, int64_t row, Fields* f) noexcept nogil:
+    """The bytes of a record that has headers, or for which there is no room yet."""
     cdef int status = OK
     if b.wants_key:
         status = put_bytes(&b.key, row, f.key, f.key_size)
@@ -108,6 +135,26 @@ cdef inline int put_bodies(Build* b, int64_t row, Fields* f) noexcept nogil:
         status = put_bytes(&b.value, row, f.value, f.value_size)
     if b.wants_headers and status == OK:
         status = put_headers(&b.headers, row, f.headers, f.end, f.header_count)
+    return status
+
+
+cdef inline int put_bodies(Build* b, Hand* hand, int64_t row, Fields* f) noexcept nogil:
+    cdef int status
+    if (
+        (not hand.wants_key or fits(&hand.key, f.key_size))
+        and (not hand.wants_value or fits(&hand.value, f.value_size))
+        and (hand.lists == NULL or f.header_count == 0)
+    ):
+        if hand.wants_key:
+            put_fitting(&hand.key, row, f.key, f.key_size)
+        if hand.wants_value:
+            put_fitting(&hand.value, row, f.value, f.value_size)
+        if hand.lists != NULL:
+            hand.lists[row + 1] = <int32_t>b.headers.count
+        return OK
+    lay_down(b, hand)
+    status = put_slowly(b, row, f)
+    hand[0] = hand_of(b)
     return status
 
 
@@ -131,10 +178,11 @@ cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Plac
     cdef int64_t n = b.rows
     cdef int64_t i = place.done
     cdef int64_t next_offset = b.next_offset
+    cdef int64_t left = b.most_bytes - b.bytes
     cdef int64_t* offsets = <int64_t*>b.offsets.data if b.offsets != NULL else NULL
     cdef int64_t* timestamps = <int64_t*>b.timestamps.data if b.timestamps != NULL else NULL
     cdef bint own_time = (row.attributes & TIMESTAMP_TYPE_BIT) == 0
-    cdef bint bodies = b.wants_bodies
+    cdef Hand hand = hand_of(b)
     c.p = batch + place.at
     c.end = batch + row.size
     while True:
@@ -145,7 +193,7 @@ cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Plac
         if start == c.end:
             status = ERR_COUNT_HIGH
             break
-        if not bodies:
+        if not b.wants_bodies:
             status = take_head(&c, &f)
             if status != OK:
                 break
@@ -155,22 +203,22 @@ cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Plac
                 status = take_record(&c, &f)
                 if status != OK:
                     break
-            more = bytes_of(b, &f)
+            more = bytes_of(&hand, &f)
         offset = added(row.base_offset, f.offset_delta)
         if offset >= next_offset or b.every:
             if offset >= b.stop_offset and not b.every:
                 b.ended = True
                 status = OK
                 break
-            if n == b.room or (more > b.most_bytes - b.bytes and n > 0):
+            if n == b.room or (more > left and n > 0):
                 b.full = True
                 status = OK
                 break
-            if bodies:
-                status = put_bodies(b, n, &f)
+            if b.wants_bodies:
+                status = put_bodies(b, &hand, n, &f)
                 if status != OK:
                     break
-                b.bytes += more
+                left -= more
             if offsets != NULL:
                 offsets[n] = offset
             if timestamps != NULL:
@@ -178,6 +226,8 @@ cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Plac
             next_offset = added(offset, 1)
             n += 1
         i += 1
+    lay_down(b, &hand)
+    b.bytes = b.most_bytes - left
     put_type(b, b.rows, n, 0 if own_time else 1)
     b.rows = n
     b.next_offset = next_offset
@@ -194,6 +244,7 @@ cdef inline int fill_messages(Build* b, BatchRow* row, const uint8_t* batch, Pla
     cdef int status
     cdef const uint8_t* start
     cdef int64_t more
+    cdef Hand hand = hand_of(b)
     cdef bint own_time = row.magic == 0 or (row.attributes & TIMESTAMP_TYPE_BIT) == 0
     f.header_count = 0
     c.p = batch + place.at
@@ -215,11 +266,11 @@ cdef inline int fill_messages(Build* b, BatchRow* row, const uint8_t* batch, Pla
                 break
             f.key, f.key_size, f.value, f.value_size = m.key, m.key_size, m.value, m.value_size
             f.headers = f.end = start
-            more = bytes_of(b, &f)
+            more = bytes_of(&hand, &f)
             if b.rows == b.room or (more > b.most_bytes - b.bytes and b.rows > 0):
                 b.full = True
                 break
-            status = put_bodies(b, b.rows, &f)
+            status = put_slowly(b, b.rows, &f)
             if status != OK:
                 break
             b.bytes += more

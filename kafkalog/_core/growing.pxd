@@ -9,6 +9,12 @@ from kafkalog._core.headers cimport Header, take_header
 from kafkalog._core.layout cimport ERR_MEMORY, OK
 from kafkalog._core.text cimport EXPANSION, is_utf8, put_java_text
 
+cdef extern from *:
+    """
+    #define kl_fetch_to_write(p) __builtin_prefetch(p, 1)
+    """
+    void kl_fetch_to_write(const void* p) noexcept nogil
+
 cdef enum:
     MOST_BYTES = 0x7FFFFFFF         # the ends are 32 bits wide
     ERR_COLUMN_SIZE = 64            # a status beside those of layout.pxd: more than that in one record
@@ -116,6 +122,48 @@ cdef inline int put_text(Bytes* b, int64_t row, const uint8_t* source, int32_t s
     b.used = put_java_text(b.data.data + b.used, source, <size_t>size) - b.data.data
     (<int32_t*>b.ends.data)[row + 1] = <int32_t>b.used
     return OK
+
+
+cdef struct Lane:
+    # a column of bytes as a loop keeps it at hand; `back_to` writes it back
+    int32_t* ends
+    uint8_t* data
+    uint8_t* valid              # NULL until one is null
+    int64_t used
+    int64_t capacity
+    int64_t nulls
+
+
+cdef inline Lane lane_of(Bytes* b) noexcept nogil:
+    cdef Lane lane
+    lane.ends = <int32_t*>b.ends.data if b.ends != NULL else NULL
+    lane.data = b.data.data if b.data != NULL else NULL
+    lane.valid = b.valid.data if b.valid != NULL else NULL
+    lane.used = b.used
+    lane.capacity = b.capacity
+    lane.nulls = b.nulls
+    return lane
+
+
+cdef inline void back_to(Bytes* b, const Lane* lane) noexcept nogil:
+    b.used = lane.used
+    b.nulls = lane.nulls
+
+
+cdef inline bint fits(Lane* lane, int32_t size) noexcept nogil:
+    """True where put_fitting may be called."""
+    return size <= lane.capacity - lane.used and (size >= 0 or lane.valid != NULL)
+
+
+cdef inline void put_fitting(Lane* lane, int64_t row, const uint8_t* source, int32_t size) noexcept nogil:
+    if size >= 0:
+        kl_fetch_to_write(lane.data + lane.used + 512)
+        memcpy(lane.data + lane.used, source, <size_t>size)
+        lane.used += size
+    else:
+        lane.valid[row >> 3] &= ~(1 << (row & 7))
+        lane.nulls += 1
+    lane.ends[row + 1] = <int32_t>lane.used
 
 
 cdef inline void drop_headers(Headers* h) noexcept nogil:

@@ -35,7 +35,9 @@ cdef int by_producer_and_end(const void* a, const void* b) noexcept nogil:
     cdef const Range* y = <const Range*>b
     if x.producer_id != y.producer_id:
         return -1 if x.producer_id < y.producer_id else 1
-    return (x.last_offset > y.last_offset) - (x.last_offset < y.last_offset)
+    if x.last_offset != y.last_offset:
+        return -1 if x.last_offset < y.last_offset else 1
+    return (x.first_offset > y.first_offset) - (x.first_offset < y.first_offset)    # the longest comes first
 
 
 cdef inline bint is_transactional(const BatchRow* row) noexcept nogil:
@@ -207,6 +209,7 @@ cdef class TxnScan:
         """Goes over all rows of a table, checked or not. `read(position, size)` gives the bytes of a marker batch."""
         cdef Py_ssize_t i
         cdef BatchRow* row
+        cdef BatchRow marker
         for i in range(table.count):
             row = &table.rows[i]
             if row.magic < 2 or not row.attributes & TRANSACTIONAL_BIT:
@@ -215,7 +218,8 @@ cdef class TxnScan:
                 if row.producer_id not in self.open:
                     self.open[row.producer_id] = row.base_offset
             elif row.size <= MOST_MARKER_BYTES:
-                self.end(row, marker_type(read(row.position, row.size), row))
+                marker = row[0]     # `read` is the caller's code: the rows may lie elsewhere after it
+                self.end(&marker, marker_type(read(marker.position, marker.size), &marker))
 
     cdef int end(self, BatchRow* row, int kind) except -1:
         """A marker ends the producer's transaction; one without any record changes nothing (LOG-67)."""

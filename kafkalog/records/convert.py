@@ -6,7 +6,8 @@ up to 3.9 did for old clients (KIP-31, KIP-32, KIP-98; format.md sections 1 and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog._core.admit import end_of_magic
 from kafkalog._core.decode import STATUS_TEXT
@@ -38,13 +39,17 @@ from kafkalog.records.tables import plain_row
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["BATCH_BYTES", "convert", "rebuild"]
+__all__ = ["BATCH_BYTES", "Rebuilt", "convert", "rebuild", "repack"]
 
 BATCH_BYTES: Final = 16384
 """How many bytes of plain messages go into one v2 batch, unless a caller says otherwise."""
 _CODEC_MASK: Final = 0x07
 _STAMPED: Final = 0x08
 _CONTROL: Final = 0x20
+_TRANSACTIONAL: Final = 0x10
+_OFFSET: Final = struct.Struct(">q")
+_LEADER_EPOCH: Final = struct.Struct(">i")
+_FLAGS_AND_DELTA: Final = struct.Struct(">hi")
 _MAGICS: Final = (MAGIC_V0, MAGIC_V1, MAGIC_V2)
 _TOO_LONG: Final = "the records make a batch of more than 2 GiB in that format"
 
@@ -129,33 +134,22 @@ def _convert_rows(
                 error.offset = table.base_offset(row)
                 error.position = table.position(row)
                 raise
-            assert made.data is not None
             out += made.data
         row = end
 
 
-class Rebuilt:
-    """A batch or message set that was written anew: its bytes, and what they hold."""
+class Rebuilt(NamedTuple):
+    """A batch or message set that was written anew: its bytes, and what they hold.
 
-    __slots__ = ("count", "data", "last_offset", "max_timestamp", "offset_of_max_timestamp", "plain_size")
+    `plain_size` is what it has uncompressed. Which offset goes with the largest timestamp: REC-36.
+    """
 
-    def __init__(self, made: Rewritten, data: bytearray, magic: int, codec: int, append_time: int) -> None:
-        plain = made.data
-        assert plain is not None
-        self.data = data
-        self.count = made.count
-        self.last_offset = made.last_offset
-        self.plain_size = len(plain)
-        # which offset goes with the largest time: REC-36
-        shallow = magic == MAGIC_V2 or codec != CompressionType.NONE
-        if append_time >= 0:
-            self.max_timestamp = append_time
-            self.offset_of_max_timestamp = made.last_offset if shallow else made.base_offset
-        else:
-            self.max_timestamp = made.max_timestamp
-            self.offset_of_max_timestamp = made.offset_of_max_timestamp
-            if shallow and made.max_timestamp >= 0:
-                self.offset_of_max_timestamp = made.last_offset
+    data: bytearray
+    record_count: int
+    last_offset: int
+    plain_size: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
 
 
 def rebuild(
@@ -212,7 +206,44 @@ def rebuild(
                 )
         except OverflowError:
             raise RecordTooLarge(_TOO_LONG) from None
-    return Rebuilt(made, data, magic, codec, append_time)
+    largest, offset = made.max_timestamp, made.offset_of_max_timestamp
+    shallow = magic == MAGIC_V2 or codec != CompressionType.NONE
+    if append_time >= 0:
+        largest, offset = append_time, made.last_offset if shallow else made.base_offset
+    elif shallow and largest >= 0:
+        offset = made.last_offset
+    return Rebuilt(data, made.count, made.last_offset, len(made.data), largest, offset)
+
+
+def repack(
+    buffer: Buffer,
+    table: BatchTable,
+    *,
+    max_timestamp: int,
+    codec: int = CompressionType.NONE,
+    level: int | None = None,
+    first_offset: int = 0,
+    append_time: int = -1,
+) -> Rebuilt:
+    """What `rebuild` makes of one uncompressed v2 batch whose records are fresh (`RecordCheck.fresh`), `table`'s first.
+
+    They are taken as they are, only the header is made anew. `max_timestamp` (ms) is that of the records.
+    """
+    view = memoryview(buffer).cast("B")[table.position(0) : table.position(0) + table.size(0)]
+    count = table.records_in(0)
+    header = bytearray(view[:BATCH_OVERHEAD_BYTES])
+    largest = max_timestamp if append_time < 0 else append_time
+    stamp = 0 if append_time < 0 else _STAMPED
+    _OFFSET.pack_into(header, 0, first_offset)
+    _LEADER_EPOCH.pack_into(header, 12, -1)
+    _FLAGS_AND_DELTA.pack_into(header, 21, table.attributes(0) & (_CONTROL | _TRANSACTIONAL) | stamp, count - 1)
+    _OFFSET.pack_into(header, 35, largest)
+    try:
+        records = compress(codec, view[BATCH_OVERHEAD_BYTES:], level=level)
+    except OverflowError:
+        raise RecordTooLarge(_TOO_LONG) from None
+    last = first_offset + count - 1
+    return Rebuilt(with_payload(header, records, codec), count, last, len(view), largest, last if largest >= 0 else -1)
 
 
 def _refusal(made: Rewritten, table: BatchTable, magic: int) -> KafkalogError:

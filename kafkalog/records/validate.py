@@ -15,7 +15,7 @@ from kafkalog._core.scan import BatchHeader, BatchTable, scan
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, InvalidRecord, UnsupportedForFormat
 from kafkalog.records.compression import check_codec
-from kafkalog.records.convert import Rebuilt, rebuild
+from kafkalog.records.convert import Rebuilt, rebuild, repack
 from kafkalog.records.format import MAGIC_V0, MAGIC_V1, MAGIC_V2, NO_TIMESTAMP, CompressionType
 from kafkalog.records.refusals import ValidatorMetrics, header_refusal, record_refusal
 from kafkalog.records.tables import plain_row
@@ -37,6 +37,7 @@ __all__ = [
 _MAX_LONG: Final = 2**63 - 1
 _CODEC_MASK: Final = 0x07
 _CONTROL: Final = 0x20
+_HORIZON: Final = 0x40
 _V2_OVERHEAD: Final = 61
 _CODEC_OF: Final = {
     "producer": None,
@@ -176,20 +177,40 @@ def check_append(
         size = check.size + _overhead(magic, source) if packed else 0
         return Checked(buffer, table, None, check.max_timestamp, check.count, ValidationStats(size))
     _check_producer(table[0])
-    made = rebuild(
-        data,
-        plain,
-        magic=magic,
-        codec=target,
-        level=rules.level if rules.codec is not None else None,
-        first_offset=first_offset,
-        append_time=now_ms if rules.append_time else -1,
-    )
+    made = _written_anew(data, plain, check, rules, target, magic, first_offset, now_ms)
     used = made.plain_size + (_overhead(magic, target) if magic < MAGIC_V2 and target else 0)
     if packed:
         used += check.size + rows * _overhead(magic, source)
-    stats = ValidationStats(used, made.count)
-    return Checked(made.data, scan(made.data), made, made.max_timestamp, made.count, stats)
+    stats = ValidationStats(used, made.record_count)
+    return Checked(made.data, scan(made.data), made, made.max_timestamp, made.record_count, stats)
+
+
+def _written_anew(
+    data: Any,
+    plain: BatchTable,
+    check: RecordCheck,
+    rules: ValidationRules,
+    codec: int,
+    magic: int,
+    first_offset: int,
+    now_ms: int,
+) -> Rebuilt:
+    """The records in another codec, format or order: only the header is new where they are as if just built."""
+    level = rules.level if rules.codec is not None else None
+    append_time = now_ms if rules.append_time else -1
+    if check.fresh and plain.magic(0) == magic == MAGIC_V2 and not plain.attributes(0) & _HORIZON:
+        return repack(
+            data,
+            plain,
+            max_timestamp=check.max_timestamp,
+            codec=codec,
+            level=level,
+            first_offset=first_offset,
+            append_time=append_time,
+        )
+    return rebuild(
+        data, plain, magic=magic, codec=codec, level=level, first_offset=first_offset, append_time=append_time
+    )
 
 
 def check_batches(buffer: Any, table: BatchTable, rules: ValidationRules, now_ms: int) -> None:

@@ -229,8 +229,8 @@ class _FilePart(_Part):
         name, directory = os.path.basename(path), os.path.dirname(os.path.abspath(path))
         base, state = names.parse_base_offset(name), state_of(os.path.dirname(directory), run.fs)
         log = os.path.join(os.path.dirname(path), name.partition(".")[0] + names.LOG_SUFFIX)
-        if name.endswith(names.LOG_SUFFIX) and base is not None:
-            self._add(path, state)
+        if base is not None and names.LOG_SUFFIX in (name[-4:], name[20:24]):
+            self._add(path, state)  # one that waits for its delete, or was just cleaned, too
         elif name.endswith(_INDEXES) and base is not None:
             if not run.fs.exists(log):
                 raise PartitionNotFound("the log of this index is missing", path=log, hint="they are compared")
@@ -248,7 +248,8 @@ class _FilePart(_Part):
     def _add(self, log: str, state: State) -> None:
         fs = self.run.fs
         logs = sorted(name for name in fs.listdir(os.path.dirname(log) or ".") if names.is_log_file(name))
-        job = make_job(log, state, logs[-1:] == [os.path.basename(log)], fs, require_indexes=False)
+        is_last = os.path.basename(log) not in logs[:-1]
+        job = make_job(log, state, is_last, fs, require_indexes=False)
         self._jobs = [job] if job is not None else []
         self.run.add(self._jobs)
 

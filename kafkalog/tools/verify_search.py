@@ -24,6 +24,9 @@ class Found(NamedTuple):
     gave_up: bool
 
 
+NOWHERE: Final = Found(-1, False)
+
+
 def find_batch(file: File, position: int, end: int, lowest_offset: int) -> Found:
     """The first batch from byte `position` to `end` whose checksum holds and whose offsets are possible there.
 
@@ -45,7 +48,7 @@ def find_batch(file: File, position: int, end: int, lowest_offset: int) -> Found
         if len(data) <= HEADER_BYTES or at + len(data) == end:
             break
         at += len(data) - HEADER_BYTES + 1
-    return Found(-1, False)
+    return NOWHERE
 
 
 def is_batch(file: File, position: int, end: int, lowest_offset: int) -> bool:

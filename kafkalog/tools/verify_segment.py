@@ -22,7 +22,7 @@ from kafkalog._core.check import (
 from kafkalog.errors import StorageError
 from kafkalog.storage.scan_advice import ScanAdvice
 from kafkalog.tools.verify_report import Findings, Severity
-from kafkalog.tools.verify_search import Found, find_batch, is_batch, only_zeros
+from kafkalog.tools.verify_search import NOWHERE, Found, find_batch, is_batch, only_zeros
 from kafkalog.util.fileio import File, FileSystem
 
 CHUNK_BYTES: Final = 256 << 10
@@ -159,9 +159,13 @@ class SegmentPass:
         """Goes on behind bytes that are no batch, where a sound one follows; False at the end of what is sound."""
         check = self._check
         bad, what, kind = self._named(status)
-        found = self._next_sound(bad, check.position if status == BAD_CRC else bad)
+        found = NOWHERE
+        # a preallocated file may be a gigabyte of zeros: no batch begins among them
+        zeros = status == BAD_SIZE and check.value == 0 and only_zeros(self._file, bad, check.end)
+        if not zeros:
+            found = self._next_sound(bad, check.position if status == BAD_CRC else bad)
         is_end = found.position < 0 and not found.gave_up
-        if is_end and self._is_live and self._is_last and self._look_again(bad):
+        if is_end and not zeros and self._is_live and self._is_last and self._look_again(bad):
             return True
         if bad > self._good_from:
             self._facts.good.append((self._good_from, bad))
@@ -228,6 +232,8 @@ class SegmentPass:
                 Severity.DAMAGE, name, what, offset=check.next_offset, position=position,
                 hint=f"{_RESTORE}; recovery in Kafka would drop every later segment",
             )  # fmt: skip
+        elif self._is_live and zeros:
+            pass  # room that the owner reserved
         elif self._is_live:
             self._findings.add(
                 Severity.NOTE, name, f"{what}; the directory is in use, so it may be in the writing",

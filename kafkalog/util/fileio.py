@@ -195,6 +195,13 @@ class File:
         """The system's record of the open file (it stays readable after an unlink)."""
         return self._fs.fstat(self._fd)
 
+    def expect_whole_read(self) -> None:
+        """Tell the system that the file will be read from front to back; a system that takes no advice has none."""
+        try:
+            self._fs.advise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        except OSError:
+            pass
+
     def fileno(self) -> int:
         """The descriptor; -1 once closed."""
         return self._fd

@@ -175,3 +175,17 @@ def test_the_first_batch_of_many_that_is_not_taken_as_it_is() -> None:
         data = good * 3 + bad + good
         table = scan(data)
         assert [first_to_change(data, table, row) for row in range(6)] == [3, 3, 3, 3, 5, 5]
+
+
+def test_records_as_if_they_had_just_been_built() -> None:
+    """Such a batch can be compressed as it is: offsets from 0 on, times from the base timestamp on, none below -1."""
+    fresh = batch([R(timestamp=T), R(timestamp=-1), R(timestamp=T - 9)])
+    assert check_rows(fresh, scan(fresh)).fresh
+    for other in (
+        batch([R(timestamp=T, delta=1)]),
+        batch([R(timestamp=T)], base_timestamp=5),
+        batch([R(timestamp=T), R(timestamp=-2)]),
+        batch([R(timestamp=T)], attributes=8),
+        message(1, 0),
+    ):
+        assert not check_rows(other, scan(other)).fresh

@@ -67,6 +67,19 @@ def test_the_counts_are_those_of_the_headers() -> None:
     assert (check.gaps, check.gap_from, check.gap_to, check.thinned) == (1, 50, 60, 1)
 
 
+@pytest.mark.parametrize("base", [2**63 - 1, 2**63 - 3])
+def test_offsets_at_the_end_of_their_range(base: int) -> None:
+    """The last offsets there are, and index entries that would lie behind them: sums wrap and nothing else happens."""
+    content = raw_batches.batch(base, [b"a"]) + raw_batches.batch(2**63 - 1, [b"b"], last_delta=0)
+    check = BatchCheck(base, len(content))
+    check.expect_entries(struct.pack(">ii", 7, 0), struct.pack(">qi", 5, 7))
+    at = 0
+    while (status := check.check(content, at, len(content) - at)) not in (END, PARTIAL, BAD_SIZE):
+        at = check.position
+    assert status == END and check.index_result[0] <= 1
+    assert find_header(content, 0, len(content), len(content), -(2**63)) >= -1
+
+
 def test_a_chunk_outside_of_its_buffer_is_refused() -> None:
     check = BatchCheck(0, 100)
     for start, length in ((-1, 5), (0, 6), (6, 0), (2, -1)):
