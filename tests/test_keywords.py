@@ -96,6 +96,6 @@ def test_what_is_listed_is_what_the_call_takes(owner: type, log: Log) -> None:
             getattr(target, name)(*[b""] * positional, _=1)
         assert str(error.value).endswith("takes " + ", ".join(known)), name
         checked += 1
-    assert checked == (10 if owner is Log else 1)
+    assert checked >= (10 if owner is Log else 1)
     if owner is Writer:
         target.close()
