@@ -8,7 +8,7 @@ from setuptools import Extension, setup
 MODULES = (
     "values", "state", "plan", "buffers", "crc", "murmur", "varint", "scan", "decode", "record", "encode", "ingest",
     "assign", "index", "seek", "pick", "mapping", "render", "text", "template", "listing", "xxhash", "spare",
-    "store", "arena", "legacy", "repack", "check", "residency", "agree", "txns",
+    "store", "unpack", "arena", "legacy", "repack", "check", "residency", "agree", "txns",
     "admit", "rewrite",
     "arrow_memory", "columns", "column_builder", "arrow",
 )  # fmt: skip

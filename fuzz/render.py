@@ -1,16 +1,17 @@
 """Text made of untrusted bytes: the dump tool's lines, consume's templates, and the decoders of internal records."""
 
-from typing import Any
-
 from kafkalog._core import render, template
 from kafkalog._core.text import java_text
 from kafkalog.errors import KafkalogError
+from kafkalog.records.compression import new_unpacker
 from kafkalog.tools import record_readers
-from kafkalog.tools.batch_records import plain_batch
 from kafkalog.tools.control_text import control_text
 from kafkalog.tools.log_text import line_end
+from kafkalog.tools.render_errors import refused_error
 
 SEALS = True
+UNPACKER = new_unpacker()
+DECODED_LIMIT_BYTES = 1 << 20
 KINDS = (template.VALUE, template.KEY, template.OFFSET, template.TIMESTAMP, template.TIMESTAMP_TYPE,
          template.VALUE_SIZE, template.KEY_SIZE, template.VALUE_SIZE_32, template.HEADERS, template.VALUE_BASE64,
          template.KEY_BASE64, template.VALUE_HEX, template.KEY_HEX, template.JSON_VALUE, template.JSON_KEY,
@@ -48,7 +49,9 @@ def fields(data: bytes) -> None:
 
 def dump(data: memoryview, reader: record_readers.RecordReader | None, limit: int) -> None:
     """All lines of the dump tool, with what it asks for given to it."""
-    text = render.DumpText(deep=True, data=True, ask=reader is not None, limit=limit)
+    text = render.DumpText(
+        deep=True, data=True, ask=reader is not None, limit=limit, unpacker=UNPACKER, decoded_limit=DECODED_LIMIT_BYTES
+    )
     start, steps = 0, 0
     while True:
         status = text.render(data, start, len(data), 0)
@@ -58,9 +61,9 @@ def dump(data: memoryview, reader: record_readers.RecordReader | None, limit: in
         try:
             if status == render.NEEDS_TEXT:
                 text.give(words(text, reader).encode(errors="replace"))
-            elif status == render.NEEDS_RECORDS:
-                where: dict[str, Any] = {"path": "f.log", "offset": text.batch_offset, "position": start}
-                text.give_records(plain_batch(data, start, text.batch_size, **where))
+            elif text.is_refused:
+                assert isinstance(refused_error(status, text, "f.log", 0), KafkalogError)
+                return
             elif status != render.IS_FULL:
                 return
         except KafkalogError:

@@ -9,59 +9,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kafkalog._core.batch cimport BatchRow, place_of
-from kafkalog._core.cursor cimport Cursor
-from kafkalog._core.endian cimport store16, store32, store64
-from kafkalog._core.layout cimport (
-    CODEC_MASK, ERR_SHORT, ERR_WRAPPER_CODEC, ERR_WRAPPER_EMPTY, ERR_WRAPPER_NESTED, ERR_WRAPPER_NULL,
-    ERR_WRAPPER_OFFSET, LOG_OVERHEAD, OK, SIZE_AT, V2_ATTRIBUTES_AT, V2_RECORDS_AT,
-)
-from kafkalog._core.messages cimport Message, take_fields, take_frame
+from kafkalog._core.endian cimport store16, store32
+from kafkalog._core.layout cimport CODEC_MASK, LOG_OVERHEAD, OK, SIZE_AT, V2_ATTRIBUTES_AT, V2_RECORDS_AT
 from kafkalog._core.scan cimport BatchTable
 from kafkalog._core.store cimport Block, Store
-from kafkalog._core.wrap cimport added, subtracted
-
-cdef enum:
-    ZSTD = 4                        # codec id
-
-
-cdef int settle(uint8_t* p, int64_t size, BatchRow* row) noexcept nogil:
-    """Gives the inner messages of a wrapper their absolute offsets, in place, and the row first offset and count.
-
-    format.md section 4: offsets of a v0 wrapper are absolute already; those of a v1 wrapper are relative, and the
-    wrapper's offset is that of the last one, or 0 from an old librdkafka.
-    """
-    cdef Cursor c
-    cdef Message m
-    cdef int status
-    cdef int64_t base = 0
-    cdef int32_t count = 0
-    c.p = p
-    c.end = p + size
-    while True:
-        status = take_frame(&c, &m)
-        if status != OK:
-            break
-        if m.attributes & CODEC_MASK:
-            return ERR_WRAPPER_NESTED
-        base = m.offset
-        if count == 0:
-            row.base_offset = base
-        count += 1
-    if status != ERR_SHORT:
-        return status
-    if count == 0:
-        return ERR_WRAPPER_EMPTY
-    row.count = count
-    if row.magic == 0:
-        return OK
-    if row.last_offset != 0 and row.last_offset < base:
-        return ERR_WRAPPER_OFFSET
-    base = 0 if row.last_offset == 0 else subtracted(row.last_offset, base)
-    row.base_offset = added(row.base_offset, base)
-    c.p = p
-    while take_frame(&c, &m) == OK:
-        store64(<uint8_t*>m.start, added(m.offset, base))
-    return OK
+from kafkalog._core.unpack cimport Unpacker
+from kafkalog._core.wrapper cimport settle, wrapper_payload
 
 
 @cython.final
@@ -69,10 +22,10 @@ cdef int settle(uint8_t* p, int64_t size, BatchRow* row) noexcept nogil:
 cdef class Arena:
     """The rows of a batch table, one after the other from `first` on, made plain.
 
-    `source` is the chunk that `batches` was scanned from, with the same `base_position`. Each row is either copied
-    (`copy_plain`) or begun (`begin` gives its compressed bytes), filled through `store`, and ended (`end` gives a
-    status of decode.STATUS_TEXT) or cancelled. `finish` hands out the buffer, and `table` is its batch table: row i
-    of it is row `first` + i of `batches`. An arena belongs to one thread.
+    `source` is the chunk that `batches` was scanned from, with the same `base_position`. `fill` does row after row;
+    step by step, each is either copied (`copy_plain`) or begun (`begin` gives its compressed bytes), filled through
+    `store`, and ended (`end` gives a status of decode.STATUS_TEXT) or cancelled. `finish` hands out the buffer, and
+    `table` is its batch table: row i of it is row `first` + i of `batches`. An arena belongs to one thread.
     """
     cdef object source
     cdef const uint8_t* data
@@ -85,6 +38,8 @@ cdef class Arena:
     cdef readonly BatchTable table
     cdef readonly int status
     cdef readonly Py_ssize_t payload_position
+    cdef const uint8_t* payload     # of the row that was begun
+    cdef int64_t payload_size
 
     def __cinit__(self, source, BatchTable batches not None, Py_ssize_t first, *, int64_t base_position=0, Py_ssize_t capacity=0):
         # a memoryview of our own, without a buffer taken of it: see buffers.take_view
@@ -114,7 +69,7 @@ cdef class Arena:
         cdef int64_t at = place_of(row, self.base_position, self.size_of_source)
         if at < 0:
             raise ValueError(f"batch {i} of the table lies outside the {self.size_of_source} bytes given")
-        if self.row_start >= 0 or i != self.first + self.table.count:
+        if self.first < 0 or self.row_start >= 0 or i != self.first + self.table.count:
             raise ValueError(f"batch {i} is not the next one of this arena")
         return self.data + at
 
@@ -131,7 +86,7 @@ cdef class Arena:
         self.table.count += 1
         return row
 
-    def copy_plain(self, Py_ssize_t i, Py_ssize_t last) -> int:
+    cpdef Py_ssize_t copy_plain(self, Py_ssize_t i, Py_ssize_t last) except -1:
         """Copies the rows from `i` on that need no decompression, and returns the first that does, or `last`.
 
         A v2 batch that declares no records, or is shorter than its header, needs none.
@@ -156,42 +111,72 @@ cdef class Arena:
             i += 1
         return last
 
+    def fill(self, Unpacker unpacker not None, Py_ssize_t last, *, Py_ssize_t enough, int64_t limit_bytes) -> int:
+        """Makes rows plain up to `last`, or until there are `enough` bytes. 0, or why the row after `rows` cannot be.
+
+        That is a status of `unpacker`, which gave one batch at most `limit_bytes`, or one of decode.STATUS_TEXT.
+        """
+        cdef int status
+        cdef Py_ssize_t i
+        while self.store.size < enough:
+            i = self.copy_plain(self.first + self.table.count, last)
+            if i == last:
+                break
+            status = self.begin_row(i)
+            if status == OK:
+                status = self.unpack(unpacker, i, limit_bytes)
+            if status == OK:
+                status = self.end()
+            if status != OK:
+                return status
+        return OK
+
+    cdef int unpack(self, Unpacker unpacker, Py_ssize_t i, int64_t limit_bytes) except -1:
+        """Decompresses into the row that was begun, or cancels it."""
+        cdef BatchRow* row = self.batches.row_at(i)
+        cdef int status = -1
+        try:
+            status = unpacker.run(
+                self.store, row.attributes & CODEC_MASK, self.source, self.payload, <Py_ssize_t>self.payload_size,
+                row.magic, limit_bytes,
+            )
+        finally:
+            if status != OK:
+                self.cancel()
+        return status
+
+    cdef int begin_row(self, Py_ssize_t i) except -1:
+        """OK with `payload` set, or why a v0 or v1 message does not hold any."""
+        cdef BatchRow* row = self.batches.row_at(i)
+        cdef const uint8_t* p = self.batch_at(i)
+        if row.magic >= 2:
+            if row.size < V2_RECORDS_AT:
+                raise ValueError(f"batch {i} is shorter than its header")
+            self.row_start = self.store.size
+            self.store.put(p, V2_RECORDS_AT)
+            self.payload = p + V2_RECORDS_AT
+            self.payload_size = row.size - V2_RECORDS_AT
+        else:
+            self.status = wrapper_payload(p, row, &self.payload, &self.payload_size)
+            if self.status != OK:
+                return self.status
+            self.row_start = self.store.size
+        self.payload_position = self.payload - p
+        return OK
+
     def begin(self, Py_ssize_t i) -> memoryview | None:
         """The compressed bytes of row `i`, whose decompressed ones go into `store` next.
 
         `payload_position` is where they begin in the batch. None where a v0 or v1 message does not hold any; `status`
         then says why.
         """
-        cdef BatchRow* row = self.batches.row_at(i)
-        cdef const uint8_t* p = self.batch_at(i)
-        cdef const uint8_t* base = self.data
-        cdef Cursor c
-        cdef Message m
-        if row.magic >= 2:
-            if row.size < V2_RECORDS_AT:
-                raise ValueError(f"batch {i} is shorter than its header")
-            self.store.reserve(V2_RECORDS_AT)
-            memcpy(self.store.data + self.store.size, p, V2_RECORDS_AT)
-            self.row_start = self.store.size
-            self.store.size += V2_RECORDS_AT
-            self.payload_position = V2_RECORDS_AT
-            return self.source[p - base + V2_RECORDS_AT:p - base + row.size]
-        c.p = p
-        c.end = p + row.size
-        self.status = take_frame(&c, &m)
-        if self.status == OK:
-            self.status = take_fields(&m)
-        if self.status == OK and m.value_size < 0:
-            self.status = ERR_WRAPPER_NULL
-        if self.status == OK and row.attributes & CODEC_MASK == ZSTD:
-            self.status = ERR_WRAPPER_CODEC
-        if self.status != OK:
+        cdef Py_ssize_t at
+        if self.begin_row(i) != OK:
             return None
-        self.row_start = self.store.size
-        self.payload_position = m.value - p
-        return self.source[m.value - base:m.value - base + m.value_size]
+        at = self.payload - self.data
+        return self.source[at:at + self.payload_size]
 
-    def end(self) -> int:
+    cpdef int end(self) except -1:
         """Ends the row that was begun and returns 0, or why its inner messages are unsound; it is then cancelled."""
         cdef Py_ssize_t start = self.row_start
         cdef Py_ssize_t number = self.table.count
@@ -228,7 +213,7 @@ cdef class Arena:
         self.row_start = -1
         return self.status
 
-    def cancel(self) -> None:
+    cpdef object cancel(self):
         """Forgets the batch that was begun, with what was written for it."""
         if self.row_start >= 0:
             self.store.cut(self.row_start)

@@ -3,6 +3,7 @@ from typing import final
 from typing_extensions import Buffer
 
 from kafkalog._core.text import TextBuffer
+from kafkalog._core.unpack import Unpacker
 
 NEEDS_BYTES: int
 IS_FULL: int
@@ -23,6 +24,8 @@ class DumpText:
     record_offset: int
     key: bytes | None
     value: bytes | None
+    unpacker: Unpacker | None
+    is_refused: bool
     def __init__(
         self,
         *,
@@ -31,6 +34,8 @@ class DumpText:
         skip_metadata: bool = False,
         ask: bool = False,
         limit: int = 1 << 18,
+        unpacker: Unpacker | None = None,
+        decoded_limit: int = 1 << 28,
     ) -> None: ...
     def give(self, words: bytes) -> None: ...
     def give_records(self, plain: Buffer) -> None: ...

@@ -6,13 +6,14 @@ The text is that of format.md section 12, rules A1 to A4 of section 13 and check
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 
 from kafkalog._core.batch cimport BatchRow, peek_batch, read_row
 from kafkalog._core.buffers cimport Held, hold
 from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.endian cimport load16, load32
 from kafkalog._core.fields cimport Fields, take_record, take_small_record
+from kafkalog._core.jumps cimport Jumps, add_jump
 from kafkalog._core.layout cimport (
     CODEC_MASK, CONTROL_BIT, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MEMORY, ERR_SHORT,
     ERR_VALUE_SIZE, ERR_WRAPPER_NESTED, HEADER_TO_MAGIC, OK, V2_RECORDS_AT,
@@ -21,7 +22,9 @@ from kafkalog._core.lines cimport (
     BODY_EXPANSION, LINE_SPACE, put_batch_rest, put_batch_start, put_data, put_message_fields, put_record_fields,
 )
 from kafkalog._core.messages cimport Message, take_fields, take_frame
+from kafkalog._core.store cimport Store
 from kafkalog._core.text cimport Out, TextBuffer, kl_unlikely, put, put_number, reserve
+from kafkalog._core.unpack cimport Unpacker
 from kafkalog._core.wrap cimport added
 
 cdef enum:
@@ -34,6 +37,7 @@ cdef enum:
     RENDER_HEADER = 106         # the batch's size field is smaller than the batch header
     RENDER_RECORDS = 107        # the batch's records are compressed: `give_records` and call again
     RENDER_MAGIC = 108          # a format below 0, in `stop_value`
+    RENDER_RAISED = 109         # an exception waits to be raised
 
     UNREAD = -2                 # a size that take_fields did not get to
 
@@ -66,6 +70,8 @@ cdef class DumpText:
 
     deep: print record lines. data: with keys and values. skip_metadata: record lines hold nothing but those.
     ask: the caller gives the text of keys and values, a record at a time; it always does for KRaft's control records.
+    unpacker: decompresses batches, each to at most `decoded_limit` bytes; a status of its own is one of `render` too.
+    Without it the caller gives the records of compressed batches.
     """
 
     cdef readonly TextBuffer text
@@ -85,7 +91,13 @@ cdef class DumpText:
     cdef const uint8_t* value_at
     cdef int32_t key_size
     cdef int32_t value_size
-    cdef Held inner                     # owner of `plain`
+    cdef readonly Unpacker unpacker
+    cdef readonly bint is_refused       # the batch at hand is compressed, and its records cannot be had
+    cdef int64_t decoded_limit
+    cdef Store store                    # what it fills, a batch at a time
+    cdef Held source                    # the buffer of the call at hand
+    cdef object failure                 # the exception behind RENDER_RAISED
+    cdef Held inner                     # owner of `plain`, unless that is `store`
     cdef const uint8_t* plain           # the batch at hand as it would be uncompressed; NULL where it is not
     cdef int64_t plain_size
     cdef size_t limit
@@ -94,12 +106,11 @@ cdef class DumpText:
     cdef int64_t next_record
     cdef int64_t record_at              # from the start of the batch
     cdef int64_t after_record           # the same of the record behind the one that waits for text
-    cdef int64_t* jumps                 # pairs of offsets that do not follow each other
-    cdef int64_t jump_count
-    cdef int64_t jump_space
+    cdef Jumps jumps
 
     def __cinit__(
-        self, *, bint deep=False, bint data=False, bint skip_metadata=False, bint ask=False, size_t limit=1 << 18
+        self, *, bint deep=False, bint data=False, bint skip_metadata=False, bint ask=False, size_t limit=1 << 18,
+        Unpacker unpacker=None, int64_t decoded_limit=1 << 28,
     ):
         self.text = TextBuffer()
         self.deep = deep or data
@@ -107,10 +118,13 @@ cdef class DumpText:
         self.skip_metadata = skip_metadata
         self.ask = ask
         self.limit = limit
+        self.unpacker = unpacker
+        self.decoded_limit = decoded_limit
+        self.store = Store()
         self.record_offset = -1
 
     def __dealloc__(self):
-        free(self.jumps)
+        free(self.jumps.pairs)
 
     def render(self, buffer, int64_t start, int64_t stop, int64_t base_position) -> int:
         """Why it stopped: one of this module's constants, or a status of layout.pxd for a malformed record.
@@ -127,9 +141,15 @@ cdef class DumpText:
             raise ValueError("the last line waits for its text")
         self.text.begin()
         self.position = start
+        self.source = held
+        self.is_refused = False
         with nogil:
             status = self.render_batches(held.data, stop, base_position)
+        self.source = None
         self.text.end()
+        if status == RENDER_RAISED:
+            failure, self.failure = self.failure, None
+            raise failure
         self.wants_records = status == RENDER_RECORDS
         if status == ERR_MEMORY:
             raise MemoryError
@@ -213,7 +233,8 @@ cdef class DumpText:
     def non_consecutive(self) -> list[tuple[int, int]]:
         """Pairs (offset, offset that followed it and is not the next one), from -1 on; filled by deep iteration."""
         self.text.check_free()
-        return [(self.jumps[2 * i], self.jumps[2 * i + 1]) for i in range(self.jump_count)]
+        pairs = self.jumps.pairs
+        return [(pairs[2 * i], pairs[2 * i + 1]) for i in range(self.jumps.count)]
 
     cdef int render_batches(self, const uint8_t* data, int64_t stop, int64_t base_position) noexcept nogil:
         cdef int status
@@ -282,9 +303,13 @@ cdef class DumpText:
         """Prints the records that are left of the batch being rendered."""
         cdef int status
         if self.row.magic < 2:
+            if self.plain == NULL and self.row.attributes & CODEC_MASK:
+                status = self.make_plain(batch)
+                if status != OK:
+                    return status
             if self.plain != NULL:
                 return self.render_messages(self.plain, self.plain_size)
-            return RENDER_RECORDS if self.row.attributes & CODEC_MASK else self.render_messages(batch, self.row.size)
+            return self.render_messages(batch, self.row.size)
         if self.row.size < V2_RECORDS_AT:
             self.stop_value = self.row.size
             return RENDER_HEADER
@@ -292,15 +317,35 @@ cdef class DumpText:
             return OK               # whatever follows the header, the reference looks for no record
         if self.row.count < 0:
             return ERR_COUNT_NEGATIVE
-        if self.plain != NULL:
-            if self.next_record == 0:
-                status = self.check_records(self.plain, self.plain_size)
-                if status != OK:
-                    return status
-            return self.render_records(self.plain, self.plain_size)
-        if self.row.attributes & CODEC_MASK:
+        if self.plain == NULL and self.row.attributes & CODEC_MASK:
+            status = self.make_plain(batch)
+            if status != OK:
+                return status
+        if self.plain == NULL:
+            return self.render_records(batch, self.row.size)
+        if self.next_record == 0:
+            status = self.check_records(self.plain, self.plain_size)
+            if status != OK:
+                return status
+        return self.render_records(self.plain, self.plain_size)
+
+    cdef int make_plain(self, const uint8_t* batch) noexcept nogil:
+        """Sets `plain` to the batch as it would be without compression; why it cannot be otherwise."""
+        cdef int status
+        if self.unpacker is None:
             return RENDER_RECORDS
-        return self.render_records(batch, self.row.size)
+        with gil:
+            try:
+                self.store.cut(0)
+                status = self.unpacker.run_batch(self.store, self.source, batch, &self.row, self.decoded_limit)
+                self.is_refused = status != OK
+            except BaseException as error:
+                self.failure = error
+                return RENDER_RAISED
+        if status == OK:
+            self.plain = self.store.data
+            self.plain_size = self.store.size
+        return status
 
     cdef int check_records(self, const uint8_t* batch, int64_t size) noexcept nogil:
         """OK if all records are sound: the reference reads those of a compressed batch before it prints the first."""
@@ -414,7 +459,7 @@ cdef class DumpText:
 
     cdef inline int begin_line(self, int64_t offset, int64_t size) noexcept nogil:
         """Notes the offset of the next record line, and makes room for that of a record of `size` bytes."""
-        if kl_unlikely(offset != added(self.record_offset, 1)) and self.add_jump(self.record_offset, offset) != OK:
+        if kl_unlikely(offset != added(self.record_offset, 1)) and add_jump(&self.jumps, self.record_offset, offset) != OK:
             return ERR_MEMORY
         self.record_offset = offset
         return reserve(&self.text.out, LINE_SPACE + <uint64_t>BODY_EXPANSION * <uint64_t>size)
@@ -451,17 +496,4 @@ cdef class DumpText:
         else:
             d[0] = put(d[0], b" endTxnMarker: COMMIT coordinatorEpoch: ", 40)
         d[0] = put_number(d[0], load32(r.value + 2))
-        return OK
-
-    cdef int add_jump(self, int64_t before, int64_t after) noexcept nogil:
-        cdef int64_t* grown
-        if self.jump_count == self.jump_space:
-            self.jump_space = 16 + 2 * self.jump_space
-            grown = <int64_t*>realloc(self.jumps, <size_t>self.jump_space * 2 * sizeof(int64_t))
-            if grown == NULL:
-                return ERR_MEMORY
-            self.jumps = grown
-        self.jumps[2 * self.jump_count] = before
-        self.jumps[2 * self.jump_count + 1] = after
-        self.jump_count += 1
         return OK

@@ -1,6 +1,9 @@
 # cython: language_level=3
 from libc.stdint cimport uint8_t, uint32_t
 
+cdef enum:
+    MOST = 0x7FFFFFFF               # places in a record table are 32 bits wide
+
 
 cdef class Block:
     cdef uint8_t* data
@@ -18,6 +21,8 @@ cdef class Store:
     cdef readonly Py_ssize_t size
 
     cdef int reserve(self, Py_ssize_t more) except -1
+    cdef Py_ssize_t fill_block(self, object function, object data, Py_ssize_t n) except -1
+    cdef int put(self, const uint8_t* p, Py_ssize_t n) except -1
     cdef int cut(self, Py_ssize_t size) except -1
     cdef Py_ssize_t _fill_sized(
         self, object function, object data, Py_ssize_t n, bint big_endian, uint32_t raw_flag, const uint8_t* raw,

@@ -9,7 +9,6 @@ from kafkalog._core.endian cimport store32
 from kafkalog._core.spare cimport give_memory, grow_memory, take_memory
 
 cdef enum:
-    MOST = 0x7FFFFFFF               # places in a record table are 32 bits wide
     SMALLEST = 256
 
 MOST_BYTES = MOST
@@ -155,14 +154,43 @@ cdef class Store:
         self.size = at + 4 + filled
         return filled + 4
 
+    cdef Py_ssize_t fill_block(self, object function, object data, Py_ssize_t n) except -1:
+        """`fill` for a codec's function, which takes any buffer: the block itself stands for the room."""
+        cdef Py_ssize_t filled
+        cdef Py_ssize_t before = self.size
+        cdef Block block
+        self.reserve(n)
+        block = self.block
+        if block.exports:
+            raise BufferError("a view of the last room is still held")
+        block.start = self.size
+        block.size = n
+        block.writable = True
+        try:
+            filled = function(data, block)
+        finally:
+            block.start = block.size = 0
+            block.writable = False
+        if filled < 0 or filled > n:
+            raise ValueError(f"{filled} bytes are more than the {n} that were given")
+        if block is not self.block or self.size != before:
+            raise ValueError("the store was used by another while it was filled")
+        self.size += filled
+        return filled
+
+    cdef int put(self, const uint8_t* p, Py_ssize_t n) except -1:
+        """Copies `n` bytes behind the content."""
+        self.reserve(n)
+        memcpy(self.data + self.size, p, <size_t>n)
+        self.size += n
+        return 0
+
     def append(self, data) -> None:
         """Copies `data` behind the content."""
         cdef Py_buffer piece
         PyObject_GetBuffer(data, &piece, PyBUF_SIMPLE)
         try:
-            self.reserve(piece.len)
-            memcpy(self.data + self.size, piece.buf, <size_t>piece.len)
-            self.size += piece.len
+            self.put(<const uint8_t*>piece.buf, piece.len)
         finally:
             PyBuffer_Release(&piece)
 

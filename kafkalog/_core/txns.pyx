@@ -35,7 +35,9 @@ cdef int by_producer_and_end(const void* a, const void* b) noexcept nogil:
     cdef const Range* y = <const Range*>b
     if x.producer_id != y.producer_id:
         return -1 if x.producer_id < y.producer_id else 1
-    return (x.last_offset > y.last_offset) - (x.last_offset < y.last_offset)
+    if x.last_offset != y.last_offset:
+        return -1 if x.last_offset < y.last_offset else 1
+    return (x.first_offset > y.first_offset) - (x.first_offset < y.first_offset)    # the longest comes first
 
 
 cdef inline bint is_transactional(const BatchRow* row) noexcept nogil:

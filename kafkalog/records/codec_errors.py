@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkalog._core.unpack import TOO_LARGE, Unpacker
 from kafkalog.errors import InvalidRecord
+from kafkalog.records.format import CompressionType, codec_name
 
-__all__ = ["damaged", "too_large"]
+__all__ = ["unpack_error"]
 
 _DAMAGED_HINT: Final = "the bytes were damaged, or written wrong, before the batch got its checksum"
+_TOO_LARGE_HINT: Final = "such a batch is a mistake or an attack; raise the limit if it is meant"
 
 
-def damaged(codec: str, what: str, position: int) -> InvalidRecord:
-    """The error for compressed bytes that cannot be decompressed; `position` counts from their first byte."""
-    return InvalidRecord(f"{codec}: {what}", position=position, hint=_DAMAGED_HINT)
+def unpack_error(unpacker: Unpacker, status: int) -> InvalidRecord:
+    """The error for compressed bytes that `unpacker` refused with `status`; its position counts from their first byte.
 
-
-def too_large(codec: str, limit_bytes: int, position: int) -> InvalidRecord:
-    """The error for compressed bytes that would grow past the limit; no memory was taken for what lies above it."""
-    return InvalidRecord(
-        f"{codec}: decompressed, the records are larger than the limit of {limit_bytes} bytes",
-        position=position,
-        hint="such a batch is a mistake or an attack; raise the limit if it is meant",
-    )
+    Where they would grow past the limit, no memory was taken for what lies above it.
+    """
+    codec = codec_name(CompressionType(unpacker.codec))
+    text = unpacker.text(status).removeprefix(f"{codec}: ")
+    hint = _TOO_LARGE_HINT if status == TOO_LARGE else _DAMAGED_HINT
+    return InvalidRecord(f"{codec}: {text}", position=unpacker.position, hint=hint)

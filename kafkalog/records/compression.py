@@ -1,18 +1,20 @@
 """Every codec by its id: bytes in, bytes out, in the framings that Kafka uses (format.md section 6).
 
-The packages do the work with the GIL released: zlib or deflate for gzip, cramjam for snappy and lz4 blocks,
-zstandard or cramjam for zstd. How much a piece decompresses to is known, or bounded, before memory is taken.
+The packages do the work with the GIL released: zlib or deflate to write gzip, isal or zlib to read it, cramjam for
+snappy and lz4 blocks, zstandard or cramjam for zstd. How much a piece decompresses to is known, or bounded, before
+memory is taken (`_core/unpack`).
 """
 
 from __future__ import annotations
 
-import zlib
+import threading
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.store import MOST_BYTES, Store
+from kafkalog._core.unpack import Tool, Unpacker
 from kafkalog.errors import IllegalArgument
 from kafkalog.records import gzip_member, lz4_frame, xerial, zstd_frame
-from kafkalog.records.codec_errors import damaged, too_large
+from kafkalog.records.codec_errors import unpack_error
 from kafkalog.records.format import CompressionType, codec_name
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ __all__ = [
     "compress_into",
     "decompress",
     "decompress_into",
+    "new_unpacker",
+    "unpacker",
 ]
 
 DECODED_LIMIT_BYTES: Final = 256 << 20
@@ -40,13 +44,6 @@ LEVELS: Final = {
 """Lowest and highest level of the codecs that have levels, as `compression.<codec>.level` takes them."""
 
 _CODECS: Final = tuple(CompressionType)
-_GZIP: Final = "gzip"
-_GZIP_MAGIC: Final = b"\x1f\x8b"
-_GZIP_BITS: Final = 31
-# members are fed in pieces: zlib copies what it does not use, which must not grow with the rest of the data
-_PIECE_BYTES: Final = 16 << 10
-# the last block may need room above the limit before its size is known
-_HEADROOM_BYTES: Final = 8 << 20
 
 
 def check_codec(codec: int) -> CompressionType:
@@ -108,52 +105,54 @@ def compress(codec: int, data: Buffer, *, level: int | None = None, magic: int =
 
 
 def decompress_into(
-    store: Store, codec: int, data: memoryview, *, magic: int = 2, limit_bytes: int = DECODED_LIMIT_BYTES
+    store: Store, codec: int, data: Buffer, *, magic: int = 2, limit_bytes: int = DECODED_LIMIT_BYTES
 ) -> None:
     """Appends to `store` what `data`, the compressed records of a batch of format `magic`, decompresses to.
 
     InvalidRecord for damage and for more than `limit_bytes`; it names the codec and the byte in `data`, and what was
     appended before it has no meaning. IllegalArgument for an unknown codec. Threads: each has its own contexts.
     """
-    limit_bytes = max(min(limit_bytes, MOST_BYTES - _HEADROOM_BYTES - store.size), 0)
-    if codec == CompressionType.LZ4:
-        lz4_frame.decompress_into(store, data, limit_bytes, magic)
-    elif codec == CompressionType.SNAPPY:
-        xerial.decompress_into(store, data, limit_bytes)
-    elif codec == CompressionType.ZSTD:
-        zstd_frame.decompress_into(store, data, limit_bytes)
-    elif codec == CompressionType.GZIP:
-        _gunzip_into(store, data, limit_bytes)
-    else:
-        check_codec(codec)
-        store.append(data)
+    check_codec(codec)
+    own = unpacker()
+    status = own.unpack(store, codec, data, magic=magic, limit_bytes=min(limit_bytes, MOST_BYTES))
+    if status:
+        raise unpack_error(own, status)
 
 
 def decompress(codec: int, data: Buffer, *, magic: int = 2, limit_bytes: int = DECODED_LIMIT_BYTES) -> memoryview:
     """What `data` decompresses to, read-only; errors as for `decompress_into`."""
     store = Store()
-    decompress_into(store, codec, memoryview(data).cast("B"), magic=magic, limit_bytes=limit_bytes)
+    decompress_into(store, codec, data, magic=magic, limit_bytes=limit_bytes)
     return memoryview(store.take())
 
 
-def _gunzip_into(store: Store, data: memoryview, limit_bytes: int) -> None:
-    """One gzip member or more; bytes that begin no member end it, as in the reference."""
-    most = store.size + limit_bytes
-    at, end = 0, len(data)
-    while True:
-        member = at
-        inflater = zlib.decompressobj(_GZIP_BITS)
-        while not inflater.eof:
-            if at == end:
-                raise damaged(_GZIP, "the stream is cut off", end)
-            piece = data[at : at + _PIECE_BYTES]
-            at += len(piece)
-            try:
-                store.append(inflater.decompress(piece, most - store.size + 1))
-            except zlib.error as error:
-                raise damaged(_GZIP, str(error), member) from None
-            if store.size > most:
-                raise too_large(_GZIP, limit_bytes, member)
-        at -= len(inflater.unused_data)
-        if bytes(data[at : at + 2]) != _GZIP_MAGIC:
-            return
+def _tool(codec: int) -> Tool | None:
+    """The package for a codec id, or for GZIP_FASTER."""
+    if codec == CompressionType.LZ4:
+        return lz4_frame.tool()
+    if codec == CompressionType.SNAPPY:
+        return xerial.tool()
+    if codec == CompressionType.ZSTD:
+        return zstd_frame.tool()
+    return gzip_member.tool() if codec == CompressionType.GZIP else gzip_member.faster_tool()
+
+
+class _Own(threading.local):
+    """What belongs to one thread."""
+
+    def __init__(self) -> None:
+        self.unpacker = new_unpacker()
+
+
+def new_unpacker() -> Unpacker:
+    """An unpacker with contexts of its own, for one thread at a time."""
+    return Unpacker(_tool)
+
+
+_own: Final = _Own()
+
+
+def unpacker() -> Unpacker:
+    """This thread's unpacker, or another where that one is at work: the caller interrupts it."""
+    own = _own.unpacker
+    return new_unpacker() if own.busy else own

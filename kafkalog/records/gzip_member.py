@@ -1,7 +1,7 @@
 """Gzip: one member for each batch, by `deflate` (libdeflate) where that is installed, else by the standard library.
 
 libdeflate takes about half of zlib's time for the same size. It sets itself up anew for each call, so that zlib is
-ahead on small batches.
+ahead on small batches. Members are read by `isal` where that is installed, in a third to a half of zlib's time.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import functools
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog._core.store import Store
+from kafkalog._core.unpack import Tool
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["DEFAULT_LEVEL", "compress_into"]
+__all__ = ["DEFAULT_LEVEL", "compress_into", "faster_tool", "tool"]
 
 DEFAULT_LEVEL: Final = 6
 _GZIP_BITS: Final = 31
@@ -38,3 +39,18 @@ def compress_into(store: Store, data: memoryview, level: int | None = None) -> N
     chosen = DEFAULT_LEVEL if level is None or level < 0 else level
     squeeze = _libdeflate() if len(data) >= _LARGE_BYTES else None
     store.append(zlib.compress(data, chosen, _GZIP_BITS) if squeeze is None else squeeze(data, chosen))
+
+
+def tool() -> Tool:
+    """What reads members, and says what is wrong with them."""
+    return Tool(zlib.decompressobj, zlib.error)
+
+
+def faster_tool() -> Tool | None:
+    """What reads sound members faster, where it is installed."""
+    try:
+        from isal import isal_zlib
+    except ImportError:
+        return None
+    package: Any = isal_zlib  # which says that its error is an instance
+    return Tool(package.decompressobj, package.error)

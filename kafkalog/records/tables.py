@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Final
 from kafkalog._core.arena import Arena
 from kafkalog._core.decode import STATUS_MAGIC, STATUS_MESSAGE_SIZE, STATUS_OK, STATUS_TEXT, RecordTable, decode
 from kafkalog._core.scan import BatchTable
+from kafkalog._core.store import MOST_BYTES
+from kafkalog._core.unpack import FIRST_FAULT, Unpacker
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedForFormat
-from kafkalog.records.compression import DECODED_LIMIT_BYTES, check_codec, decompress_into
+from kafkalog.records.codec_errors import unpack_error
+from kafkalog.records.compression import DECODED_LIMIT_BYTES, check_codec, unpacker
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V2
 
 if TYPE_CHECKING:
@@ -21,7 +24,16 @@ if TYPE_CHECKING:
 
     from kafkalog._core.store import Block
 
-__all__ = ["TABLE_BYTES", "batch_table", "decoding_error", "plain_batch", "plain_row", "plain_rows", "record_tables"]
+__all__ = [
+    "TABLE_BYTES",
+    "batch_table",
+    "decoding_error",
+    "plain_batch",
+    "plain_row",
+    "plain_rows",
+    "record_tables",
+    "status_error",
+]
 
 TABLE_BYTES: Final = 512 << 10
 """Decompressed bytes after which a table ends, so that they are in the cache when decoded; no batch is divided."""
@@ -115,15 +127,18 @@ def plain_row(
     limit_bytes: int = DECODED_LIMIT_BYTES,
 ) -> tuple[Block, BatchTable]:
     """`plain_batch` and a table of one row for it: that of the batch, without codec and with its new place and size."""
-    arena = Arena(data, batches, row, base_position=base_position)
-    failure = _unpack(arena, batches, row, limit_bytes)
+    if batches.magic(row) >= MAGIC_V2 and batches.size(row) < BATCH_OVERHEAD_BYTES:
+        text = f"the batch of {batches.size(row)} bytes is smaller than its header of {BATCH_OVERHEAD_BYTES}"
+        short = CorruptRecord(text, path=path, hint=_HINT)
+        raise _located(short, batches, row, batches.position(row))
+    plain, table, failure = plain_rows(data, batches, row, row + 1, base_position, limit_bytes)
     if failure is not None:
         failure.path = path
         try:
             raise failure
         finally:
             del failure  # as above
-    return arena.finish(), arena.table
+    return plain, table
 
 
 def _next_table(
@@ -159,41 +174,23 @@ def plain_rows(
     """
     guess = _GUESSED_RATIO * (batches.position(last - 1) + batches.size(last - 1) - batches.position(first))
     arena = Arena(data, batches, first, base_position=base_position, capacity=min(guess, 2 * TABLE_BYTES))
-    row = first
-    failure: KafkalogError | None = None
-    while failure is None and arena.size < TABLE_BYTES:
-        row = arena.copy_plain(row, last)
-        if row == last:
-            break
-        failure = _unpack(arena, batches, row, limit_bytes)
-        row += 1
+    own = unpacker()
+    status = arena.fill(own, last, enough=TABLE_BYTES, limit_bytes=min(limit_bytes, MOST_BYTES))
+    failure = None if status == STATUS_OK else _refused(status, arena, own, batches)
     return arena.finish(), arena.table, failure
 
 
-def _unpack(arena: Arena, batches: BatchTable, row: int, limit_bytes: int) -> KafkalogError | None:
-    """Decompresses one batch into the arena; the error, with its place, where that cannot be done."""
+def _refused(status: int, arena: Arena, own: Unpacker, batches: BatchTable) -> KafkalogError:
+    """The error for the batch behind the last row of the arena, with its place."""
+    row = arena.first + arena.rows
     at = batches.position(row)
-    magic = batches.magic(row)
     try:
-        codec = check_codec(batches.attributes(row) & _CODEC_MASK)
-        if magic >= MAGIC_V2 and batches.size(row) < BATCH_OVERHEAD_BYTES:
-            text = f"the batch of {batches.size(row)} bytes is smaller than its header of {BATCH_OVERHEAD_BYTES}"
-            return _located(CorruptRecord(text, hint=_HINT), batches, row, at)
-        payload = arena.begin(row)
-        if payload is None or _fill(arena, codec, payload, magic, limit_bytes):
-            return _located(_status_error(arena.status, STATUS_TEXT[arena.status]), batches, row, at)
-        return None
+        check_codec(batches.attributes(row) & _CODEC_MASK)
     except KafkalogError as error:
-        arena.cancel()
-        within = 0 if error.position is None else arena.payload_position + error.position
-        error.__context__ = None  # the codec's own error, whose frames would keep this one and the chunk alive
-        return _located(error.with_traceback(None), batches, row, at + within)
-
-
-def _fill(arena: Arena, codec: int, payload: memoryview, magic: int, limit_bytes: int) -> int:
-    """Fills the row that was begun and ends it; the status of its inner messages."""
-    decompress_into(arena.store, codec, payload, magic=magic, limit_bytes=limit_bytes)
-    return arena.end()
+        return _located(error.with_traceback(None), batches, row, at)
+    if status < FIRST_FAULT:
+        return _located(status_error(status, STATUS_TEXT[status]), batches, row, at)
+    return _located(unpack_error(own, status), batches, row, at + arena.payload_position + own.position)
 
 
 def _undecodable(table: RecordTable, batches: BatchTable, first: int, base_position: int) -> KafkalogError:
@@ -206,10 +203,11 @@ def _undecodable(table: RecordTable, batches: BatchTable, first: int, base_posit
 
 def decoding_error(status: int, text: str, record: int, batches: BatchTable, row: int, position: int) -> KafkalogError:
     """The error for record `record` of batch `row`, at which decoding stopped: `status` and `text` say why."""
-    return _located(_status_error(status, f"record {record} of the batch: {text}"), batches, row, position)
+    return _located(status_error(status, f"record {record} of the batch: {text}"), batches, row, position)
 
 
-def _status_error(status: int, text: str) -> KafkalogError:
+def status_error(status: int, text: str) -> KafkalogError:
+    """The error for a status of decode.STATUS_TEXT, without its place."""
     if status == STATUS_MESSAGE_SIZE:
         return CorruptRecord(text, hint=_HINT)
     if status == STATUS_MAGIC:

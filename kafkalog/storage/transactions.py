@@ -37,7 +37,8 @@ class AbortedTransaction(NamedTuple):
 
 
 class _SegmentTxns(NamedTuple):
-    """The transactions of one segment before the tail: those whose marker lies in it, and those that go on behind it.
+    """The transactions of one segment before the tail: those whose marker lies in it, and those that go on behind it
+    into another segment before the tail.
 
     first_markers: as in TxnScan, where the segment was scanned; None where files told, whose first offsets are exact.
     """
@@ -54,11 +55,10 @@ class _Tail:
     it was rewritten.
     """
 
-    __slots__ = ("carried", "header", "last_position", "position", "scan", "segment", "start")
+    __slots__ = ("header", "last_position", "position", "scan", "segment", "start")
 
     def __init__(self, start: int, carried: Mapping[int, int], segment: Any, position: int) -> None:
         self.start = start
-        self.carried = carried
         self.scan = TxnScan(carried)
         self.segment = segment
         self.position = position
@@ -280,12 +280,7 @@ class Transactions:
         while going_on and later is not None and later.base_offset < tail.start:
             going_on = _ended(found, going_on, self._segment_txns(segments, later), later.base_offset)
             later = segments.higher(later.base_offset)
-        for one in of_tail:
-            if one.first_offset < tail.start and one.producer_id in going_on:
-                found.append(one._replace(first_offset=going_on[one.producer_id]))
-        if later is None or tail.start < later.base_offset:
-            found += of_tail
-        return found
+        return found + of_tail  # which knows the first offsets of what went on into it
 
     def _segment_txns(self, segments: Any, segment: Any) -> _SegmentTxns:
         token = segment, _stamp(segment)
@@ -302,7 +297,7 @@ class Transactions:
         holds_tail = following is None or tail.start < following.base_offset
         end_offset = tail.start if holds_tail else following.base_offset
         indexed = self._indexed(segment, _NO_LIMIT if holds_tail else end_offset)
-        going_on = tail.carried if holds_tail else self._snapshot(end_offset)
+        going_on = {} if holds_tail else self._snapshot(end_offset)
         if indexed is not None and going_on is not None:
             return _SegmentTxns(indexed, going_on, None)
         scan = TxnScan()

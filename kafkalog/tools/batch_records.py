@@ -5,7 +5,7 @@ A file's magic above 2 counts as 2, and checksums are not looked at.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkalog._core.decode import RecordTable
 from kafkalog._core.scan import scan
@@ -13,29 +13,15 @@ from kafkalog.errors import CorruptRecord, KafkalogError
 from kafkalog.records import tables
 from kafkalog.records.format import MAGIC_V2, NO_TIMESTAMP
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from kafkalog._core.store import Block
-
 MAGIC_AT: Final = 16
 
 
-def plain_batch(data: Buffer, at: int, size: int, *, path: str, offset: int, position: int) -> Block:
-    """The compressed batch that is `data[at:at + size]` as it would be without compression (`records.tables`).
-
-    InvalidRecord, CorruptRecord or IllegalArgument, with the batch's place, for one that cannot be decompressed.
-    """
-    table = scan(data, at, at + size, check_crc=False, file_mode=True, max_batches=1)
-    try:
-        return tables.plain_batch(data, table, 0)
-    except KafkalogError as error:
-        error.position = (error.position or at) - at
-        raise _located(error, path, offset, position) from error.__cause__
-
-
 def records_of(batch: bytes, *, path: str, offset: int, position: int, lenient: bool = False) -> RecordTable:
-    """The records of a whole batch; errors as for `plain_batch`, `lenient` as for `_core.decode.decode`."""
+    """The records of a whole batch.
+
+    `lenient` as for `_core.decode.decode`; InvalidRecord, CorruptRecord or IllegalArgument, with the batch's place, for
+    one that cannot be decompressed.
+    """
     magic = int.from_bytes(batch[MAGIC_AT : MAGIC_AT + 1], "big", signed=True)
     if magic < 0:
         raise CorruptRecord(f"no batch has the format {magic}", path=path, offset=offset, position=position)

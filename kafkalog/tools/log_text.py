@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO, Final
 
-from kafkalog._core.render import IS_FULL, NEEDS_BYTES, NEEDS_RECORDS, NEEDS_TEXT, DumpText
+from kafkalog._core.render import IS_FULL, NEEDS_BYTES, NEEDS_TEXT, DumpText
 from kafkalog.errors import InvalidRecord
+from kafkalog.records.compression import DECODED_LIMIT_BYTES, new_unpacker
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2
-from kafkalog.tools.batch_records import plain_batch
 from kafkalog.tools.control_text import control_text
 from kafkalog.tools.decoders import shown
 from kafkalog.tools.dump_complaints import Pair
 from kafkalog.tools.dump_options import DumpOptions
 from kafkalog.tools.record_readers import RecordReader
-from kafkalog.tools.render_errors import short_batch, stop_error
+from kafkalog.tools.render_errors import refused_error, short_batch, stop_error
 from kafkalog.tools.window import FileWindow
 
 FLUSH_BYTES: Final = 1 << 18
@@ -36,6 +36,8 @@ class LogText:
             data=options.data,
             skip_metadata=options.skip_record_metadata,
             ask=reader is not None,
+            unpacker=new_unpacker(),
+            decoded_limit=DECODED_LIMIT_BYTES,
         )
 
     def write(self) -> list[Pair]:
@@ -65,9 +67,8 @@ class LogText:
         window.start = text.position
         if status == NEEDS_TEXT:
             text.give(self._words().encode(errors="replace"))
-        elif status == NEEDS_RECORDS:
-            where: dict[str, Any] = {"path": self.path, "offset": text.batch_offset, "position": window.position}
-            text.give_records(plain_batch(window.buffer, window.start, text.batch_size, **where))
+        elif text.is_refused:
+            raise refused_error(status, text, self.path, window.base_position)
         elif status != IS_FULL:
             raise stop_error(status, text, self.path, window.base_position)
         if len(text.text) >= FLUSH_BYTES:

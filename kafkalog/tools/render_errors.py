@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from kafkalog._core.decode import STATUS_TEXT
-from kafkalog._core.render import BAD_CODEC, BAD_CONTROL, BAD_FORMAT, BAD_HEADER, BAD_SIZE
+from kafkalog._core.render import BAD_CODEC, BAD_CONTROL, BAD_FORMAT, BAD_HEADER, BAD_SIZE, DumpText
 from kafkalog._core.template import BAD_CRC, BAD_MAGIC
+from kafkalog._core.unpack import FIRST_FAULT
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedCompression
+from kafkalog.records.codec_errors import unpack_error
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES
+from kafkalog.records.tables import status_error
 
 _HINT = "what lies before it was printed; a replica or a backup may have the rest"
 
@@ -51,6 +54,19 @@ def stop_error(status: int, at: Renderer, path: str, base_position: int) -> Kafk
     if status == BAD_HEADER:
         return short_batch(at.stop_value, path, position)
     return _batch_error(status, at, path, position) or _record_error(status, at, path, base_position)
+
+
+def refused_error(status: int, at: DumpText, path: str, base_position: int) -> KafkalogError:
+    """Why the records of the compressed batch where a renderer stopped cannot be had."""
+    error: KafkalogError
+    within = 0
+    if at.unpacker is not None and status >= FIRST_FAULT:
+        error = unpack_error(at.unpacker, status)
+        within = at.unpacker.payload_position + at.unpacker.position
+    else:
+        error = status_error(status, STATUS_TEXT[status])
+    error.path, error.offset, error.position = path, at.batch_offset, base_position + at.position + within
+    return error
 
 
 def short_batch(size: int, path: str, position: int) -> CorruptRecord:

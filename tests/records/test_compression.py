@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkalog._core.store import Store
 from kafkalog.errors import IllegalArgument, InvalidRecord
-from kafkalog.records import zstd_frame
+from kafkalog.records import compression, zstd_frame
 from kafkalog.records.compression import LEVELS, check_codec, compress, decompress, decompress_into
 from kafkalog.records.format import CompressionType
 
@@ -30,8 +30,10 @@ def zstandard(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     else:
         pytest.importorskip("zstandard")
     zstd_frame._contexts.cache_clear()
+    compression._own.unpacker = compression.new_unpacker()
     yield request.param
     zstd_frame._contexts.cache_clear()
+    compression._own.unpacker = compression.new_unpacker()
 
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, *CODECS])

@@ -5,7 +5,6 @@ import struct
 import cramjam
 import pytest
 
-from kafkalog._core.store import Store
 from kafkalog._core.xxhash import xxh32
 from kafkalog.errors import InvalidRecord
 from kafkalog.records import lz4_frame
@@ -31,9 +30,7 @@ def stored(data: bytes) -> bytes:
 
 
 def read(data: bytes, magic: int = 2, limit_bytes: int = 1 << 23) -> bytes:
-    store = Store()
-    lz4_frame.decompress_into(store, memoryview(data), limit_bytes, magic)
-    return bytes(store.take())
+    return bytes(decompress(3, data, magic=magic, limit_bytes=limit_bytes))
 
 
 def test_the_header_is_that_of_the_java_client() -> None:

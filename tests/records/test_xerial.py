@@ -5,9 +5,9 @@ import struct
 import cramjam
 import pytest
 
-from kafkalog._core.store import Store
 from kafkalog.errors import InvalidRecord
 from kafkalog.records import xerial
+from kafkalog.records.compression import decompress
 
 HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 
@@ -21,9 +21,7 @@ def block(data: bytes) -> bytes:
 
 
 def read(data: bytes, limit_bytes: int = 1 << 20) -> bytes:
-    store = Store()
-    xerial.decompress_into(store, memoryview(data), limit_bytes)
-    return bytes(store.take())
+    return bytes(decompress(2, data, limit_bytes=limit_bytes))
 
 
 def test_blocks_of_32_kib_as_the_java_client_writes_them() -> None:

@@ -5,9 +5,9 @@ import struct
 import cramjam
 import pytest
 
+from kafkalog._core.unpack import zstd_frame_at
 from kafkalog.errors import InvalidRecord
 from kafkalog.records.compression import compress, decompress
-from kafkalog.records.zstd_frame import next_frame
 
 MAGIC = struct.pack("<I", 0xFD2FB528)
 TEXT = b"".join(b"line %d, " % n for n in range(40_000))
@@ -27,12 +27,12 @@ def streamed(data: bytes) -> bytes:
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 65_791, 65_792, 131_072, 131_073, len(TEXT)])
 def test_bounds(size: int) -> None:
     data = TEXT[:size]
-    exact = next_frame(memoryview(bytes(compress(4, data))), 0)
-    assert (exact.bound, exact.is_exact) == (size, True)
+    exact = bytes(compress(4, data))
+    assert zstd_frame_at(exact, 0) == (len(exact), size, True)
     frame = streamed(data)
-    loose = next_frame(memoryview(b"..." + frame), 3)
-    assert (loose.start, loose.end) == (3, 3 + len(frame))
-    assert size <= loose.bound <= size + (128 << 10)
+    end, bound, is_exact = zstd_frame_at(b"..." + frame, 3) or (0, 0, True)
+    assert (end, is_exact) == (3 + len(frame), size == 0)
+    assert size <= bound <= size + (128 << 10)
     assert decompress(4, frame) == data
 
 
@@ -45,7 +45,7 @@ def test_frames_follow_each_other_with_skippable_ones_between() -> None:
 def test_raw_and_repeated_blocks_say_their_size() -> None:
     window = MAGIC + b"\x00\x40"  # no content size, window of 256 KiB
     frame = window + header(3, 0, False) + b"raw" + header(70_000, 1) + b"x"
-    assert next_frame(memoryview(frame), 0).bound == 70_003
+    assert zstd_frame_at(frame, 0) == (len(frame), 70_003, False)
     assert decompress(4, frame) == b"raw" + b"x" * 70_000
 
 

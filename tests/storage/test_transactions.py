@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafkalog.chunks import records
 from kafkalog.config import LogConfig
-from kafkalog.errors import CorruptIndex, CorruptSnapshot, FormatError
+from kafkalog.errors import CorruptIndex, CorruptSnapshot, FormatError, KafkalogError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.view import LogView
 from tests.transactional import Event, Log, index_path, made, marker, snapshot, snapshot_path, txn_index
@@ -89,6 +89,34 @@ def test_with_any_files_beside_the_log_missing_or_damaged(events: list[Event], d
         check(directory, log)
 
 
+@given(st.lists(EVENTS, min_size=1, max_size=20), st.data())
+def test_any_byte_of_the_files_changed_or_cut(events: list[Event], data: st.DataObject) -> None:
+    """Records that were written, in order, then perhaps a typed error; nothing else, whatever the bytes say."""
+    log = made(events)
+    with written(log) as directory:
+        files = sorted(path for path in directory.iterdir() if path.stat().st_size)
+        path = data.draw(st.sampled_from(files))
+        content = bytearray(path.read_bytes())
+        at = data.draw(st.integers(0, len(content) - 1))
+        if data.draw(st.booleans()):
+            content[at] ^= data.draw(st.integers(1, 255))
+        else:
+            del content[at:]
+        path.write_bytes(bytes(content))
+        known = {b"v%d" % offset for offset in [*log.plain, *(offset for _, offset, _ in log.data)]}
+        seen: list[int] = []
+        try:
+            with LogView(directory) as view:
+                for record in records(view, view.log_start_offset, view.last_stable_offset, committed=True):
+                    assert record.value in known
+                    seen.append(record.offset)
+                for problem in view.problems:
+                    assert isinstance(problem, KafkalogError) and problem.path
+        except KafkalogError as error:
+            assert error.path
+        assert seen == sorted(set(seen))
+
+
 def test_transactions_that_span_segments(tmp_path: Path) -> None:
     """TXN-2: the ABORT marker of a record may lie segments later, and so does its index entry."""
     log = made(SPANNING)
@@ -99,6 +127,61 @@ def test_transactions_that_span_segments(tmp_path: Path) -> None:
     check(directory, log)
     for base in log.segments:
         index_path(directory, base).unlink(missing_ok=True)
+    check(directory, log)
+
+
+# name: events, snapshots that are there, entries left in each segment's index (None: no file)
+ODD_TAILS: dict[str, tuple[list[Event], list[int], dict[int, int | None]]] = {
+    "a later transaction of the same producer is aborted in the next segment": (
+        [("data", 1, 1), ("roll", 0, 0), ("commit", 1, 0), ("data", 1, 1), ("abort", 1, 0), ("plain", 0, 1)],
+        [1, 5], {1: 1},
+    ),
+    "the tail begins amid a segment whose index is gone": (
+        [("plain", 0, 1), ("data", 1, 1), ("abort", 1, 0), ("data", 2, 1), ("abort", 2, 0), ("plain", 0, 1)],
+        [3], {0: None},
+    ),
+    "the index of a segment that is written to lags behind": (
+        [("plain", 0, 1), ("data", 1, 1), ("abort", 1, 0), ("data", 2, 1), ("abort", 2, 0), ("plain", 0, 1)],
+        [3], {0: 1},
+    ),
+    "the marker lies in the tail": (
+        [("data", 1, 1), ("data", 2, 1), ("roll", 0, 0), ("abort", 1, 0), ("commit", 2, 0), ("plain", 0, 1)],
+        [2], {2: 1},
+    ),
+    "an index file is empty": ([("data", 1, 1), ("abort", 1, 0), ("plain", 0, 1)], [3], {0: 0}),
+    "a transaction goes through a segment into the tail": (
+        [("data", 1, 1), ("roll", 0, 0), ("data", 2, 1), ("abort", 2, 0), ("plain", 0, 1), ("abort", 1, 0)],
+        [1, 4], {1: 1},
+    ),
+    "a transaction goes through a segment without index": (
+        [("data", 1, 1), ("roll", 0, 0), ("data", 2, 1), ("abort", 2, 0), ("plain", 0, 1), ("abort", 1, 0),
+         ("data", 1, 1), ("commit", 1, 0)],
+        [1, 4], {1: None},
+    ),
+    "no snapshot says what goes on behind the first segment": (
+        [("data", 1, 1), ("data", 2, 1), ("abort", 2, 0), ("roll", 0, 0), ("plain", 0, 1), ("abort", 1, 0),
+         ("roll", 0, 0), ("plain", 0, 1)],
+        [6], {0: 1, 3: 1},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_TAILS)
+def test_odd_tails(tmp_path: Path, name: str) -> None:
+    events, snapshots, entries = ODD_TAILS[name]
+    log = made(events)
+    directory = tmp_path / "t-0"
+    log.write(directory)
+    for path in directory.glob("*.snapshot"):
+        path.unlink()
+    for offset in snapshots:
+        log.write_snapshot(directory, offset)
+    for base, count in entries.items():
+        path = index_path(directory, base)
+        if count is None:
+            path.unlink()
+        else:
+            path.write_bytes(txn_index(log.indexes[base][:count]))
     check(directory, log)
 
 

@@ -1,0 +1,39 @@
+from collections.abc import Callable
+from typing import Any, final
+
+from typing_extensions import Buffer
+
+from kafkalog._core.store import Store
+
+GZIP_FASTER: int
+FIRST_FAULT: int
+TOO_LARGE: int
+FAULT_TEXT: dict[int, str]
+
+@final
+class Tool:
+    function: Callable[..., Any] | None
+    error: type[Exception] | tuple[type[Exception], ...]
+    gives: bool
+    def __init__(
+        self,
+        function: Callable[..., Any] | None,
+        error: type[Exception] | tuple[type[Exception], ...],
+        *,
+        gives: bool = False,
+    ) -> None: ...
+
+@final
+class Unpacker:
+    busy: bool
+    said: str | None
+    codec: int
+    limit: int
+    payload_position: int
+    def __init__(self, find: Callable[[int], Tool | None]) -> None: ...
+    def unpack(self, store: Store, codec: int, data: Buffer, *, magic: int = 2, limit_bytes: int) -> int: ...
+    @property
+    def position(self) -> int: ...
+    def text(self, status: int) -> str: ...
+
+def zstd_frame_at(data: Buffer, start: int) -> tuple[int, int, bool] | None: ...
