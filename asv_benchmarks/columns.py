@@ -46,7 +46,7 @@ def rows(directory: Path) -> list[Row]:
         found.append(Row("decode to Arrow, all columns", rate(stream), 25, "M/s", False, _millions(peers)))
         found.append(Row("decode to Arrow, stored columns", rate(lambda: stream(STORED)), 25, "M/s", False))
         found.append(Row("decode to Arrow, offset alone", rate(lambda: stream(["offset"])), 30, "M/s", False))
-        found.append(Row("decode to a table in memory", rate(memory), 15, "M/s", False))
+        found.append(Row("decode to a table in memory", rate(memory), 8, "M/s", False))
     shutil.rmtree(path)
     return found + [_compressed(codec) for codec in CODECS]
 

@@ -1,6 +1,7 @@
 package peer;
 
 import java.io.File;
+import java.nio.file.Files;
 import java.util.List;
 import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
@@ -23,6 +24,10 @@ public final class Main {
         File work = new File(args[0]);
         Measure measure = new Measure(Double.parseDouble(args[1]), Integer.parseInt(args[2]));
         for (String group : List.of(args).subList(3, args.length)) {
+            if (group.startsWith("wrappers=")) {
+                wrappers(new File(group.substring("wrappers=".length())), measure);
+                continue;
+            }
             switch (group) {
                 case "append": append(work, measure); break;
                 case "read": read(work, measure); break;
@@ -75,6 +80,11 @@ public final class Main {
             });
             Utils.delete(dir);
         }
+    }
+
+    private static void wrappers(File file, Measure measure) throws Exception {
+        byte[] data = Files.readAllBytes(file.toPath());
+        measure.rate("wrappers", "records/s", round -> Reads.all(data, round));
     }
 
     private static void index(File work, Measure measure) throws Exception {

@@ -43,6 +43,22 @@ final class Reads {
         sink = sum;
     }
 
+    /** Every record of batches in memory, its value's length touched. */
+    static void all(byte[] data, Measure.Round round) {
+        long sum = 0;
+        while (round.goesOn()) {
+            for (RecordBatch batch : MemoryRecords.readableRecords(ByteBuffer.wrap(data)).batches()) {
+                long records = 0;
+                for (Record record : batch) {
+                    sum += record.valueSize() + record.offset();
+                    records++;
+                }
+                round.count(records);
+            }
+        }
+        sink = sum;
+    }
+
     /** One record at a random offset. */
     static void byOffset(UnifiedLog log, Measure.Round round) throws Exception {
         Random random = new Random(5);

@@ -1,0 +1,185 @@
+"""Compressed batches: made plain beside the codec alone, dumped beside the reference, v1 wrappers beside it too."""
+
+import os
+import shutil
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import cramjam
+
+from asv_benchmarks.benchmarks.common import NOW
+from asv_benchmarks.commands import KAFKALOG, SEGMENT_BYTES, TOPIC, make_lines
+from asv_benchmarks.measure import Row, median_run, per_item
+from kafkalog._core.encode import encode_batch
+from kafkalog._core.repack import with_payload
+from kafkalog._core.scan import BatchTable, scan
+from kafkalog.records.compression import compress
+from kafkalog.records.format import CompressionType
+from kafkalog.records.legacy import LegacyBuilder
+from kafkalog.records.tables import plain_rows, record_tables
+
+HEADER_BYTES = 61
+CODECS = [codec for codec in CompressionType if codec]
+LIMIT_BYTES = 1 << 28
+WRAPPERS, IN_EACH = 40, 1000
+
+
+def rows(directory: Path, count: int, reference: bool) -> list[Row]:
+    """The rows of all codecs; the dump's files are the demo's first segment, each batch compressed."""
+    return [*_plain_rows(), *_dump_rows(directory, count, reference), *_wrapper_rows(directory, reference)]
+
+
+def _values(count: int) -> list[bytes]:
+    """Lines of text of 100 bytes that a codec shrinks to a third."""
+    return [
+        b'{"id": %07d, "user": "%08x", "text": "%s"}' % (i, zlib.crc32(b"%d" % i), WORDS[i % 41 :][:49])
+        for i in range(count)
+    ]
+
+
+WORDS = b"every message of this log says something of its own, now and then the same once more"
+
+
+def _alone(codec: CompressionType, payload: memoryview) -> Callable[[], int]:
+    """The codec's package on the blocks of one payload, into memory that is there; gives what that holds."""
+    import zstandard
+
+    room = bytearray(1 << 20)
+    if codec == CompressionType.ZSTD:
+        reader = zstandard.ZstdDecompressor()
+        return lambda: len(reader.decompress(payload))
+    if codec == CompressionType.GZIP:
+        from isal import isal_zlib
+
+        return lambda: len(isal_zlib.decompressobj(31).decompress(payload))
+    blocks, at = [], 7 if codec == CompressionType.LZ4 else 16
+    order = "little" if codec == CompressionType.LZ4 else "big"
+    while size := int.from_bytes(payload[at : at + 4], order):  # type: ignore[arg-type]
+        blocks.append(payload[at + 4 : at + 4 + size])
+        at += 4 + size
+    expand = cramjam.lz4.decompress_block_into if codec == CompressionType.LZ4 else cramjam.snappy.decompress_raw_into
+    return lambda: sum(expand(block, room) for block in blocks)
+
+
+def _plain_rows() -> list[Row]:
+    """Batches of 1000 x 100 B made plain, as a share of the codec's own speed on the same blocks."""
+    found = []
+    plain = bytes(encode_batch(_values(1000), timestamp=NOW))
+    for codec in CODECS:
+        squeezed = memoryview(bytes(compress(codec, plain[HEADER_BYTES:])))
+        data = bytes(with_payload(plain[:HEADER_BYTES], squeezed, codec)) * 40
+        table = scan(data)
+        alone = _alone(codec, squeezed)
+        shares, speeds = [], []
+        for _ in range(3):
+            own = per_item(lambda data=data, table=table: _made_plain(data, table), rounds=3)
+            bare = per_item(alone, rounds=3)
+            shares.append(bare / own)
+            speeds.append(1e-6 / bare)
+        peers: dict[str, float | str] = {"codec alone, MB/s": f"{sorted(speeds)[1]:.0f}"}
+        found.append(
+            Row(f"{codec.name.lower()} batches made plain, of the codec", sorted(shares)[1], 0.8, "", False, peers)
+        )
+    return found
+
+
+def _made_plain(data: bytes, table: BatchTable) -> int:
+    """Bytes of records of all rows of a table."""
+    row = size = 0
+    while row < len(table):
+        block, made, failure = plain_rows(data, table, row, len(table), 0, LIMIT_BYTES)
+        assert failure is None
+        row += len(made)
+        size += len(block) - HEADER_BYTES * len(made)
+    return size
+
+
+def _dump_rows(directory: Path, count: int, reference: bool) -> list[Row]:
+    """Deep dumps with data, whole processes: how many times the CPU of the reference's."""
+    if not reference:
+        return []
+    from asv_benchmarks.peers import kafka_embedded
+
+    lines, data, out = directory / "lines.txt", directory / "data", directory / "out.txt"
+    make_lines(lines, count)
+    median_run(
+        [
+            *KAFKALOG,
+            "produce",
+            "-d",
+            str(data),
+            "-t",
+            TOPIC,
+            "-q",
+            "-l",
+            "-X",
+            f"segment.bytes={SEGMENT_BYTES}",
+            str(lines),
+        ],
+        rounds=1,
+    )
+    source = min((data / f"{TOPIC}-0").glob("*.log"))
+    plain = source.read_bytes()
+    table = scan(plain)
+    found = []
+    for codec in CODECS:
+        folder = directory / codec.name
+        folder.mkdir()
+        file = folder / source.name
+        file.write_bytes(b"".join(_recompressed(plain, one.position, one.size, codec) for one in table))
+        used = median_run(
+            [*KAFKALOG, "dump", "--deep-iteration", "--print-data-log", "--files", str(file)], stdout=str(out)
+        )
+        theirs = float(kafka_embedded.dump_deep(file)["cpu"])
+        peers: dict[str, float | str] = {"seconds": f"{used.cpu:.3f}", "Kafka's": f"{theirs:.2f}"}
+        found.append(
+            Row(f"dump, deep, {codec.name.lower()}, of Kafka's speed", theirs / used.cpu, 15, "x", False, peers)
+        )
+        shutil.rmtree(folder)
+    os.unlink(lines)
+    shutil.rmtree(data)
+    return found
+
+
+def _recompressed(data: bytes, at: int, size: int, codec: CompressionType) -> bytes:
+    body = memoryview(data)[at + HEADER_BYTES : at + size]
+    return bytes(with_payload(data[at : at + HEADER_BYTES], compress(codec, body), codec))
+
+
+def _wrapper_rows(directory: Path, reference: bool) -> list[Row]:
+    """Records of gzip wrappers of format v1: offset and size of each."""
+    values, data = _values(IN_EACH), b""
+    for n in range(WRAPPERS):
+        builder = LegacyBuilder(n * IN_EACH, compression=CompressionType.GZIP)
+        for value in values:
+            builder.append(NOW, None, value)
+        data += builder.build()
+    file = directory / "wrappers.log"
+    file.write_bytes(data)
+
+    def iterate() -> int:
+        seen = 0
+        for table in record_tables(data, scan(data, check_crc=False)):
+            seen += sum(1 for record in table if record.offset >= 0 and record.value is not None)
+        return seen
+
+    def columns() -> int:
+        return sum(len(table.offsets) for table in record_tables(data, scan(data, check_crc=False)))
+
+    kafka = _kafka_wrappers(file) if reference else 0.0
+    found = []
+    for work, job in (("columns", columns), ("Record objects, value touched", iterate)):
+        speed = 1e-6 / per_item(job, rounds=3)
+        peers: dict[str, float | str] = {"Kafka": kafka} if kafka else {}
+        found.append(
+            Row(f"v1 gzip wrappers, {work}", speed, 3 * kafka if work == "columns" else kafka, "M/s", False, peers)
+        )
+    return found
+
+
+def _kafka_wrappers(file: Path) -> float:
+    """Million records a CPU second of the reference."""
+    from asv_benchmarks.peers import kafka_embedded
+
+    return float(next(iter(kafka_embedded.measure([f"wrappers={file}"])))["cpu"]) * 1e-6
