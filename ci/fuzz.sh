@@ -3,7 +3,8 @@
 # Builds all compiled modules, and the Python modules that read untrusted bytes, with clang's libFuzzer and sanitizers,
 # and gives TARGET that many inputs (100000; 0 runs until something is found), beginning with tests/data/corpus/TARGET.
 # `ci/fuzz.sh TARGET merge` keeps of all that was found the least that reaches as much, as the new corpus.
-# KAFKALOG_FUZZ_DIR: a scratch directory to keep, with the build, what was found (found/TARGET) and crashes.
+# KAFKALOG_FUZZ_DIR: a scratch directory to keep, with the build and what was found (found/TARGET). An input that is
+# a finding is written to build/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -61,6 +62,7 @@ fi
 [ "$RUNS" != 0 ] || RUNS=-1
 say "running $TARGET"
 # an input that takes ten seconds or asks for 300 MB at once is a finding too
-exec ./fuzzer "-runs=$RUNS" -max_len=512 -len_control=50 -timeout=10 -malloc_limit_mb=300 -rss_limit_mb=2048 \
-    -reload=0 -entropic=0 -print_funcs=0 -print_final_stats=1 "-artifact_prefix=$SCRATCH/crash-$TARGET-" \
+mkdir -p "$ROOT/build"
+./fuzzer "-runs=$RUNS" -max_len=512 -len_control=50 -timeout=10 -malloc_limit_mb=300 -rss_limit_mb=2048 \
+    -reload=0 -entropic=0 -print_funcs=0 -print_final_stats=1 "-artifact_prefix=$ROOT/build/crash-$TARGET-" \
     "found/$TARGET" "$CORPUS" "seeds/$TARGET" "$@"

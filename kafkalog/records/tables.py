@@ -129,8 +129,8 @@ def plain_row(
     """`plain_batch` and a table of one row for it: that of the batch, without codec and with its new place and size."""
     if batches.magic(row) >= MAGIC_V2 and batches.size(row) < BATCH_OVERHEAD_BYTES:
         text = f"the batch of {batches.size(row)} bytes is smaller than its header of {BATCH_OVERHEAD_BYTES}"
-        short = CorruptRecord(text, path=path, hint=_HINT)
-        raise _located(short, batches, row, batches.position(row))
+        # no variable of this frame may hold the error: its traceback holds the frame, and the frame the chunk
+        raise _located(CorruptRecord(text, path=path, hint=_HINT), batches, row, batches.position(row))
     plain, table, failure = plain_rows(data, batches, row, row + 1, base_position, limit_bytes)
     if failure is not None:
         failure.path = path
