@@ -44,14 +44,14 @@ def open(
     """The partition directory `path` (`<data directory>/<topic>-<number>`) as a `Log`.
 
     "r" reads: no lock, no repair, never a write; a directory that a broker writes to is followed. "a"
-    creates or opens it for writing, holds the data directory's lock, and takes topic settings by name
-    (`segment_bytes=1 << 20`, `cleanup_policy="compact"`); `sync` says when appends are forced to disk:
-    False (as Kafka: the page cache), True (each), or a number of milliseconds.
+    creates or opens it for writing, after recovery where it was not closed well, holds the data directory's
+    lock, and takes topic settings by name (`segment_bytes=1 << 20`, `cleanup_policy="compact"`); `sync` says
+    when appends are forced to disk: False (as Kafka: the page cache), True (each), or a number of milliseconds.
 
     In "a" a data directory that is missing is made, its parent is not; a failed open takes it away again.
 
     PartitionNotFound, NotAPartition, StorageError (permissions); in "a" also DirectoryLocked,
-    UncleanShutdown, ConfigError. TypeError for a keyword that is no setting; it names the near ones.
+    ConfigError, CorruptRecord, CorruptCheckpoint. TypeError for a keyword that is no setting; it names the near ones.
     """
     if mode == "r":
         if sync is not False or settings:

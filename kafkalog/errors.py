@@ -369,10 +369,6 @@ class CleaningAborted(IllegalState):
     """The cleaner was told to leave this partition alone."""
 
 
-class UncleanShutdown(IllegalState):
-    """The partition was not closed well, and it has to be recovered before it is written to."""
-
-
 class LogClosed(KafkalogError, ValueError):
     """The log (or writer, or view) was closed."""
 

@@ -37,7 +37,7 @@ BUILTINS = {
     "InvalidOffset": ValueError, "IllegalArgument": ValueError, "IllegalState": RuntimeError,
     "IndexOffsetOverflow": RuntimeError, "SegmentOffsetOverflow": RuntimeError,
     "UnexpectedAppendOffset": RuntimeError, "OffsetsOutOfOrder": ValueError,
-    "CleaningAborted": RuntimeError, "UncleanShutdown": RuntimeError, "FormatError": ValueError,
+    "CleaningAborted": RuntimeError, "FormatError": ValueError,
     "CorruptIndex": ValueError, "CorruptSnapshot": ValueError, "CorruptCheckpoint": ValueError,
     "DirectoryLocked": OSError, "ReadOnlyLog": io.UnsupportedOperation, "LogClosed": ValueError,
     "ConfigError": ValueError, "UnknownConfig": TypeError, "NotAPartition": ValueError,
