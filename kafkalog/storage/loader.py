@@ -259,17 +259,27 @@ class LogLoader:
                 preallocate=self._config.preallocate,
             )
         segments = LogSegments(self._segments.values())
-        next_offset = segments.active.become_active()
+        next_offset = segments.active.read_next_offset()
         kept_all = self._clean and end is not None
         point = next_offset if kept_all else min(self._recovery_point, next_offset)
         self._epochs.truncate_from_end(next_offset)
         start = max(self._log_start, segments[0].base_offset)
         self._epochs.truncate_from_start(self._log_start)
         self._producers.snapshots.remove_strays(segments.base_offsets)
-        rebuild_producers(
-            self._producers, segments, start, next_offset, self._clock.milliseconds(), clean=self._clean
-        )
+        self._load_producers(segments, start, next_offset)
+        segments.active.become_active()
         return Loaded(segments, start, point, next_offset, tuple(self._given_up), tuple(self._given_up_files))
+
+    def _load_producers(self, segments: LogSegments[LogSegment], start: int, next_offset: int) -> None:
+        """Know the producers; a transaction index that misses what they did is made anew, with its segment's others."""
+        now_ms = self._clock.milliseconds()
+        lagging = rebuild_producers(self._producers, segments, start, next_offset, now_ms, clean=self._clean)
+        if lagging:
+            for segment in lagging:
+                _LOG.warning("%s: its transaction index is not complete, all indexes are made anew", segment.path)
+                self._recover_one(segment)
+            self._producers.forget()
+            rebuild_producers(self._producers, segments, start, next_offset, now_ms, clean=False)
 
     def _unlink(self, name: str) -> None:
         path = os.path.join(self._directory, name)

@@ -243,6 +243,12 @@ class ProducerStateManager:
         self._last_snapshot_offset = 0
         self.map_end_offset = offset
 
+    def forget(self) -> None:
+        """Know nothing, as at first; the snapshots stay."""
+        self._clear()
+        self.snapshots.refresh()
+        self.map_end_offset = self._last_snapshot_offset = 0
+
     def _clear(self) -> None:
         self.producers.clear()
         self.verified.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kafkalog.storage.producer_state import ProducerStateManager
-from kafkalog.storage.recovery import take_over_producers
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
 
@@ -16,18 +15,21 @@ def rebuild_producers(
     now_ms: int,
     *,
     clean: bool,
-) -> None:
+) -> list[LogSegment]:
     """Bring `producers` to `last_offset`, and put a snapshot of it on disk where it is new.
 
-    After a clean end without any snapshot the log was written before there were producers: it is not read, empty
-    snapshots are written at the last two bases and the end (LOAD-21).
+    Returns the segments whose transaction index misses a transaction that was met: it is to be made anew.
+
+    An empty log gets its snapshots at once. Without any snapshot all of the log is read: the reference takes it for one
+    that was written before there were producers, and forgets those there are (LOAD-21).
     """
     marks = _marks(segments, last_offset)
-    if clean and producers.snapshots.latest is None:
+    if clean and producers.snapshots.latest is None and not segments.size_in_bytes:
         for offset in marks:
             producers.map_end_offset = offset
             producers.take_snapshot()
-        return
+        return []
+    lagging: list[LogSegment] = []
     was_empty = producers.is_empty and producers.map_end_offset >= last_offset
     producers.truncate_and_reload(log_start_offset, last_offset, now_ms)
     if last_offset > producers.map_end_offset and not was_empty:
@@ -36,9 +38,11 @@ def rebuild_producers(
             producers.map_end_offset = start
             if segment.base_offset in marks:
                 producers.take_snapshot()
-            _read(producers, segment, start, last_offset)
+            if not _read(producers, segment, start, last_offset):
+                lagging.append(segment)
     producers.map_end_offset = last_offset
     producers.take_snapshot()
+    return lagging
 
 
 def _marks(segments: LogSegments[LogSegment], last_offset: int) -> list[int]:
@@ -46,14 +50,17 @@ def _marks(segments: LogSegments[LogSegment], last_offset: int) -> list[int]:
     return [*segments.base_offsets[-2:], last_offset]
 
 
-def _read(producers: ProducerStateManager, segment: LogSegment, start: int, last_offset: int) -> None:
-    """Take over the batches of a segment from offset `start` on, up to the one that holds `last_offset`."""
+def _read(producers: ProducerStateManager, segment: LogSegment, start: int, last_offset: int) -> bool:
+    """Take over the batches of a segment from offset `start` on, up to the one that holds `last_offset`.
+
+    False where an aborted transaction among them is not in the segment's index.
+    """
     first = segment.translate_offset(start)
-    if first is None:
-        return
     end = segment.translate_offset(last_offset)
     stop = segment.size if end is None else end[1]
-    if stop <= first[1]:
-        return
-    for data, table in segment.records.slice(first[1], stop - first[1]).scanned():
-        take_over_producers(None, producers, table, data)
+    aborted = -1
+    if first is not None and stop > first[1]:
+        for data, table in segment.records.slice(first[1], stop - first[1]).scanned():
+            ends = [txn.last_offset for txn, _ in producers.replay(table, data) if txn.is_aborted]
+            aborted = max([aborted, *ends])
+    return aborted <= segment.txn_index.last_offset

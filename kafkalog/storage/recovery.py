@@ -98,11 +98,11 @@ def _take_over(segment: LogSegment, table: BatchTable, tail: SegmentTail, rules:
 
 
 def take_over_producers(
-    segment: LogSegment | None, producers: ProducerStateManager, table: BatchTable, data: Any
+    segment: LogSegment, producers: ProducerStateManager, table: BatchTable, data: Any
 ) -> None:
-    """Bring `producers` to the end of `table`; aborted transactions go into the index of `segment`, if it is given."""
+    """Bring `producers` to the end of `table`, and the transaction index of `segment`, whose batches they are."""
     for txn, stable in producers.replay(table, data):
-        if segment is not None and txn.is_aborted:
+        if txn.is_aborted:
             segment.add_aborted(AbortedTxn(0, txn.producer_id, txn.first_offset, txn.last_offset, stable))
 
 

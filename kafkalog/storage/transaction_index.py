@@ -50,6 +50,11 @@ class TransactionIndex:
             self._look()
         return self._count
 
+    @property
+    def last_offset(self) -> int:
+        """The last offset of the last entry; -1 without one."""
+        return self._last_offset if self.count else -1
+
     def _look(self) -> None:
         """Find the number of entries and the last offset; the file is opened only where it is there."""
         try:

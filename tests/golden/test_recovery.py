@@ -161,6 +161,8 @@ def harm(entry: dict[str, Any]) -> str:
             return "it believes an index that is missing, empty or damaged"
         if any(step["op"] == "truncate" and step["file"].endswith(".log") for step in steps):
             return "it loses records that are there, because the marker says that nothing is torn"
+        if touched == {".snapshot"}:
+            return "it forgets its producers and open transactions where no snapshot is left"
     elif any(step["op"] == "flip" and step["file"].endswith(".log") for step in steps):
         return "it takes or gives up records by an offset that was damaged"
     return ""

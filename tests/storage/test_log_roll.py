@@ -152,7 +152,7 @@ def test_a_taken_or_lower_base_is_guarded_against(tmp_path: Path) -> None:
 
 
 def test_a_roll_closes_the_book_on_the_old_segment(tmp_path: Path) -> None:
-    """LOG-18, LOG-56: final time entry, old indexes trimmed, new ones at full length, high watermark moved."""
+    """LOG-18, LOG-56: final time entry, indexes trimmed, high watermark moved; new ones with the first append."""
     a_log = log(tmp_path, index_interval_bytes=150)
     a_log.append_as_follower(run(0, 4, timestamp=NOW, step=10), 0)
     old = a_log.active_segment
@@ -162,10 +162,13 @@ def test_a_roll_closes_the_book_on_the_old_segment(tmp_path: Path) -> None:
     assert offset_entries(old) == [(2, 200)]
     sizes = files(tmp_path / "topic-0")
     assert (sizes[f"{0:020d}.index"], sizes[f"{0:020d}.timeindex"]) == (8, 24)
-    assert (sizes[f"{4:020d}.index"], sizes[f"{4:020d}.timeindex"]) == (1000, 996)
+    assert f"{4:020d}.index" not in sizes
     assert a_log.state.high_watermark_metadata == LogOffsetMetadata(4, 4, 0)
     with pytest.raises(IllegalState):
         old.offset_index.append(9, 900)
+    lead(a_log)
+    sizes = files(tmp_path / "topic-0")
+    assert (sizes[f"{4:020d}.index"], sizes[f"{4:020d}.timeindex"]) == (1000, 996)
 
 
 def test_a_roll_has_the_old_segments_flushed(tmp_path: Path) -> None:
