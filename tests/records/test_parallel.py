@@ -14,7 +14,7 @@ from kafkalog.records.format import CompressionType
 from kafkalog.records.tables import record_tables
 
 TEXT = b"a text that repeats itself now and then, %d times; " * 80_000
-TRIES = 50
+TRIES = 200
 
 
 @pytest.fixture(autouse=True)
