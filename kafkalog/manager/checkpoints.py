@@ -16,7 +16,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint
 from kafkalog.util.fileio import OS, FileSystem
 
-__all__ = ["forget_offsets", "read_offset", "record_close", "record_log_start", "record_recovery_point"]
+__all__ = ["read_offset", "record_close", "record_log_start", "record_recovery_point"]
 
 _write_lock = threading.Lock()
 
@@ -49,12 +49,6 @@ def record_close(
     """Return when the recovery point and the high watermark of a log that was closed are on disk."""
     record_recovery_point(directory, topic_partition, recovery_point, fs=fs)
     _record(directory, HIGH_WATERMARK_FILE, topic_partition, high_watermark, fs)
-
-
-def forget_offsets(directory: str, topic_partition: TopicPartition, *, fs: FileSystem = OS) -> None:
-    """Take a partition that is gone out of all files."""
-    for file in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE):
-        _record(directory, file, topic_partition, None, fs)
 
 
 def _record(directory: str, file: str, topic_partition: TopicPartition, offset: int | None, fs: FileSystem) -> None:

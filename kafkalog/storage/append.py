@@ -12,7 +12,7 @@ from kafkalog._core import plan
 from kafkalog._core.admit import first_to_change
 from kafkalog._core.plan import refusal
 from kafkalog._core.rewrite import message_run
-from kafkalog._core.scan import REASON_MAGIC, REASON_SIZE, BatchTable, scan
+from kafkalog._core.scan import REASON_MAGIC, BatchTable, scan
 from kafkalog.config import LogConfig
 from kafkalog.errors import (
     CorruptRecord,
@@ -38,17 +38,6 @@ _V2_OVERHEAD_BYTES: Final = 61
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _FAR_MS: Final = 2**62
 """Longer than any time limit means: keeps the sums below within 64 bits."""
-
-
-def scan_append(buffer: Any) -> BatchTable:
-    """The table of a buffer handed in for append; CorruptRecord where a size or a format is no batch's.
-
-    A last batch that is cut off is no error: it is not part of the append (LOG-5, LOG-6).
-    """
-    table = scan(buffer)
-    if table.stop_reason in (REASON_SIZE, REASON_MAGIC):
-        raise unreadable(table)
-    return table
 
 
 def unreadable(table: BatchTable) -> CorruptRecord:
@@ -295,18 +284,21 @@ def check_follower_offsets(table: BatchTable, log_end_offset: int) -> None:
         )
 
 
-def duplicate_info(
-    table: BatchTable, duplicate: tuple[int, int, int], last_leader_epoch: int, log_start_offset: int
+def placed_info(
+    table: BatchTable, place: tuple[int, int, int], last_leader_epoch: int, log_start_offset: int
 ) -> LogAppendInfo:
-    """The result of an append that was written before: (first offset, last offset, timestamp) of then (LOG-60)."""
-    first_offset, last_offset, timestamp = duplicate
+    """The result of an append of `table` whose (first offset, last offset, append time) are not those of the table.
+
+    That is where its producer sent all of it, or a part, before (LOG-60).
+    """
+    first_offset, last_offset, append_time = place
     return LogAppendInfo(
         first_offset,
         last_offset,
         last_leader_epoch=last_leader_epoch,
         max_timestamp=table.max_timestamp,
         offset_of_max_timestamp=last_offset,
-        log_append_time=timestamp,
+        log_append_time=append_time,
         log_start_offset=log_start_offset,
         source_compression=table.codec,
         target_compression=table.codec,

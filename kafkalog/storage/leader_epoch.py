@@ -107,14 +107,6 @@ class LeaderEpochCache:
         at = bisect_right([entry.epoch for entry in entries], epoch)
         return EpochEntry(entries[at - 1].epoch if at else epoch, entries[at].start_offset)
 
-    def previous_epoch(self, epoch: int) -> int:
-        """The newest known epoch below this one; -1 where there is none (EPOCH-9)."""
-        return max((entry.epoch for entry in self._entries if entry.epoch < epoch), default=-1)
-
-    def next_epoch(self, epoch: int) -> int:
-        """The oldest known epoch above this one; -1 where there is none (EPOCH-9)."""
-        return min((entry.epoch for entry in self._entries if entry.epoch > epoch), default=-1)
-
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget epochs that begin at or after `end_offset` (LOG-52)."""
         self._keep(tuple(entry for entry in self._entries if entry.start_offset < end_offset))

@@ -21,9 +21,9 @@ from kafkalog.storage.append import (
     check_group,
     check_leader_append,
     check_raft_append,
-    duplicate_info,
     first_offset_of,
     follower_rows,
+    placed_info,
     sound_client_batch,
     unreadable,
 )
@@ -100,7 +100,7 @@ class LogAppender(LogOwner):
             if self._chores:
                 self._do_chores_after_append()
         if duplicate is not None:
-            return duplicate_info(source or table, duplicate, given_epoch, state.log_start_offset)
+            return placed_info(source or table, duplicate, given_epoch, state.log_start_offset)
         return append_info(table, first_offset, given_epoch, append_time, state.log_start_offset, source)
 
     def append_as_follower(self, buffer: Any, leader_epoch: int) -> LogAppendInfo:
@@ -166,13 +166,16 @@ class LogAppender(LogOwner):
                 assign(buffer, table, first_offset, epoch, append_time)
                 if epoch > state.leader_epoch:
                     self._begin_epoch_locked(epoch, first_offset)
+                place = None
                 if table.has_producers:
-                    self._append_singly_locked(memoryview(buffer), table, now_ms)
+                    place = self._append_singly_locked(memoryview(buffer), table, now_ms)
                 else:
                     self._append_group_locked(memoryview(buffer), table, now_ms)
         finally:
             if self._chores:
                 self._do_chores_after_append()
+        if place is not None:
+            return placed_info(source, (*place, append_time), -1, state.log_start_offset)
         return append_info(table, first_offset, -1, append_time, state.log_start_offset, source)
 
     def _append_locked(
@@ -256,15 +259,22 @@ class LogAppender(LogOwner):
                 raise
             row, fresh = plan.stop_row, False
 
-    def _append_singly_locked(self, view: memoryview, table: BatchTable, now_ms: int) -> None:
-        """Write batches of producers one by one: each is checked against those before it; duplicates are left out."""
+    def _append_singly_locked(self, view: memoryview, table: BatchTable, now_ms: int) -> tuple[int, int]:
+        """(first, last offset) of batches of producers, written one by one: each is checked against those before.
+
+        One that was written before is left out, and counts with the offsets it has.
+        """
+        first_offset = last_offset = -1
         for row in range(table.count):
             at = table.position(row)
-            single = scan(view[at : at + table.size(row)], check_crc=False)
             data = bytearray(view[at : at + table.size(row)])
-            first_offset = self._state.log_end_offset
-            assign(data, single, first_offset, self.leader_epoch, -1)
-            self._append_locked(data, single, now_ms, first_offset, "client")
+            single = scan(data, check_crc=False)
+            begin = self._state.log_end_offset
+            assign(data, single, begin, self.leader_epoch, -1)
+            before = self._append_locked(data, single, now_ms, begin, "client")
+            begin, last_offset = (begin, self._state.log_end_offset - 1) if before is None else before[:2]
+            first_offset = begin if row == 0 else first_offset
+        return first_offset, last_offset
 
     def _begin_epochs_locked(self, table: BatchTable) -> None:
         for row in range(table.count):

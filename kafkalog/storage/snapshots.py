@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from bisect import bisect_right, insort
+from bisect import insort
 from collections.abc import Collection, Iterable
 from typing import Final
 
@@ -121,11 +121,6 @@ class Snapshots:
             insort(self._offsets, offset)
             raise StorageError.from_os(error, "rename the producer snapshot", path=path) from error
         return path + DELETED_SUFFIX
-
-    def floor(self, offset: int) -> int | None:
-        """The highest offset at or below `offset` that has a snapshot."""
-        at = bisect_right(self._offsets, offset)
-        return self._offsets[at - 1] if at else None
 
     def __repr__(self) -> str:
         return f"<Snapshots {self._offsets} of {self.directory}>"
