@@ -307,8 +307,7 @@ class UnifiedLog(LogAppender):
 
         It is below `log_end_offset` after a cut inside a batch, which takes the batch whole.
         """
-        active = self._active
-        return active.tail.last_offset + 1 if active.tail.last_offset >= 0 else active.base_offset
+        return self._active.end_offset
 
     @property
     def size(self) -> int:

@@ -120,6 +120,12 @@ class LogSegment(SegmentFiles):
         """The last offset where this process wrote or read it; -1 for a segment not looked into, or empty."""
         return self.tail.last_offset
 
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last batch, the base offset where there is none; for a segment ready for appends."""
+        last = self.tail.last_offset
+        return last + 1 if last >= 0 else self.base_offset
+
     def _tail_with(self, last_offset: int, largest: TimestampOffset, rolling_timestamp: int) -> SegmentTail:
         offsets, times = self.offset_index, self.time_index
         return SegmentTail(

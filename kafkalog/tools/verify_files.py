@@ -28,8 +28,14 @@ def unreadable(findings: Findings, error: StorageError, path: str) -> None:
     findings.add(Severity.UNREADABLE, "unreadable", error.message, path=error.path or path, hint=error.hint)
 
 
-def check_snapshot(path: str, end_offset: int | None, findings: Findings, fs: FileSystem) -> None:
-    """Notes what is wrong with a producer snapshot; `end_offset` is the log's end where that is certain."""
+def check_snapshot(
+    path: str, end_offset: int | None, findings: Findings, fs: FileSystem, *, is_clean: bool = False
+) -> None:
+    """Notes what is wrong with a producer snapshot; `end_offset` is the log's end where that is certain.
+
+    In a directory that was closed well (`is_clean`) one beyond the end is no trouble: a cut inside a batch takes the
+    batch whole and leaves a snapshot of the offset asked for, in the reference too. Checkpoints tell of a lost end.
+    """
     offset = parse_base_offset(path)
 
     def bad(kind: str, what: str) -> None:
@@ -47,7 +53,9 @@ def check_snapshot(path: str, end_offset: int | None, findings: Findings, fs: Fi
     if offset is None:
         return
     if end_offset is not None and offset > end_offset:
-        bad("snapshot-ahead", f"it is of offset {offset}, but the log ends at {end_offset}")
+        what = f"it is of offset {offset}, but the log ends at {end_offset}"
+        severity = Severity.NOTE if is_clean else Severity.REPAIRABLE
+        findings.add(severity, "snapshot-ahead", what, path=path, offset=offset, hint=_SNAPSHOT_HINT)
     for producer in producers:
         if producer.last_offset >= offset or producer.current_txn_first_offset >= offset:
             bad("snapshot-entry", f"producer {producer.producer_id} has offsets that lie above the snapshot's own")

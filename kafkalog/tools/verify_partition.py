@@ -124,7 +124,8 @@ def join_partition(
     _check_epochs(facts, epochs, plan.state, findings)
     check_topic_id(plan.path, findings, fs)
     for path in plan.snapshots:
-        check_snapshot(path, None if plan.state.is_live else end, findings, fs)
+        known_end = None if plan.state.is_live else end
+        check_snapshot(path, known_end, findings, fs, is_clean=plan.state.is_clean)
     sums = Sums(partitions=1, segments=len(facts), files=len(plan.snapshots))
     found: list[Finding] = []
     for outcome in outcomes:

@@ -324,6 +324,23 @@ def test_beside_a_writer(tmp_path: Path) -> None:
     assert severities(verify(tmp_path / "t-0")) <= {"repairable"}
 
 
+def test_a_cut_inside_a_batch_is_no_damage(tmp_path: Path) -> None:
+    """LOG-53: the batch goes whole, the snapshot of the offset asked for stays; a lost end is told by checkpoints."""
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([b"x"] * 100)
+        log.append([b"x"] * 100)
+        log.truncate_to(150)
+    report = verify(tmp_path, deep=True)
+    assert report.ok and "snapshot-ahead" in {finding.kind for finding in report.findings}, str(report)
+    marker = tmp_path / ".kafka_cleanshutdown"
+    data = marker.read_bytes()
+    marker.unlink()
+    assert severities(verify(tmp_path)) == {"repairable"}
+    marker.write_bytes(data)
+    (tmp_path / "t-0" / LOG).write_bytes(b"")
+    assert "damage" in severities(verify(tmp_path))
+
+
 def test_beside_a_writer_that_rolls_cuts_and_deletes(tmp_path: Path) -> None:
     """LOG-26 for a check: whatever changes between two reads of it, a sound log is never called damaged."""
     rng = random.Random(3)
