@@ -12,7 +12,7 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 NOT_APPLICABLE = TESTS / "not_applicable.md"
 PARTLY_SHOWN = TESTS / "partly_shown.md"
-ID = re.compile(r"\b(REC|VAL|FILE|IDX|TIDX|TXN|SEG|SEGS|LOG|DUMP)-(\d+)\b")
+ID = re.compile(r"\b(REC|VAL|FILE|IDX|TIDX|TXN|SEG|SEGS|LOG|DUMP|LOAD|PSM|EPOCH|CKPT|MGR)-(\d+)\b")
 ROW = re.compile(r"^\|\s*([A-Z]+-\d+)\s*\|\s*(.*?)\s*\|\s*$")
 
 # section -> the numbers to show
@@ -27,6 +27,7 @@ REQUIRED = {
     "SEG": "1-19 27-29 32-34",
     "LOG": "1-29 52-58 76-77",
     "DUMP": "1-15",
+    "PSM": "1-36",
 }
 
 
