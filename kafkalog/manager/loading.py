@@ -21,13 +21,12 @@ from kafkalog.errors import CorruptRecord, FormatError, KafkalogError, StorageEr
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.inventory import Inventory, PartitionPlace
 from kafkalog.manager.log_dir import LogDir
-from kafkalog.storage.loader import Progress
+from kafkalog.manager.partition import Found, open_partition
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.producer_state import EXPIRATION_MS
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint
-from kafkalog.util.clock import SYSTEM_CLOCK, Clock
-from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.clock import Clock
+from kafkalog.util.fileio import FileSystem
 from kafkalog.util.scheduler import Schedules
 
 _LOG: Final = logging.getLogger(__name__)
@@ -64,44 +63,6 @@ class LoadRules(NamedTuple):
     progress: Callable[[LoadProgress], object] | None
 
 
-class Found(NamedTuple):
-    """How a partition was found: closed well or not, and what the directory's checkpoints say of it."""
-
-    is_clean: bool
-    log_start_offset: int = 0
-    recovery_point: int = 0
-
-
-def open_log(
-    log_dir: LogDir,
-    path: str,
-    config: LogConfig,
-    found: Found,
-    *,
-    fs: FileSystem = OS,
-    clock: Clock = SYSTEM_CLOCK,
-    scheduler: Schedules | None = None,
-    producer_expiration_ms: int = EXPIRATION_MS,
-    progress: Progress | None = None,
-) -> UnifiedLog:
-    """The log of a partition directory in `log_dir`, recovered where it was not closed well.
-
-    `LogDir.partition_opened` was called for it; where this raises, the caller says how it was closed.
-    """
-    return UnifiedLog.open(
-        path,
-        config,
-        fs=fs,
-        clock=clock,
-        scheduler=scheduler,
-        log_start_offset=found.log_start_offset,
-        recovery_point=0 if found.is_clean else found.recovery_point,
-        had_clean_shutdown=found.is_clean,
-        producer_expiration_ms=producer_expiration_ms,
-        progress=progress,
-    )
-
-
 def read_offsets(directory: str, fs: FileSystem) -> tuple[Offsets, Offsets]:
     """(log starts, recovery points) of a directory's checkpoints, each read once. CorruptCheckpoint, StorageError."""
     starts = OffsetCheckpoint(os.path.join(directory, LOG_START_FILE), fs=fs).read()
@@ -135,8 +96,9 @@ class DirectoryLoader:
     def begin(self) -> None:
         """Take the marker away. StorageError: it cannot be, so nothing may be opened."""
         self._log_dir.loading_begins()
-        how = "closed well: no recovery" if self._clean else "not closed well: they are recovered"
-        _LOG.info("loading %d logs of %s, %s", len(self._places), self.directory.path, how)
+        if self._places:
+            how = "closed well: no recovery" if self._clean else "not closed well: they are recovered"
+            _LOG.info("loading %d logs of %s, %s", len(self._places), self.directory.path, how)
         for place in self._strays:
             _LOG.warning("%s belongs to no topic: kept, not opened", place.path)
 
@@ -172,23 +134,17 @@ class DirectoryLoader:
 
     def _open(self, place: PartitionPlace) -> UnifiedLog:
         rules, key = self._rules, place.topic_partition
-        found = Found(self._clean, self._starts.get(key, 0), self._points.get(key, 0))
-        self._log_dir.partition_opened(place.name, not self._clean)
-        try:
-            return open_log(
-                self._log_dir,
-                place.path,
-                rules.config_of(key.topic),
-                found,
-                fs=rules.fs,
-                clock=rules.clock,
-                scheduler=rules.scheduler,
-                producer_expiration_ms=rules.producer_expiration_ms,
-                progress=None if self._clean else lambda done, segments: self._tell(place.name, done, segments),
-            )
-        except BaseException:
-            self._log_dir.partition_closed(place.name, False)
-            raise
+        return open_partition(
+            self._log_dir,
+            place.path,
+            rules.config_of(key.topic),
+            Found(self._clean, self._starts.get(key, 0), self._points.get(key, 0)),
+            fs=rules.fs,
+            clock=rules.clock,
+            scheduler=rules.scheduler,
+            producer_expiration_ms=rules.producer_expiration_ms,
+            progress=None if self._clean else lambda done, segments: self._tell(place.name, done, segments),
+        )
 
     def _opened(self, place: PartitionPlace, log: UnifiedLog, took_ms: int) -> None:
         if place in self._strays:

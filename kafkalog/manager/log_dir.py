@@ -17,7 +17,7 @@ import threading
 from typing import Final
 
 from kafkalog.errors import DirectoryLocked, IllegalState, NotAPartition, StorageError
-from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, DELETE_DIR_SUFFIX, LOCK_FILE, NOT_PARTITIONS, parse_dir
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, LOCK_FILE, NOT_PARTITIONS, parse_dir
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 
 MARKER: Final = b'{"version":0,"brokerEpoch":-1}'
@@ -227,16 +227,12 @@ class LogDir:
                 raise StorageError.from_os(error, "write the clean-shutdown marker", path=self.marker_path) from error
 
     def _all_made_here_locked(self) -> bool:
-        """True when every partition directory in the data directory was made and closed well by this process.
-
-        Those that wait for their delete do not count.
-        """
+        """True when every partition directory in the data directory was made and closed well by this process."""
         for name in self._fs.listdir(self.path):
             if name in self._created or name in NOT_PARTITIONS:
                 continue
             try:
-                if parse_dir(name).kind == DELETE_DIR_SUFFIX:
-                    continue
+                parse_dir(name)
             except NotAPartition:
                 continue
             if stat.S_ISDIR(self._fs.stat(os.path.join(self.path, name)).st_mode):
@@ -267,7 +263,7 @@ class LogDir:
 def _held_as_a_whole(held: LogDir) -> DirectoryLocked:
     if held.is_exclusive:
         return DirectoryLocked(
-            "this process has the data directory open as a whole", path=held.path, hint="use the logs that are open there"
+            "this process has the data directory open as a whole", path=held.path, hint="use the logs that it has open"
         )
     return DirectoryLocked(
         "this process has partitions of the data directory open", path=held.path, hint="close those logs first"
