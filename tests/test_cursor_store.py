@@ -9,7 +9,14 @@ import pytest
 
 import kafkalog
 from kafkalog.cursor_store import CursorState, CursorStore, default_store
-from kafkalog.errors import CorruptCheckpoint, CursorInUse, IllegalArgument, IllegalState, OffsetOutOfRange, StorageError
+from kafkalog.errors import (
+    CorruptCheckpoint,
+    CursorInUse,
+    IllegalArgument,
+    IllegalState,
+    OffsetOutOfRange,
+    StorageError,
+)
 from kafkalog.types import TopicPartition
 from tests.faults import FaultFS, each_failure
 from tests.unprivileged import plain_directory, unprivileged
