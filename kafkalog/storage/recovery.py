@@ -77,8 +77,8 @@ def recover_segment(
 ) -> int:
     """The bytes cut off the end of the segment; its indexes and what `producers` and `epochs` know of it are new.
 
-    `scanned` is what `scan_segment` said of it. SegmentOffsetOverflow where a sound batch has an offset that the segment
-    cannot hold; StorageError.
+    `scanned` is what `scan_segment` said of it. SegmentOffsetOverflow where a sound batch has an offset that the
+    segment cannot hold; StorageError.
     """
     found, status = scanned
     segment.txn_index.reset()
