@@ -18,7 +18,7 @@ from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.readahead import THREAD_NAME
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, bases, config, lead, log, offset_entries, segment, time_entries
+from tests.storage.logs import NOW, config, lead, log, offset_entries, segment, time_entries
 
 SETTINGS: dict[str, Any] = {"internal_segment_bytes": 500, "index_interval_bytes": 150}
 
