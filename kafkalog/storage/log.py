@@ -70,11 +70,10 @@ class UnifiedLog(LogAppender):
         """The log of an existing directory; one without segments gets its first.
 
         Without `had_clean_shutdown` it is recovered from `recovery_point` on (None: from its beginning), in
-        `recovery_threads` threads (None: one for each core), which call `progress` with a RecoveryProgress as they go
-        on, one call at a time. `scheduler` None leaves rolled segments to the
-        next `flush` and deletes files at once. Without `high_watermark_follows_end` the high watermark moves only
-        when it is told to. `producer_expiration_ms` is how long idle producers are remembered; with
-        `verify_transactions` a transaction begins only with the guard of a coordinator's answer (LOG-64).
+        `recovery_threads` threads (None: one a core), which tell `progress`, one at a time. `scheduler` None leaves
+        rolled segments to the next `flush` and deletes files at once. Without `high_watermark_follows_end` the high
+        watermark moves only when it is told to. `producer_expiration_ms` is how long idle producers are remembered;
+        with `verify_transactions` a transaction begins only with the guard of a coordinator's answer (LOG-64).
         StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
         """
         folder = os.fspath(directory)
