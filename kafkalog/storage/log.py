@@ -96,18 +96,10 @@ class UnifiedLog(LogAppender):
             threads=recovery_threads,
         ).load()
         try:
-            state = started(
-                loaded.segments,
-                log_start_offset=loaded.log_start_offset,
-                log_end_offset=loaded.next_offset,
-                recovery_point=loaded.recovery_point,
-                high_watermark=loaded.next_offset if high_watermark_follows_end else None,
-                leader_epoch=epochs.latest_epoch,
-            )
             log = cls(
                 folder,
                 config,
-                state,
+                _first_state(loaded, epochs.latest_epoch, high_watermark_follows_end),
                 epochs,
                 producers,
                 fs=fs,
@@ -380,3 +372,14 @@ class UnifiedLog(LogAppender):
             f"{len(state.segments)} segments{' closed' if self.closed else ''}>"
         )
 
+
+def _first_state(loaded: Loaded, latest_epoch: int, high_watermark_follows_end: bool) -> LogState:
+    """The state of a log that was just loaded; its high watermark is the log end, or else the log start (LOAD-33)."""
+    return started(
+        loaded.segments,
+        log_start_offset=loaded.log_start_offset,
+        log_end_offset=loaded.next_offset,
+        recovery_point=loaded.recovery_point,
+        high_watermark=loaded.next_offset if high_watermark_follows_end else None,
+        leader_epoch=latest_epoch,
+    )
