@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from kafkalog._core.scan import scan
-from kafkalog.config import MAX_LONG
+from kafkalog.config_keys import MAX_LONG
 from kafkalog.durability import BackgroundFlush, GroupSync, Sync
 from kafkalog.errors import IllegalState, KafkalogError, LogClosed
 from kafkalog.manager.checkpoints import record_close, record_log_start, record_recovery_point

@@ -10,7 +10,8 @@ from typing import Final
 
 from kafkalog._core.plan import AppendPlan
 from kafkalog._core.producers import Staged
-from kafkalog.config import MAX_LONG, LogConfig
+from kafkalog.config import LogConfig
+from kafkalog.config_keys import MAX_LONG
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.append import LeaderLimits, ValidatorMetrics
 from kafkalog.storage.failure import LogHealth
@@ -62,6 +63,7 @@ class LogBase:
         "_staged",
         "_state",
         "_unsynced",
+        "last_flush_monotonic_ms",
         "last_flush_time",
         "leader_epoch",
         "name",
@@ -90,6 +92,7 @@ class LogBase:
         self.leader_epoch = leader_epoch
         self.validator_metrics = ValidatorMetrics()
         self.last_flush_time: int = clock.milliseconds()
+        self.last_flush_monotonic_ms: int = clock.monotonic_ms()
         self._fs = fs
         self._clock = clock
         self._milliseconds = clock.milliseconds
@@ -111,8 +114,8 @@ class LogBase:
 
     def _set_config_locked(self, config: LogConfig) -> None:
         self._config = config
-        self._flush_messages = config.flush_messages if config.flush_messages < MAX_LONG else 0  # 0: never
         self._limits = LeaderLimits(config)
+        self._flush_messages = 0 if config.flush_messages == MAX_LONG else config.flush_messages
         self._rules = self._active.roll_rules(config)  # guarded by self._lock
 
     def _ready_locked(self) -> LogState:

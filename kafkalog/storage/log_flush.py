@@ -82,6 +82,7 @@ class LogFlusher(LogBase):
                     self._state = flushed_to(self._state, end)
                     self._durable = max(self._durable, self._state.recovery_point)
                 self.last_flush_time = self._milliseconds()
+                self.last_flush_monotonic_ms = self._clock.monotonic_ms()
         return self._write_epochs()
 
     def _sync_snapshots(self, snapshots: tuple[tuple[int, str], ...]) -> None:
