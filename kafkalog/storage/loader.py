@@ -99,13 +99,14 @@ class LogLoader:
         self._segments: dict[int, LogSegment] = {}
         self._unindexed: list[LogSegment] = []
         self._tails: dict[int, SegmentTail] = {}  # of the segments that were recovered
+        self._deleted_base = 0
         self._given_up: list[LogSegment] = []
         self._given_up_files: list[str] = []
 
     def load(self) -> Loaded:
         """The log; its last segment is ready for appends. StorageError; CorruptRecord (see `ends_whole`)."""
         try:
-            clear_leftovers(self._directory, self._fs)
+            self._deleted_base = clear_leftovers(self._directory, self._fs)
             while True:
                 try:
                     self._open_segments()
@@ -132,6 +133,8 @@ class LogLoader:
                 _LOG.warning("%s has no .log file: removed", os.path.join(self._directory, name))
                 self._unlink(name)
         bases = sorted(base for base in logs if base is not None)
+        if not bases:
+            self._log_start = max(self._log_start, self._deleted_base)
         for at, base in enumerate(bases):
             self._open_segment(base, bases[at + 1] if at + 1 < len(bases) else None, set(names))
 

@@ -122,7 +122,7 @@ class DirNode:
         names = dict(self.synced)
         pending = self.pending
         kept = {
-            "none": lambda: [],
+            "none": list,
             "all": lambda: pending,
             "prefix": lambda: pending[: rng.randint(0, len(pending))],
             "any": lambda: [entry for entry in pending if rng.random() < 0.5],
