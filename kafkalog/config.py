@@ -9,53 +9,17 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
-from kafkalog.errors import ConfigError, UnknownConfig
+from kafkalog.config_keys import MAX_LONG, Check, Key, Settings, Table, at_least, between, one_of, parse_value
+from kafkalog.errors import ConfigError
 
-MAX_INT: Final = 2**31 - 1
-MAX_LONG: Final = 2**63 - 1
 SEGMENT_FLOOR: Final = 14
 """The smallest segment.bytes taken: the smallest message there is."""
 SEGMENT_REFERENCE_FLOOR: Final = 1 << 20
 """The smallest segment.bytes a broker takes; below it only internal.segment.bytes works there."""
-
-Kind = Literal["bool", "int", "long", "double", "string", "list"]
-
-
-class Check(NamedTuple):
-    """A rule for one value: what it says and the test."""
-
-    text: str
-    passes: Callable[[Any], bool]
-
-
-class Key(NamedTuple):
-    """One row: dotted name, type, default, rule (None: any value of the type) and what it is for."""
-
-    name: str
-    kind: Kind
-    default: Any
-    check: Check | None
-    doc: str
-
-    @property
-    def attribute(self) -> str:
-        """The name as an attribute of LogConfig."""
-        return self.name.replace(".", "_")
-
-
-def _at_least(low: float) -> Check:
-    return Check(f"at least {low}", lambda value: bool(value >= low))
-
-
-def _between(low: float, high: float) -> Check:
-    return Check(f"{low} to {high}", lambda value: bool(low <= value <= high))
-
-
-def _one_of(*names: str) -> Check:
-    return Check("one of " + ", ".join(names), lambda value: value in names)
 
 
 def _replicas(value: tuple[str, ...]) -> bool:
@@ -65,61 +29,67 @@ def _replicas(value: tuple[str, ...]) -> bool:
 _GZIP_LEVEL = Check("1 to 9, or -1", lambda value: value == -1 or 1 <= value <= 9)
 _POLICIES = Check("compact, delete", lambda value: value <= {"compact", "delete"})
 _REPLICAS = Check("*, or partition:broker,partition:broker,...", _replicas)
-_CODECS = _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-_TIMES = _one_of("CreateTime", "LogAppendTime")
+_CODECS = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_TIMES = one_of("CreateTime", "LogAppendTime")
 _DAY_MS = 86_400_000
 
 CONFIGS: Final = (
     Key("cleanup.policy", "list", frozenset({"delete"}), _POLICIES, "delete by age and size, compact by key"),
     Key("compression.gzip.level", "int", -1, _GZIP_LEVEL, "gzip level where the log recompresses"),
-    Key("compression.lz4.level", "int", 9, _between(1, 17), "lz4 level where the log recompresses"),
+    Key("compression.lz4.level", "int", 9, between(1, 17), "lz4 level where the log recompresses"),
     Key("compression.type", "string", "producer", _CODECS, "codec on disk; producer: as it came in"),
-    Key("compression.zstd.level", "int", 3, _between(-131072, 22), "zstd level where the log recompresses"),
-    Key("delete.retention.ms", "long", _DAY_MS, _at_least(0), "a tombstone stays so long once cleaned"),
-    Key("file.delete.delay.ms", "long", 60_000, _at_least(0), "from the rename to .deleted to the unlink"),
-    Key("flush.messages", "long", MAX_LONG, _at_least(1), "fsync after so many unflushed records"),
-    Key("flush.ms", "long", MAX_LONG, _at_least(0), "fsync after so much time"),
+    Key("compression.zstd.level", "int", 3, between(-131072, 22), "zstd level where the log recompresses"),
+    Key("delete.retention.ms", "long", _DAY_MS, at_least(0), "a tombstone stays so long once cleaned"),
+    Key("file.delete.delay.ms", "long", 60_000, at_least(0), "from the rename to .deleted to the unlink"),
+    Key("flush.messages", "long", MAX_LONG, at_least(1), "fsync after so many unflushed records"),
+    Key("flush.ms", "long", MAX_LONG, at_least(0), "fsync after so much time"),
     Key("follower.replication.throttled.replicas", "list", (), _REPLICAS, "replicas throttled as followers"),
-    Key("index.interval.bytes", "int", 4096, _at_least(0), "bytes of data between two index entries"),
+    Key("index.interval.bytes", "int", 4096, at_least(0), "bytes of data between two index entries"),
     Key("internal.segment.bytes", "int", None, None, "replaces segment.bytes, without its lower bound"),
     Key("leader.replication.throttled.replicas", "list", (), _REPLICAS, "replicas throttled as leaders"),
-    Key("local.retention.bytes", "long", -2, _at_least(-2), "tiering: local part; -2 is retention.bytes"),
-    Key("local.retention.ms", "long", -2, _at_least(-2), "tiering: local part; -2 is retention.ms"),
-    Key("max.compaction.lag.ms", "long", MAX_LONG, _at_least(1), "no record waits longer for compaction"),
-    Key("max.message.bytes", "int", 1_048_588, _at_least(0), "largest batch a leader takes"),
-    Key("message.timestamp.after.max.ms", "long", 3_600_000, _at_least(0), "CreateTime may lie so far ahead"),
-    Key("message.timestamp.before.max.ms", "long", MAX_LONG, _at_least(0), "CreateTime may lie so far back"),
+    Key("local.retention.bytes", "long", -2, at_least(-2), "tiering: local part; -2 is retention.bytes"),
+    Key("local.retention.ms", "long", -2, at_least(-2), "tiering: local part; -2 is retention.ms"),
+    Key("max.compaction.lag.ms", "long", MAX_LONG, at_least(1), "no record waits longer for compaction"),
+    Key("max.message.bytes", "int", 1_048_588, at_least(0), "largest batch a leader takes"),
+    Key("message.timestamp.after.max.ms", "long", 3_600_000, at_least(0), "CreateTime may lie so far ahead"),
+    Key("message.timestamp.before.max.ms", "long", MAX_LONG, at_least(0), "CreateTime may lie so far back"),
     Key("message.timestamp.type", "string", "CreateTime", _TIMES, "whose clock a record's time is"),
-    Key("min.cleanable.dirty.ratio", "double", 0.5, _between(0, 1), "uncleaned part that starts a pass"),
-    Key("min.compaction.lag.ms", "long", 0, _at_least(0), "a younger record is not compacted"),
-    Key("min.insync.replicas", "int", 1, _at_least(1), "replicas that must have an acks=all write"),
+    Key("min.cleanable.dirty.ratio", "double", 0.5, between(0, 1), "uncleaned part that starts a pass"),
+    Key("min.compaction.lag.ms", "long", 0, at_least(0), "a younger record is not compacted"),
+    Key("min.insync.replicas", "int", 1, at_least(1), "replicas that must have an acks=all write"),
     Key("preallocate", "bool", False, None, "create a segment's file at full size"),
     Key("remote.log.copy.disable", "bool", False, None, "tiering: copy nothing more"),
     Key("remote.log.delete.on.disable", "bool", False, None, "tiering: delete remote data when disabled"),
     Key("remote.storage.enable", "bool", False, None, "tiering on"),
     Key("retention.bytes", "long", -1, None, "data kept per partition; negative: no limit"),
-    Key("retention.ms", "long", 7 * _DAY_MS, _at_least(-1), "how long data is kept; -1: no limit"),
-    Key("segment.bytes", "int", 1 << 30, _at_least(SEGMENT_FLOOR), "bound of a segment and of one append"),
-    Key("segment.index.bytes", "int", 10_485_760, _at_least(4), "largest .index and .timeindex file"),
-    Key("segment.jitter.ms", "long", 0, _at_least(0), "at random up to so much off segment.ms"),
-    Key("segment.ms", "long", 7 * _DAY_MS, _at_least(1), "a segment rolls after so long"),
+    Key("retention.ms", "long", 7 * _DAY_MS, at_least(-1), "how long data is kept; -1: no limit"),
+    Key("segment.bytes", "int", 1 << 30, at_least(SEGMENT_FLOOR), "bound of a segment and of one append"),
+    Key("segment.index.bytes", "int", 10_485_760, at_least(4), "largest .index and .timeindex file"),
+    Key("segment.jitter.ms", "long", 0, at_least(0), "at random up to so much off segment.ms"),
+    Key("segment.ms", "long", 7 * _DAY_MS, at_least(1), "a segment rolls after so long"),
     Key("unclean.leader.election.enable", "bool", False, None, "not used by a single node"),
 )  # fmt: skip
 
-_BY_NAME: Final = {key.name: key for key in CONFIGS} | {key.attribute: key for key in CONFIGS}
-_GONE: Final = frozenset(
-    {"message.format.version", "message.timestamp.difference.max.ms", "message.downconversion.enable"}
+TOPIC_TABLE: Final = Table(
+    CONFIGS,
+    dict.fromkeys(
+        ("message.format.version", "message.timestamp.difference.max.ms", "message.downconversion.enable"),
+        "it went with Kafka 4.0",
+    ),
+    "topic configuration",
+    "kafkalog.config.CONFIGS",
 )
-_LIMITS: Final = {"int": MAX_INT, "long": MAX_LONG}
 
 
-class LogConfig:
+class LogConfig(Settings):
     """The configuration of one log: a value for each topic configuration, and the values that follow.
 
     Immutable; `replace()` gives a changed copy. Keywords are attribute names, and `from_mapping` takes
     dotted names and text as well. ConfigError names the value and what is accepted; UnknownConfig lists
-    near names.
+    near names. What is not set has the default of the table, or of the broker whose `log_config` made it.
     """
+
+    TABLE = TOPIC_TABLE
 
     cleanup_policy: frozenset[str]
     compression_gzip_level: int
@@ -156,7 +126,7 @@ class LogConfig:
     segment_ms: int
     unclean_leader_election_enable: bool
 
-    _set: dict[str, Any]
+    _defaults: Mapping[str, Any]
     segment_size: int
     """internal.segment.bytes if set, else segment.bytes: the size that counts everywhere."""
     max_segment_age_ms: int
@@ -168,11 +138,11 @@ class LogConfig:
 
     __slots__ = (
         *(key.attribute for key in CONFIGS),
-        "_set", "compact", "delete", "init_file_size", "max_segment_age_ms", "segment_size",
+        "_defaults", "compact", "delete", "init_file_size", "max_segment_age_ms", "segment_size",
     )  # fmt: skip
 
     def __init__(self, **values: Any) -> None:
-        self._fill({key_for(name).name: value for name, value in values.items()})
+        super().__init__(**values)
         self.warn_if_small(3)
 
     @classmethod
@@ -183,24 +153,29 @@ class LogConfig:
         return config
 
     @classmethod
-    def from_stored(cls, values: Mapping[str, Any]) -> LogConfig:
-        """The same without a warning: for settings that somebody was warned about when they were given."""
+    def from_stored(cls, values: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> LogConfig:
+        """The same without a warning: for settings that somebody was warned about when they were given.
+
+        `defaults` (dotted name to value) stand for the table's, as a broker's do; they are checked the same way.
+        """
         config = cls.__new__(cls)
-        config._fill({key_for(name).name: value for name, value in values.items()})
+        config._fill(cls._named(values), defaults or {})
         return config
 
     def replace(self, **values: Any) -> LogConfig:
         """A copy with some settings changed; None takes a setting back to its default."""
-        changed = {key_for(name).name: value for name, value in values.items()}
-        kept = {name: value for name, value in self._set.items() if name not in changed}
-        return LogConfig.from_mapping({**kept, **changed})
+        config = LogConfig.from_stored(self._merged(values), self._defaults)
+        config.warn_if_small(3)
+        return config
 
-    def _fill(self, values: dict[str, Any]) -> None:
-        given = {name: parse_value(_BY_NAME[name], value) for name, value in values.items() if value is not None}
+    def _fill(self, values: dict[str, Any], defaults: Mapping[str, Any] = MappingProxyType({})) -> None:
+        super()._fill(values)
         put = object.__setattr__
-        for key in CONFIGS:
-            put(self, key.attribute, given.get(key.name, key.default))
-        put(self, "_set", given)
+        put(self, "_defaults", defaults)
+        for name, value in defaults.items():
+            if name not in self._set:
+                key = key_for(name)
+                put(self, key.attribute, parse_value(key, value))
         self._check_together()
         size = self.segment_bytes if self.internal_segment_bytes is None else self.internal_segment_bytes
         compact = "compact" in self.cleanup_policy
@@ -228,10 +203,6 @@ class LogConfig:
                 stacklevel=stacklevel,
             )
 
-    def overrides(self) -> dict[str, str]:
-        """What was set explicitly: dotted name to text, sorted by name; `from_mapping` takes it back."""
-        return {name: value_text(value) for name, value in sorted(self._set.items())}
-
     def random_jitter_ms(self) -> int:
         """What this segment takes off `max_segment_age_ms`: 0 ... min(segment.jitter.ms, segment.ms) - 1."""
         bound = min(self.segment_jitter_ms, self.segment_ms)
@@ -241,124 +212,10 @@ class LogConfig:
 
         return randrange(bound)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a LogConfig does not change: use replace({name}=...)")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError("a LogConfig does not change")
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, LogConfig):
-            return NotImplemented
-        return all(getattr(self, key.attribute) == getattr(other, key.attribute) for key in CONFIGS)
-
-    def __hash__(self) -> int:
-        return hash(tuple(getattr(self, key.attribute) for key in CONFIGS))
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return LogConfig.from_mapping, (self.overrides(),)
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{_BY_NAME[name].attribute}={value!r}" for name, value in self.overrides().items())
-        return f"LogConfig({shown})"
+        return LogConfig.from_stored, (self.overrides(), dict(self._defaults))
 
 
 def key_for(name: str) -> Key:
     """The row for a dotted or attribute name; UnknownConfig lists the near names."""
-    key = _BY_NAME.get(name)
-    if key is not None:
-        return key
-    if name.replace("_", ".") in _GONE:
-        raise UnknownConfig(f"{name} is no topic configuration any more", hint="it went with Kafka 4.0")
-    from difflib import get_close_matches
-
-    dotted = name.replace("_", ".")
-    near = get_close_matches(dotted, [key.name for key in CONFIGS], n=3, cutoff=0.6)
-    hint = f"did you mean {', '.join(near)}?" if near else "`kafkalog.config.CONFIGS` lists them all"
-    raise UnknownConfig(f"unknown configuration {ascii(name)}", hint=hint)
-
-
-def parse_value(key: Key, value: Any) -> Any:
-    """The value, read from text where it is text, and checked against its type, range and rule.
-
-    ConfigError otherwise.
-    """
-    try:
-        parsed = _PARSERS[key.kind](value.strip() if isinstance(value, str) else value)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"{key.name}={value!r} is not {_A[key.kind]}: {error}") from None
-    if key.name == "cleanup.policy":
-        parsed = frozenset(parsed)
-    limit = _LIMITS.get(key.kind)
-    if limit is not None and not -limit - 1 <= parsed <= limit:
-        raise ConfigError(f"{key.name}={value!r} does not fit the type {key.kind}")
-    if key.check is not None and not key.check.passes(parsed):
-        raise ConfigError(f"{key.name}={value!r} is not accepted", hint=f"it takes {key.check.text}")
-    return parsed
-
-
-def value_text(value: Any) -> str:
-    """A value as a properties file has it: true/false, items joined by commas, no value as empty text."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, frozenset):
-        return ",".join(sorted(value))
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return "" if value is None else str(value)
-
-
-def _parse_bool(value: Any) -> bool:
-    if isinstance(value, str):
-        value = {"true": True, "false": False}.get(value.lower(), value)
-    if not isinstance(value, bool):
-        raise ValueError("true or false is meant")
-    return value
-
-
-def _parse_int(value: Any) -> int:
-    if isinstance(value, str):
-        if not re.fullmatch(r"[+-]?[0-9]{1,30}", value):
-            raise ValueError("a whole number is meant")
-        return int(value)
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ValueError("a whole number is meant")
-    return int(value)
-
-
-def _parse_double(value: Any) -> float:
-    if isinstance(value, bool):
-        raise ValueError("a number is meant")
-    return float(value)
-
-
-def _parse_string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("text is meant")
-    return value
-
-
-def _parse_list(value: Any) -> tuple[str, ...]:
-    items: Iterable[Any] = value
-    if isinstance(value, str):
-        items = [item.strip() for item in value.split(",")] if value else []
-    listed = tuple(dict.fromkeys(items))
-    if not all(isinstance(item, str) for item in listed):
-        raise ValueError("a list of text is meant")
-    if "" in listed:
-        raise ValueError("an item of the list is empty")
-    return listed
-
-
-_PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "bool": _parse_bool,
-    "int": _parse_int,
-    "long": _parse_int,
-    "double": _parse_double,
-    "string": _parse_string,
-    "list": _parse_list,
-}
-_A: Final = {
-    "bool": "a bool", "int": "an int", "long": "a long",
-    "double": "a number", "string": "text", "list": "a list",
-}  # fmt: skip
+    return TOPIC_TABLE.find(name)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog import config as config_module
-from kafkalog.config import CONFIGS, Key, LogConfig
+from kafkalog.config import CONFIGS, LogConfig
+from kafkalog.config_keys import MAX_INT, Key
 from kafkalog.errors import ConfigError, UnknownConfig
 
 INT, LONG = 2**31 - 1, 2**63 - 1
@@ -204,4 +204,4 @@ def test_it_does_not_change() -> None:
 def test_attributes_are_declared_for_every_row() -> None:
     declared = LogConfig.__annotations__
     assert {key.attribute for key in CONFIGS} <= set(declared)
-    assert config_module.MAX_INT == INT
+    assert MAX_INT == INT

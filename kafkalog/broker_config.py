@@ -1,0 +1,249 @@
+"""The settings of a whole store, by their broker names: what the logs of a directory have by default, and the jobs.
+
+One row of `BROKER_CONFIGS` per name that means something here; types, defaults and ranges are those of Kafka 4.3.1.
+What a store without network, replicas or controller cannot mean is refused by name, with the reason (`REFUSED`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafkalog.config import LogConfig, key_for
+from kafkalog.config_keys import MAX_LONG, Check, Key, Settings, Table, at_least, parse_value
+from kafkalog.errors import ConfigError
+
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+_ONE: Final = Check("1: there is one copy, on this machine", lambda value: value == 1)
+
+
+def _like(name: str, topic_name: str) -> Key:
+    """The row of a broker setting that is a topic setting's default and takes what that takes."""
+    topic = key_for(topic_name)
+    return Key(name, topic.kind, topic.default, topic.check, f"default of {topic_name}")
+
+
+def _start(name: str, kind: Any, default: Any, check: Check | None, doc: str) -> Key:
+    """The row of a setting that is read when the store is opened, and never again."""
+    return Key(name, kind, default, check, doc, dynamic=False)
+
+
+BROKER_CONFIGS: Final = (
+    Key("background.threads", "int", 10, at_least(1), "threads that run the jobs"),
+    _like("compression.gzip.level", "compression.gzip.level"),
+    _like("compression.lz4.level", "compression.lz4.level"),
+    _like("compression.type", "compression.type"),
+    _like("compression.zstd.level", "compression.zstd.level"),
+    Key("cordoned.log.dirs", "list", (), None, "directories that take no new partitions"),
+    _start("default.replication.factor", "int", 1, _ONE, "copies of a new topic"),
+    _start("delete.topic.enable", "bool", True, None, "topics may be deleted"),
+    _like("log.cleaner.delete.retention.ms", "delete.retention.ms"),
+    _like("log.cleaner.max.compaction.lag.ms", "max.compaction.lag.ms"),
+    _like("log.cleaner.min.cleanable.ratio", "min.cleanable.dirty.ratio"),
+    _like("log.cleaner.min.compaction.lag.ms", "min.compaction.lag.ms"),
+    _like("log.cleanup.policy", "cleanup.policy"),
+    _like("log.flush.interval.messages", "flush.messages"),
+    Key("log.flush.interval.ms", "long", None, None, "default of flush.ms, before the flusher's period"),
+    _start("log.flush.offset.checkpoint.interval.ms", "int", 60_000, at_least(0), "period: recovery points to disk"),
+    _start("log.flush.scheduler.interval.ms", "long", MAX_LONG, None, "period of the flusher; default of flush.ms"),
+    _start("log.flush.start.offset.checkpoint.interval.ms", "int", 60_000, at_least(0), "period: log starts to disk"),
+    _like("log.index.interval.bytes", "index.interval.bytes"),
+    _like("log.index.size.max.bytes", "segment.index.bytes"),
+    _start("log.initial.task.delay.ms", "long", 30_000, at_least(0), "the jobs run first after so long"),
+    _like("log.local.retention.bytes", "local.retention.bytes"),
+    _like("log.local.retention.ms", "local.retention.ms"),
+    _like("log.message.timestamp.after.max.ms", "message.timestamp.after.max.ms"),
+    _like("log.message.timestamp.before.max.ms", "message.timestamp.before.max.ms"),
+    _like("log.message.timestamp.type", "message.timestamp.type"),
+    _like("log.preallocate", "preallocate"),
+    _like("log.retention.bytes", "retention.bytes"),
+    _start("log.retention.check.interval.ms", "long", 300_000, at_least(1), "period of retention"),
+    _start("log.retention.hours", "int", 168, None, "default of retention.ms where minutes and ms are unset"),
+    _start("log.retention.minutes", "int", None, None, "default of retention.ms where ms is unset"),
+    Key("log.retention.ms", "long", None, None, "default of retention.ms; negative: no limit"),
+    _start("log.roll.hours", "int", 168, at_least(1), "default of segment.ms where log.roll.ms is unset"),
+    _start("log.roll.jitter.hours", "int", 0, at_least(0), "default of segment.jitter.ms, where ms is unset"),
+    Key("log.roll.jitter.ms", "long", None, None, "default of segment.jitter.ms"),
+    Key("log.roll.ms", "long", None, None, "default of segment.ms"),
+    Key("log.segment.bytes", "int", 1 << 30, at_least(1 << 20), "default of segment.bytes"),
+    _like("log.segment.delete.delay.ms", "file.delete.delay.ms"),
+    _like("message.max.bytes", "max.message.bytes"),
+    _like("min.insync.replicas", "min.insync.replicas"),
+    _start("node.id", "int", None, at_least(0), "this node's number, in meta.properties"),
+    _start("num.partitions", "int", 1, at_least(1), "partitions of a new topic that names no number"),
+    Key("num.recovery.threads.per.data.dir", "int", 2, at_least(1), "threads that load and close a directory's logs"),
+    _start("producer.id.expiration.check.interval.ms", "int", 600_000, at_least(1), "period: idle producers forgotten"),
+    Key("producer.id.expiration.ms", "int", 86_400_000, at_least(1), "an idle producer is forgotten after so long"),
+    _start("replica.high.watermark.checkpoint.interval.ms", "long", 5000, None, "period: high watermarks to disk"),
+    _like("unclean.leader.election.enable", "unclean.leader.election.enable"),
+)  # fmt: skip
+
+_SERVER: Final = "no server runs here"
+_GROUPS: Final = "no group coordinator runs here"
+_TRANSACTIONS: Final = "no transaction coordinator runs here"
+_CONTROLLER: Final = "no controller runs here"
+_CLEANER: Final = "no log is compacted by this version"
+_REPLICATION: Final = "nothing is replicated here"
+REFUSED: Final = {
+    "auto.create.topics.enable": "a topic is made by create_topic only",
+    "fetch.max.bytes": _SERVER,
+    "fetch.purgatory.purge.interval.requests": _SERVER,
+    "group.initial.rebalance.delay.ms": _GROUPS,
+    "group.max.session.timeout.ms": _GROUPS,
+    "group.min.session.timeout.ms": _GROUPS,
+    "internal.metadata.delete.delay.millis": _CONTROLLER,
+    "internal.metadata.log.segment.bytes": _CONTROLLER,
+    "internal.metadata.max.batch.size.in.bytes": _CONTROLLER,
+    "log.cleaner.backoff.ms": _CLEANER,
+    "log.cleaner.dedupe.buffer.size": _CLEANER,
+    "log.cleaner.enable": _CLEANER,
+    "log.cleaner.io.buffer.load.factor": _CLEANER,
+    "log.cleaner.io.buffer.size": _CLEANER,
+    "log.cleaner.io.max.bytes.per.second": _CLEANER,
+    "log.cleaner.threads": _CLEANER,
+    "log.dir": "the directories are the first argument of open_dirs",
+    "log.dir.failure.timeout.ms": _CONTROLLER,
+    "log.dirs": "the directories are the first argument of open_dirs",
+    "max.incremental.fetch.session.cache.slots": _SERVER,
+    "metadata.log.segment.bytes": _CONTROLLER,
+    "metadata.log.segment.ms": _CONTROLLER,
+    "num.io.threads": _SERVER,
+    "num.network.threads": _SERVER,
+    "num.replica.alter.log.dirs.threads": "no thread copies partitions between directories here",
+    "num.replica.fetchers": _REPLICATION,
+    "offset.metadata.max.bytes": _GROUPS,
+    "offsets.commit.timeout.ms": _GROUPS,
+    "offsets.load.buffer.size": _GROUPS,
+    "offsets.retention.check.interval.ms": _GROUPS,
+    "offsets.retention.minutes": _GROUPS,
+    "offsets.topic.compression.codec": _GROUPS,
+    "offsets.topic.num.partitions": _GROUPS,
+    "offsets.topic.replication.factor": _GROUPS,
+    "offsets.topic.segment.bytes": _GROUPS,
+    "queued.max.request.bytes": _SERVER,
+    "queued.max.requests": _SERVER,
+    "quota.window.num": _SERVER,
+    "quota.window.size.seconds": _SERVER,
+    "socket.request.max.bytes": _SERVER,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": _TRANSACTIONS,
+    "transaction.max.timeout.ms": _TRANSACTIONS,
+    "transaction.partition.verification.enable": _TRANSACTIONS,
+    "transaction.remove.expired.transaction.cleanup.interval.ms": _TRANSACTIONS,
+    "transaction.state.log.load.buffer.size": _TRANSACTIONS,
+    "transaction.state.log.min.isr": _TRANSACTIONS,
+    "transaction.state.log.num.partitions": _TRANSACTIONS,
+    "transaction.state.log.replication.factor": _TRANSACTIONS,
+    "transaction.state.log.segment.bytes": _TRANSACTIONS,
+    "transaction.two.phase.commit.enable": _TRANSACTIONS,
+    "transactional.id.expiration.ms": _TRANSACTIONS,
+    "unclean.leader.election.interval.ms": _CONTROLLER,
+    "unstable.api.versions.enable": _SERVER,
+    "unstable.feature.versions.enable": _CONTROLLER,
+}  # fmt: skip
+"""Name -> why a store in a process has no use for it."""
+
+SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
+    "cleanup.policy": ("log.cleanup.policy",),
+    "compression.gzip.level": ("compression.gzip.level",),
+    "compression.lz4.level": ("compression.lz4.level",),
+    "compression.type": ("compression.type",),
+    "compression.zstd.level": ("compression.zstd.level",),
+    "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
+    "file.delete.delay.ms": ("log.segment.delete.delay.ms",),
+    "flush.messages": ("log.flush.interval.messages",),
+    "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    "index.interval.bytes": ("log.index.interval.bytes",),
+    "local.retention.bytes": ("log.local.retention.bytes",),
+    "local.retention.ms": ("log.local.retention.ms",),
+    "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
+    "max.message.bytes": ("message.max.bytes",),
+    "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
+    "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
+    "message.timestamp.type": ("log.message.timestamp.type",),
+    "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio",),
+    "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),
+    "min.insync.replicas": ("min.insync.replicas",),
+    "preallocate": ("log.preallocate",),
+    "retention.bytes": ("log.retention.bytes",),
+    "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    "segment.bytes": ("log.segment.bytes",),
+    "segment.index.bytes": ("log.index.size.max.bytes",),
+    "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    "segment.ms": ("log.roll.ms", "log.roll.hours"),
+    "unclean.leader.election.enable": ("unclean.leader.election.enable",),
+}
+"""Topic setting -> the broker settings it follows, the first that is set wins."""
+
+_UNITS: Final = {"log.retention.minutes": _MINUTE_MS} | dict.fromkeys(
+    ("log.retention.hours", "log.roll.hours", "log.roll.jitter.hours"), _HOUR_MS
+)
+BROKER_TABLE: Final = Table(BROKER_CONFIGS, REFUSED, "setting of a store", "kafkalog.broker_config.BROKER_CONFIGS")
+
+
+class BrokerConfig(Settings):
+    """The settings of a store: a value for each row, and what a topic without settings of its own has.
+
+    Immutable; `replace()` gives a copy with any of them changed, `changed()` one with what may change in a store that
+    is open. ConfigError, and UnknownConfig for a name that is refused (with the reason) or not known.
+    """
+
+    TABLE = BROKER_TABLE
+
+    background_threads: int
+    cordoned_log_dirs: tuple[str, ...]
+    delete_topic_enable: bool
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_initial_task_delay_ms: int
+    log_retention_check_interval_ms: int
+    log_segment_delete_delay_ms: int
+    node_id: int | None
+    num_partitions: int
+    num_recovery_threads_per_data_dir: int
+    producer_id_expiration_check_interval_ms: int
+    producer_id_expiration_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+
+    topic_defaults: Mapping[str, Any]
+    """Topic setting (dotted) -> the value that a topic has which does not set it."""
+
+    __slots__ = (*(key.attribute for key in BROKER_CONFIGS), "topic_defaults")
+
+    def _fill(self, values: dict[str, Any]) -> None:
+        super()._fill(values)
+        object.__setattr__(self, "topic_defaults", {name: self._default_of(name) for name in SYNONYMS})
+        LogConfig.from_stored({}, self.topic_defaults)  # what contradicts itself is refused here
+
+    def _default_of(self, topic_name: str) -> Any:
+        """What the first broker setting that is set says of a topic setting, in its unit."""
+        for name in SYNONYMS[topic_name]:
+            value = getattr(self, self.TABLE.find(name).attribute)
+            if value is not None:
+                break
+        value = value * _UNITS[name] if name in _UNITS else value
+        if topic_name == "retention.ms":
+            if value == 0:
+                raise ConfigError(f"{name}=0 is not accepted", hint="it takes a time, or -1 for no limit")
+            return max(value, -1)
+        try:
+            return parse_value(key_for(topic_name), value)
+        except ConfigError as error:
+            raise ConfigError(f"{name}={value} is not accepted", hint=error.hint) from None
+
+    def log_config(self, settings: Mapping[str, Any] | None = None) -> LogConfig:
+        """The configuration of a topic with these settings of its own: the rest follows this store's."""
+        return LogConfig.from_stored(settings or {}, self.topic_defaults)
+
+    def replace(self, **values: Any) -> BrokerConfig:
+        """A copy with some settings changed; None takes a setting back to its default."""
+        return BrokerConfig.from_mapping(self._merged(values))
+
+    def changed(self, values: Mapping[str, Any]) -> BrokerConfig:
+        """`replace` for a store that is open: ConfigError for a setting that takes a new start."""
+        fixed = sorted(key.name for key in map(self.TABLE.find, values) if not key.dynamic)
+        if fixed:
+            reason = f"{fixed[0]} cannot change while the store is open"
+            raise ConfigError(reason, hint="close the store, and open it with the new value")
+        return self.replace(**dict(values))
