@@ -341,7 +341,7 @@ common = st.builds(
 @given(st.lists(st.lists(common | rows, min_size=1, max_size=90), min_size=1, max_size=4), st.data())
 @settings(deadline=None, max_examples=80)
 def test_common_records_and_others_in_turn(lists: list[list[R]], data: st.DataObject) -> None:
-    """Runs of common records are taken in steps of their own, whatever stands between them and wherever a range ends."""
+    """Runs of common records are taken in steps, whatever stands between them and wherever a range ends."""
     raw = laid(lists)
     count = sum(map(len, lists))
     start = data.draw(st.integers(0, count), label="start")
