@@ -90,6 +90,12 @@ cdef inline int take_head(Cursor* c, Fields* f) noexcept nogil:
     return status
 
 
+cdef inline int take_body(Cursor* c, Fields* f) noexcept nogil:
+    """All of the record at the cursor, and on to the next one."""
+    kl_fetch_ahead(c.p + 768)
+    return OK if take_small_record(c, f) else take_record(c, f)
+
+
 cdef struct Hand:
     # the columns of bytes as a loop keeps them at hand
     Lane key
@@ -176,7 +182,7 @@ cdef inline Sweep sweep_of(Build* b, BatchRow* row) noexcept nogil:
     s.rising = not b.every
     s.lowest_delta = LEAST_DELTA
     s.highest_delta = MOST_DELTA
-    if s.rising:
+    if s.rising and row.base_offset >= 0 and b.stop_offset >= 0:
         s.highest_delta = min(b.stop_offset - 1 - row.base_offset, s.highest_delta)
     s.offsets = <int64_t*>b.offsets.data if b.offsets != NULL else NULL
     s.timestamps = <int64_t*>b.timestamps.data if b.timestamps != NULL else NULL
@@ -184,6 +190,20 @@ cdef inline Sweep sweep_of(Build* b, BatchRow* row) noexcept nogil:
     s.wants_key = b.wants_key
     s.wants_value = b.wants_value
     return s
+
+
+cdef inline int64_t sweep_at(
+    Sweep* s, Build* b, Cursor* c, Hand* hand, int64_t row, int64_t most, int64_t next_offset
+) noexcept nogil:
+    """Takes the common records at the cursor, into rows from `row` on; the bytes of their keys and values."""
+    cdef int64_t before = hand.key.used + hand.value.used
+    s.row = row
+    s.most = min(most, b.room - row)
+    s.headers = <int32_t>b.headers.count
+    if s.rising:
+        s.lowest_delta = max(next_offset - s.base_offset, <int64_t>LEAST_DELTA)
+    sweep_records(s, c, &hand.key, &hand.value)
+    return hand.key.used + hand.value.used - before
 
 
 cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Place* place) noexcept nogil:
@@ -202,25 +222,17 @@ cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Plac
     cdef int64_t* timestamps = <int64_t*>b.timestamps.data if b.timestamps != NULL else NULL
     cdef bint own_time = (row.attributes & TIMESTAMP_TYPE_BIT) == 0
     cdef Hand hand = hand_of(b)
-    cdef int64_t before
     cdef int barren = 0
-    cdef Sweep sweep
+    cdef Sweep sweep = sweep_of(b, row)
     c.p = batch + place.at
     c.end = batch + row.size
     if not b.wants_bodies or row.base_offset < 0 or next_offset < 0 or b.stop_offset < 0:
         barren = BARREN_SWEEPS
-    else:
-        sweep = sweep_of(b, row)
     while True:
         if barren < BARREN_SWEEPS and c.end - c.p <= left:
-            sweep.row = n
-            sweep.most = min(row.count - i, b.room - n)
-            sweep.headers = <int32_t>b.headers.count
-            if not b.every:
-                sweep.lowest_delta = max(next_offset - row.base_offset, <int64_t>LEAST_DELTA)
-            before = hand.key.used + hand.value.used
-            if sweep_records(&sweep, &c, &hand.key, &hand.value) > 0:
-                left -= hand.key.used + hand.value.used - before
+            more = sweep_at(&sweep, b, &c, &hand, n, row.count - i, next_offset)
+            if sweep.row > n:
+                left -= more
                 i += sweep.row - n
                 n = sweep.row
                 next_offset = added(added(row.base_offset, sweep.last_delta), 1)
@@ -233,17 +245,10 @@ cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Plac
         if start == c.end:
             status = ERR_COUNT_HIGH
             break
-        if not b.wants_bodies:
-            status = take_head(&c, &f)
-            if status != OK:
-                break
-        else:
-            kl_fetch_ahead(start + 768)
-            if not take_small_record(&c, &f):
-                status = take_record(&c, &f)
-                if status != OK:
-                    break
-            more = bytes_of(&hand, &f)
+        status = take_body(&c, &f) if b.wants_bodies else take_head(&c, &f)
+        if status != OK:
+            break
+        more = bytes_of(&hand, &f) if b.wants_bodies else 0
         offset = added(row.base_offset, f.offset_delta)
         if offset >= next_offset or b.every:
             if offset >= b.stop_offset and not b.every:
