@@ -412,6 +412,7 @@ class LogSegment(SegmentFiles):
         tail = self.tail
         if tail.max_timestamp >= 0:
             self.time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp, skip_full_check=True)
+            self._indexes_changed = True
 
     def on_become_inactive(self) -> None:
         """Close the book on a rolled segment: final time entry, files trimmed, indexes read-only (SEG-28)."""
