@@ -239,11 +239,8 @@ cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Plac
             else:
                 barren += 1
         start = c.p
-        if i == row.count:
-            status = OK if start == c.end else ERR_COUNT_LOW
-            break
-        if start == c.end:
-            status = ERR_COUNT_HIGH
+        if i == row.count or start == c.end:
+            status = ERR_COUNT_HIGH if i < row.count else OK if start == c.end else ERR_COUNT_LOW
             break
         status = take_body(&c, &f) if b.wants_bodies else take_head(&c, &f)
         if status != OK:
