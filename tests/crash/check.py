@@ -102,8 +102,8 @@ def _check_reading(log: Log, found: list[Batch]) -> None:
     """Records by iteration, by offset, by time, and committed ones."""
     start = log.start_offset
     data = [batch for batch in found if batch.kind == "data"]
-    offsets = [offset for batch in data for offset in range(max(start, batch.base), batch.last + 1)]
-    assert [record.offset for record in log] == offsets
+    rows = [(batch.base, offset) for batch in data for offset in range(max(start, batch.base), batch.last + 1)]
+    assert [record.offset for record in log] == [offset for _, offset in rows]
     assert [batch.header.base_offset for batch in log.batches()] == [batch.base for batch in found]
     for batch in data[:: max(1, len(data) // 7)]:
         assert log[max(batch.base, start)].offset == max(batch.base, start)
@@ -115,22 +115,23 @@ def _check_reading(log: Log, found: list[Batch]) -> None:
     assert log.last_stable_offset in (stable, first), (log.last_stable_offset, stable, log, found)
     stable = log.last_stable_offset
     bases = set(committed(tuple(found), stable))
-    wanted = [offset for batch in data if batch.base in bases for offset in range(max(start, batch.base), batch.last + 1)]
+    wanted = [offset for base, offset in rows if base in bases]
     assert [record.offset for record in log.records(isolation="read_committed")] == wanted
-    earliest: dict[int, int] = {}
-    for batch in data:
-        if batch.base >= start:
-            earliest.setdefault(int.from_bytes(batch.data[35:43], "big"), batch.base)
-    for time, base in list(earliest.items())[:: max(1, len(earliest) // 7)]:
+    times = [(_timestamp(batch), max(start, batch.base)) for batch in found]
+    for time, _ in times[:: max(1, len(times) // 7)]:
+        first = next((timestamp, offset) for timestamp, offset in times if timestamp >= time)
         hit = log.offset_for_time(time)
-        assert hit is not None and (hit.timestamp, hit.offset) == (time, base) or base > data[0].base, (hit, time, base)
+        assert hit is not None and (hit.timestamp, hit.offset) == first, (hit, time, first)
+
+
+def _timestamp(batch: Batch) -> int:
+    return int.from_bytes(batch.data[35:43], "big")
 
 
 def _known(log: Log) -> dict[int, Known]:
     states = log.opened_for_append().log.producers
-    return {
-        s.producer_id: Known(s.producer_epoch, s.last_sequence, s.last_offset, s.current_txn_first_offset) for s in states
-    }
+    rows = ((s.producer_id, s.producer_epoch, s.last_sequence, s.last_offset, s.current_txn_first_offset) for s in states)
+    return {producer_id: Known(*row) for producer_id, *row in rows}
 
 
 def _check_producers(log: Log, found: list[Batch]) -> None:

@@ -12,8 +12,8 @@ from tests.crash.session import Operation, apply
 class Expectation(NamedTuple):
     """`least` must be there as far as it lies above the log start; all else must be among `known`.
 
-    With `keeps_pages` nothing that was written is lost. `gaps` are the (expected, found) offsets where one batch does not follow the other; `starts` is the lowest and the
-    highest log start, `ends` are log ends that no batch tells.
+    With `keeps_pages` nothing that was written is lost. `gaps` are the (expected, found) offsets where one batch does
+    not follow the other; `starts` is the lowest and the highest log start, `ends` are log ends that no batch tells.
     """
 
     least: tuple[Batch, ...]
