@@ -13,6 +13,9 @@ import stat as stat_module
 from collections.abc import Callable
 from typing import Any, Final
 
+from kafkalog._core.mapping import Witness
+from kafkalog.util.descriptors import with_room
+
 _FLAGS: Final = {
     "r": os.O_RDONLY,
     "rw": os.O_RDWR,
@@ -52,6 +55,7 @@ class FileSystem:
     fchown = staticmethod(os.fchown)
     sendfile = staticmethod(os.sendfile)
     advise = staticmethod(os.posix_fadvise)
+    witness = staticmethod(Witness)
 
     def open_file(self, path: str | os.PathLike[str], mode: str) -> File:
         """The regular file `path`, open: "r", "rw", "create" (made if missing) or "exclusive" (must be new).
@@ -60,7 +64,8 @@ class FileSystem:
         """
         name = os.fspath(path)
         # the File owns the descriptor at once: an interrupt must find exactly one to close it
-        file = File(name, self.open(name, _FLAGS[mode] | os.O_CLOEXEC | os.O_NONBLOCK, 0o666), self)
+        flags = _FLAGS[mode] | os.O_CLOEXEC | os.O_NONBLOCK
+        file = File(name, with_room(self.open, name, flags, 0o666), self)
         try:
             kind = file.stat().st_mode
             if stat_module.S_ISDIR(kind):
@@ -74,7 +79,7 @@ class FileSystem:
 
     def fsync_dir(self, path: str | os.PathLike[str]) -> None:
         """Return when the directory's entries (new, renamed and removed names) are on disk."""
-        fd = self.open(os.fspath(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = with_room(self.open, os.fspath(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self.fsync(fd)
         finally:
