@@ -12,11 +12,10 @@ from kafkalog.durability import Sync, check_sync
 from kafkalog.errors import DirectoryLocked, NotAPartition, PartitionNotFound, StorageError
 from kafkalog.manager.checkpoints import read_offset
 from kafkalog.manager.log_dir import LogDir, remove_empty_directory
+from kafkalog.manager.partition import NEW, Found, ensure_topic, holds_segments, open_partition
 from kafkalog.manager.topics import TOPICS_FILE, TopicEntry, TopicStore
 from kafkalog.opened import OpenedLog, is_open
-from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.names import parse_base_offset, parse_dir, partition_dir_name
-from kafkalog.storage.partition_metadata import read_partition_metadata, write_partition_metadata
+from kafkalog.storage.names import parse_dir, partition_dir_name
 from kafkalog.tools.directories import partitions_of
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE
@@ -24,9 +23,7 @@ from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
 
-__all__ = ["OpenedLog", "holds_segments", "open_for_append", "partition_of"]
-
-_KNOWN_FILES = frozenset({"partition.metadata", "leader-epoch-checkpoint"})
+__all__ = ["OpenedLog", "open_for_append", "partition_of"]
 
 
 class _Target(NamedTuple):
@@ -161,31 +158,25 @@ def _open_in(log_dir: LogDir, target: _Target) -> OpenedLog:
     store = TopicStore(target.directory, fs=fs)
     topic = store.get(target.topic_partition.topic)
     config = LogConfig.from_stored({**({} if topic is None else topic.settings), **target.settings})
-    clean = create or log_dir.vouches_for(target.name)
-    start = 0 if create else read_offset(target.directory, LOG_START_FILE, target.topic_partition, fs=fs)
-    point = 0 if clean else read_offset(target.directory, RECOVERY_POINT_FILE, target.topic_partition, fs=fs)
-    # a partition that was recovered is as well known as one made here
-    log_dir.partition_opened(target.name, create or not clean)
-    before = _names(path, fs) if create else None
-    try:
-        if create:
-            _make_directory(path, _recorded(store, topic, target).topic_id, fs)
-        log = UnifiedLog.open(
-            path,
-            config,
-            fs=fs,
-            clock=target.clock,
-            log_start_offset=start,
-            recovery_point=point,
-            had_clean_shutdown=clean,
-        )
-    except BaseException:
-        # no record was written: what there was is as whole as before, and what was to be made is taken away
-        log_dir.partition_closed(target.name, not create or _removed(path, before, fs))
-        raise
+    log = open_partition(
+        log_dir,
+        path,
+        config,
+        NEW if create else _found(log_dir, target),
+        make=(lambda: _recorded(store, target).topic_id) if create else None,
+        fs=fs,
+        clock=target.clock,
+    )
     return OpenedLog(
         log, log_dir, path, target.topic_partition, sync=target.sync, fs=fs, clock=target.clock
     )
+
+
+def _found(log_dir: LogDir, target: _Target) -> Found:
+    start = read_offset(target.directory, LOG_START_FILE, target.topic_partition, fs=target.fs)
+    if log_dir.vouches_for(target.name):
+        return Found(True, start)
+    return Found(False, start, read_offset(target.directory, RECOVERY_POINT_FILE, target.topic_partition, fs=target.fs))
 
 
 def _is_to_be_made(log_dir: LogDir, target: _Target) -> bool:
@@ -199,74 +190,7 @@ def _is_to_be_made(log_dir: LogDir, target: _Target) -> bool:
     return not holds_segments(target.path, target.fs)
 
 
-def _recorded(store: TopicStore, topic: TopicEntry | None, target: _Target) -> TopicEntry:
+def _recorded(store: TopicStore, target: _Target) -> TopicEntry:
     """The topic's entry in the topics file, made or grown so that it has the partition."""
-    name, count = target.topic_partition.topic, target.topic_partition.partition + 1
-    if topic is not None:
-        return store.ensure(name, partitions=count)
-    # a topic that a broker made here has partitions but no entry: theirs is its id
-    siblings = partitions_of(target.directory, name, target.fs)
-    ids = (read_partition_metadata(target.fs, path) for _, path in siblings)
-    topic_id = next((one for one in ids if one is not None), None)
-    count = max([count, *(other.partition + 1 for other, _ in siblings)])
-    return store.ensure(name, partitions=count, settings=target.settings, topic_id=topic_id)
-
-
-def _names(path: str, fs: FileSystem) -> frozenset[str] | None:
-    """The names in a directory; None where there is none (`holds_segments` has seen that it can be read)."""
-    return frozenset(fs.listdir(path)) if fs.exists(path) else None
-
-
-def _removed(path: str, before: frozenset[str] | None, fs: FileSystem) -> bool:
-    """Whether a partition that could not be created is gone again; the files `before` stay, and their directory."""
-    try:
-        if fs.exists(path):
-            for name in fs.listdir(path):
-                if before is None or name not in before:
-                    fs.unlink(os.path.join(path, name))
-            if before is None:
-                fs.rmdir(path)
-        return True
-    except OSError:
-        return False
-
-
-def holds_segments(path: str, fs: FileSystem) -> bool:
-    """Whether `path` is a directory with segment files; False where it is missing or as good as empty.
-
-    NotAPartition for a file, and for a directory that holds other things but no segment.
-    """
-    try:
-        names = fs.listdir(path)
-    except FileNotFoundError:
-        return False
-    except NotADirectoryError:
-        raise NotAPartition(
-            "a file where a partition directory is meant", path=path, hint="move it away, or take another name"
-        ) from None
-    except OSError as error:
-        raise StorageError.from_os(error, "read the partition directory", path=path) from error
-    if any(parse_base_offset(name) is not None for name in names):
-        return True
-    strange = sorted(name for name in names if name.removesuffix(".tmp") not in _KNOWN_FILES)
-    if strange:
-        raise NotAPartition(
-            f"the directory has no segment files but holds {ascii(strange[0])}"
-            + (f" and {len(strange) - 1} more" if len(strange) > 1 else ""),
-            path=path,
-            hint="kafkalog writes only into partition directories and empty ones",
-        )
-    return False
-
-
-def _make_directory(path: str, topic_id: str, fs: FileSystem) -> None:
-    """The partition directory with its partition.metadata, on disk in the parent's entries as well."""
-    try:
-        try:
-            fs.mkdir(path)
-        except FileExistsError:
-            pass
-        fs.fsync_dir(os.path.dirname(path))
-    except OSError as error:
-        raise StorageError.from_os(error, "create the partition directory", path=path) from error
-    write_partition_metadata(fs, path, topic_id)
+    siblings = partitions_of(target.directory, target.topic_partition.topic, target.fs)
+    return ensure_topic(store, target.topic_partition, siblings, settings=target.settings, fs=target.fs)

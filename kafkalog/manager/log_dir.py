@@ -33,7 +33,8 @@ class LogDir:
 
     The marker vouches for what lies in the directory. It goes before the first change, and the last release
     writes it again if every partition was closed well and the rest is vouched for: the marker was there, or
-    every partition in the directory was made by this process.
+    every partition in the directory was made by this process. Who loads all partitions says so (`loading_begins`,
+    `loading_done`): in between nothing is vouched for, afterwards everything is.
 
     Threads: safe. Fork: a child's calls raise IllegalState; its `release` does nothing.
     """
@@ -53,20 +54,27 @@ class LogDir:
         self._created: set[str] = set()  # closed well and made here; guarded by self._lock
         self._clean: set[str] = set()  # closed well; guarded by self._lock
         self._unclean: set[str] = set()  # guarded by self._lock
+        self._whole: bool | None = None  # all partitions are open here; False: not yet, or not any more
         self.marker_found = False
+        self.is_exclusive = False
 
     @classmethod
-    def acquire(cls, path: str | os.PathLike[str], *, fs: FileSystem = OS, create: bool = False) -> LogDir:
+    def acquire(
+        cls, path: str | os.PathLike[str], *, fs: FileSystem = OS, create: bool = False, exclusive: bool = False
+    ) -> LogDir:
         """The directory, locked for this process; each `acquire` needs one `release`.
 
-        `create` makes the directory (and its parents) where it is missing. DirectoryLocked: another process
-        holds it. StorageError: it is missing, no directory, or cannot be written to.
+        `create` makes the directory (and its parents) where it is missing. `exclusive`: for one who answers for all
+        partitions, beside whom nobody in this process has the directory. DirectoryLocked: another process, or one
+        such, holds it. StorageError: it is missing, no directory, or cannot be written to.
         """
         real = os.path.realpath(path)
         with _registry_lock:
             key = _directory_key(real, fs, create)
             held = _held.get(key)
             if held is not None:
+                if exclusive or held.is_exclusive:
+                    raise _held_as_a_whole(held)
                 held._holders += 1
                 return held
             lock_path = os.path.join(real, LOCK_FILE)
@@ -74,6 +82,7 @@ class LogDir:
             try:
                 made = cls(real, fd, key, fs)
                 made.marker_found = made._marker_present = fs.exists(made.marker_path)
+                made.is_exclusive = exclusive
             except BaseException as error:
                 fs.close(fd)
                 if isinstance(error, OSError) and not isinstance(error, (StorageError, DirectoryLocked)):
@@ -139,6 +148,22 @@ class LogDir:
                 return False
             return self.marker_found or name in self._clean or name in self._open
 
+    def loading_begins(self) -> None:
+        """Return when no marker is on disk: a crash while partitions load must not look clean (LOAD-30)."""
+        self.before_first_write()
+        with self._lock:
+            self._whole = False
+
+    def loading_done(self) -> None:
+        """All partitions of the directory are open: when all are closed well, the marker may come back."""
+        with self._lock:
+            self._whole = True
+
+    def forsake(self) -> None:
+        """Write no marker any more: the directory is given up as it is."""
+        with self._lock:
+            self._whole = False
+
     def before_first_write(self) -> None:
         """Return when no marker is on disk: call it before anything in the directory changes.
 
@@ -191,11 +216,11 @@ class LogDir:
 
     def _write_marker(self) -> None:
         with self._lock:
-            touched = bool(self._clean)
+            touched = self._whole or (self._whole is None and bool(self._clean))
             if self._marker_present or not touched or self._open or self._unclean:
                 return
             try:
-                if self.marker_found or self._all_made_here_locked():
+                if self._whole or self.marker_found or self._all_made_here_locked():
                     atomic_write(self._fs, self.marker_path, MARKER)
                     self._marker_present = True
             except OSError as error:
@@ -233,6 +258,16 @@ class LogDir:
     def __repr__(self) -> str:
         state = "released" if self._fd < 0 else f"held {self._holders} times"
         return f"<LogDir {self.path} {state}>"
+
+
+def _held_as_a_whole(held: LogDir) -> DirectoryLocked:
+    if held.is_exclusive:
+        return DirectoryLocked(
+            "this process has the data directory open as a whole", path=held.path, hint="use the logs that it has open"
+        )
+    return DirectoryLocked(
+        "this process has partitions of the data directory open", path=held.path, hint="close those logs first"
+    )
 
 
 def is_locked(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> bool:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from kafkalog.config import LogConfig
+from kafkalog.config import LogConfig, key_for
 from kafkalog.errors import (
     ConfigError,
     CorruptCheckpoint,
@@ -20,6 +20,7 @@ from kafkalog.errors import (
     InvalidPartitions,
     InvalidTopic,
     StorageError,
+    UnknownTopicOrPartition,
 )
 from kafkalog.storage.names import MAX_PARTITION, validate_topic
 from kafkalog.storage.partition_metadata import check_topic_id, new_topic_id
@@ -107,11 +108,39 @@ class TopicStore:
                 made = TopicEntry(name, topic_id or new_topic_id(), partitions, overrides)
             else:
                 made = TopicEntry(name, known.topic_id, partitions, known.settings)
-            try:
-                atomic_write(self._fs, self.path, format_topics({**topics, name: made}))
-            except OSError as error:
-                raise StorageError.from_os(error, "write the topics file", path=self.path) from error
+            self._write_locked({**topics, name: made})
         return made
+
+    def alter(self, name: str, changes: Mapping[str, Any]) -> TopicEntry:
+        """The topic's entry with some settings changed; None takes one back to its default.
+
+        UnknownTopicOrPartition where the file has no such topic; ConfigError, StorageError, then nothing has changed.
+        """
+        given = {key_for(setting).name: value for setting, value in changes.items()}
+        with _write_lock:
+            topics = self.topics()
+            known = topics.get(name)
+            if known is None:
+                raise UnknownTopicOrPartition(f"there is no topic {ascii(name[:80])} here", path=self.path)
+            kept = {setting: value for setting, value in known.settings.items() if setting not in given}
+            made = known._replace(settings=LogConfig.from_stored({**kept, **given}).overrides())
+            self._write_locked({**topics, name: made})
+        return made
+
+    def remove(self, name: str) -> bool:
+        """True when the topic had an entry, which is gone. StorageError."""
+        with _write_lock:
+            topics = self.topics()
+            if topics.pop(name, None) is None:
+                return False
+            self._write_locked(topics)
+        return True
+
+    def _write_locked(self, topics: Mapping[str, TopicEntry]) -> None:
+        try:
+            atomic_write(self._fs, self.path, format_topics(topics))
+        except OSError as error:
+            raise StorageError.from_os(error, "write the topics file", path=self.path) from error
 
 
 def format_topics(topics: Mapping[str, TopicEntry]) -> bytes:

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Final
 
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 
 REOPEN_HINT: Final = "close the log, look after the disk, and open it again"
+
+
+_NOT_THE_DISK: Final = frozenset(
+    (
+        errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN,
+        errno.ENAMETOOLONG,
+    )
+)  # fmt: skip
+
+
+def is_disk_failure(error: BaseException) -> bool:
+    """True for an error that says the disk cannot be relied on.
+
+    A full disk is none: retention may make room on it, which it could not once the directory is offline. Nor is a
+    process out of descriptors or memory.
+    """
+    return isinstance(error, OSError) and error.errno is not None and error.errno not in _NOT_THE_DISK
 
 
 class LogHealth:
@@ -46,10 +64,10 @@ class LogHealth:
         if isinstance(cause, LogClosed):
             raise LogClosed(cause.message)
         why = cause.message if isinstance(cause, KafkalogError) else str(cause) or type(cause).__name__
-        errno = cause.errno if isinstance(cause, OSError) else None
+        code = cause.errno if isinstance(cause, OSError) else None
         raise StorageError(
             f"log {self.name} takes no writes since an earlier failure: {why}",
-            errno=errno,
+            errno=code,
             path=self.path,
             hint=REOPEN_HINT,
         ) from cause

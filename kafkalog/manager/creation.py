@@ -1,0 +1,99 @@
+"""Making a partition in one of the data directories (MGR-1, MGR-4 to MGR-8)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog.errors import IllegalState, StorageError
+from kafkalog.manager.data_directory import DataDirectory
+from kafkalog.manager.partition import NEW, holds_segments, open_partition
+from kafkalog.manager.placement import directories_in_order, find_directory
+from kafkalog.manager.store_topics import StoreTopics
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.names import future_dir_name, partition_dir_name
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.manager.log_manager import LogManager
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Creation(NamedTuple):
+    """A log that is to be made, as `LogManager.get_or_create` was asked for it."""
+
+    topic_partition: TopicPartition
+    is_new: bool
+    is_future: bool
+    topic_id: str | None
+    directory: str | os.PathLike[str] | None
+    settings: Mapping[str, Any] | None
+
+    def make(self, manager: LogManager, topics: StoreTopics) -> UnifiedLog:
+        """The log, in the first directory that takes it; one whose disk fails goes offline, and the next is tried."""
+        offline = [one for one in manager.directories if not one.is_online]
+        if not self.is_new and offline:
+            raise StorageError(
+                f"{self.topic_partition} is not here, and may be in a directory that is offline",
+                path=offline[0].path,
+                hint="bring the directory back, or say that the partition is new",
+            ) from offline[0].offline_error
+        if not self.is_future:
+            partition_dir_name(self.topic_partition)
+        failures: list[Exception] = []
+        for directory in self._candidates(manager):
+            try:
+                return self._make_in(directory, manager, topics)
+            except OSError as error:
+                _LOG.warning("%s is not made in %s: %s", self.topic_partition, directory.path, error)
+                failures.append(error)
+                manager.disk_error(directory, error)
+        raise StorageError(
+            f"no data directory takes {self.topic_partition}: {failures[0]}",
+            errno=failures[0].errno if isinstance(failures[0], OSError) else None,
+        ) from failures[0]
+
+    def _candidates(self, manager: LogManager) -> list[DataDirectory]:
+        chosen = None if self.directory is None else find_directory(manager.directories, self.directory)
+        if self.is_future:
+            return [self._future_home(manager, chosen)]
+        if chosen is not None:
+            chosen.held  # noqa: B018 - raises where it is offline
+            return [chosen]
+        return directories_in_order(manager.directories, manager.config.cordoned_log_dirs)
+
+    def _future_home(self, manager: LogManager, chosen: DataDirectory | None) -> DataDirectory:
+        current = manager.get(self.topic_partition)
+        if chosen is None:
+            raise IllegalState(f"no directory is named for the future log of {self.topic_partition}")
+        if current is None:
+            raise IllegalState(f"{self.topic_partition} is not here, so it cannot move")
+        if os.path.dirname(current.path) == chosen.path:
+            raise IllegalState(f"{self.topic_partition} lies in that directory already", path=chosen.path)
+        return chosen
+
+    def _make_in(self, directory: DataDirectory, manager: LogManager, topics: StoreTopics) -> UnifiedLog:
+        key, log_dir = self.topic_partition, directory.held
+        name = future_dir_name(key) if self.is_future else partition_dir_name(key)
+        path = os.path.join(directory.path, name)
+        holds_segments(path, directory.fs)
+        siblings = [(other, log.path) for other, log in manager.logs.items() if other.topic == key.topic]
+        known = topics.get(key.topic)
+        own = self.settings if known is None and self.settings is not None else topics.settings_of(key.topic)
+        log = open_partition(
+            log_dir,
+            path,
+            manager.config.log_config(own),
+            NEW,
+            make=lambda: topics.ensure(directory, key, siblings, self.settings, self.topic_id).topic_id,
+            fs=directory.fs,
+            clock=manager.clock,
+            scheduler=manager.scheduler,
+            producer_expiration_ms=manager.config.producer_id_expiration_ms,
+        )
+        directory.put(log, is_future=self.is_future)
+        _LOG.info("made %s", path)
+        return log

@@ -1,0 +1,111 @@
+"""One data directory of several: its lock, its logs, and whether its disk still works."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kafkalog.errors import StorageError
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, FileSystem
+
+_LOG: Final = logging.getLogger(__name__)
+Logs = Mapping[TopicPartition, UnifiedLog]
+NO_LOGS: Final[Logs] = MappingProxyType({})
+
+
+class DataDirectory:
+    """A data directory that a LogManager holds, or could not take.
+
+    `log_dir` is its lock, `directory_id` what its meta.properties says (None: nothing), `offline_error` why it is not
+    in use (None: it is). `logs` and `future_logs` are replaced, never changed: whoever took one may go through it.
+    Threads: changed under the manager's lock, read from any.
+    """
+
+    __slots__ = ("directory_id", "fs", "future_logs", "log_dir", "logs", "offline_error", "path")
+
+    def __init__(self, path: str, *, fs: FileSystem = OS) -> None:
+        self.path = path
+        self.fs = fs
+        self.log_dir: LogDir | None = None
+        self.directory_id: str | None = None
+        self.offline_error: Exception | None = None
+        self.logs: Logs = NO_LOGS
+        self.future_logs: Logs = NO_LOGS
+
+    @property
+    def is_online(self) -> bool:
+        """True while the directory is in use."""
+        return self.offline_error is None
+
+    @property
+    def held(self) -> LogDir:
+        """Its lock; StorageError where the directory is offline."""
+        if self.log_dir is None or self.offline_error is not None:
+            raise self.offline()
+        return self.log_dir
+
+    def offline(self) -> StorageError:
+        """The error for one who asks something of a directory that is offline."""
+        cause = self.offline_error
+        made = StorageError(
+            f"the data directory is offline: {cause}",
+            errno=cause.errno if isinstance(cause, OSError) else None,
+            path=self.path,
+            hint="look after the disk, then start again",
+        )
+        made.__cause__ = cause
+        return made
+
+    def take_offline(self, error: Exception) -> tuple[UnifiedLog, ...]:
+        """The logs that were open in it: they are in no map any more, and its lock is free. No marker is written."""
+        self.offline_error = error
+        logs = self.all_logs
+        self.logs = self.future_logs = NO_LOGS
+        log_dir, self.log_dir = self.log_dir, None
+        if log_dir is not None:
+            log_dir.forsake()
+            try:
+                log_dir.release()
+            except OSError as worse:  # closing the lock file failed, which gives the lock back all the same
+                _LOG.warning("%s: %s", self.path, worse)
+        return logs
+
+    @property
+    def all_logs(self) -> tuple[UnifiedLog, ...]:
+        """Current and future logs."""
+        return (*self.logs.values(), *self.future_logs.values())
+
+    def put(self, log: UnifiedLog, *, is_future: bool = False) -> None:
+        """Take a log in."""
+        if is_future:
+            self.future_logs = MappingProxyType({**self.future_logs, log.topic_partition: log})
+        else:
+            self.logs = MappingProxyType({**self.logs, log.topic_partition: log})
+
+    def put_all(self, logs: Logs, future_logs: Logs) -> None:
+        """Take in what was loaded."""
+        self.logs = MappingProxyType(dict(logs))
+        self.future_logs = MappingProxyType(dict(future_logs))
+
+    def drop(self, topic_partition: TopicPartition, *, is_future: bool = False) -> None:
+        """Take a log out."""
+        logs = self.future_logs if is_future else self.logs
+        left = MappingProxyType({key: log for key, log in logs.items() if key != topic_partition})
+        if is_future:
+            self.future_logs = left
+        else:
+            self.logs = left
+
+    def file(self, name: str) -> str:
+        """The path of a file of the directory."""
+        return os.path.join(self.path, name)
+
+    def __repr__(self) -> str:
+        state = "offline" if self.offline_error is not None else f"{len(self.logs)} logs"
+        return f"<DataDirectory {self.path} {state}>"

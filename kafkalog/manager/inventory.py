@@ -1,0 +1,100 @@
+"""What lies in a data directory, told by names alone (format.md section 9, MGR-22)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kafkalog.errors import IllegalState, NotAPartition, StorageError
+from kafkalog.storage.names import (
+    DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
+    NOT_PARTITIONS,
+    STRAY_DIR_SUFFIX,
+    parse_dir,
+)
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import FileSystem
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class PartitionPlace(NamedTuple):
+    """A partition and the directory it lies in."""
+
+    topic_partition: TopicPartition
+    path: str
+
+    @property
+    def name(self) -> str:
+        """The partition directory's name."""
+        return os.path.basename(self.path)
+
+
+class Inventory(NamedTuple):
+    """The partition directories of a data directory by kind."""
+
+    live: tuple[PartitionPlace, ...]
+    future: tuple[PartitionPlace, ...]
+    deleted: tuple[PartitionPlace, ...]
+    stray: tuple[PartitionPlace, ...]
+
+
+def take_inventory(directory: str, fs: FileSystem) -> Inventory:
+    """What lies in `directory`. Files are passed over, with a warning where they are named as partitions.
+
+    NotAPartition for a directory with any other name, as in the reference; StorageError when it cannot be read.
+    """
+    kinds: dict[str, list[PartitionPlace]] = {kind: [] for kind in ("", FUTURE_DIR_SUFFIX, DELETE_DIR_SUFFIX)}
+    kinds[STRAY_DIR_SUFFIX] = []
+    for name, is_directory in _entries(directory, fs):
+        path = os.path.join(directory, name)
+        if name in NOT_PARTITIONS:
+            continue
+        try:
+            topic_partition, kind = parse_dir(name)
+        except NotAPartition as error:
+            if not is_directory:
+                continue
+            raise NotAPartition(
+                error.message,
+                path=path,
+                hint="a data directory holds partition directories only: move it elsewhere",
+            ) from None
+        if not is_directory:
+            _LOG.warning("%s is a file where a partition directory is meant: ignored", path)
+            continue
+        kinds[kind].append(PartitionPlace(topic_partition, path))
+    live, future, deleted, stray = (tuple(sorted(found)) for found in kinds.values())
+    return Inventory(live, future, deleted, stray)
+
+
+def check_no_duplicates(inventories: Iterable[Inventory]) -> None:
+    """Return when no partition, and no future one, is there twice; IllegalState names both directories."""
+    for what, places in zip(("partition", "future replica"), _by_kind(inventories), strict=True):
+        known: dict[TopicPartition, str] = {}
+        for topic_partition, path in places:
+            other = known.setdefault(topic_partition, path)
+            if other is not path:
+                raise IllegalState(
+                    f"the {what} {topic_partition} is in {other} as well",
+                    path=path,
+                    hint="one of them is left from an interrupted move between directories: "
+                    "keep the one that is complete and move the other away",
+                )
+
+
+def _by_kind(inventories: Iterable[Inventory]) -> tuple[list[PartitionPlace], list[PartitionPlace]]:
+    listed = list(inventories)
+    return [one for each in listed for one in each.live], [one for each in listed for one in each.future]
+
+
+def _entries(directory: str, fs: FileSystem) -> list[tuple[str, bool]]:
+    """(name, whether it is a directory, links followed) of what lies in a directory."""
+    try:
+        with fs.scandir(directory) as entries:  # type: ignore[arg-type]
+            return [(entry.name, entry.is_dir()) for entry in entries]
+    except OSError as error:
+        raise StorageError.from_os(error, "read the data directory", path=directory) from error

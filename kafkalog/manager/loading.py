@@ -1,0 +1,222 @@
+"""Opening all logs of the data directories, in several threads each (LOAD-30, LOAD-32, MGR-21).
+
+    prepare     checkpoints and names are read; nothing has changed so far
+    begin       the clean-shutdown marker goes, so that a crash while loading is seen
+    load        every log, `num.recovery.threads.per.data.dir` threads a directory; an error of the disk, or damage
+                that cannot be undone, takes the directory offline, and the others go on
+    done        only now may a later close write the marker again
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+from kafkalog.config import LogConfig
+from kafkalog.errors import CorruptRecord, FormatError, KafkalogError, StorageError
+from kafkalog.manager.data_directory import DataDirectory
+from kafkalog.manager.inventory import Inventory, PartitionPlace
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.partition import Found, open_partition
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.recovery_run import RecoveryProgress
+from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint
+from kafkalog.util.clock import Clock
+from kafkalog.util.fileio import FileSystem
+from kafkalog.util.scheduler import Schedules
+
+_LOG: Final = logging.getLogger(__name__)
+DAMAGE: Final = (OSError, FormatError, CorruptRecord)
+"""What takes one directory offline; any other exception is a mistake of ours and ends the start (LOAD-32)."""
+Offsets = dict[TopicPartition, int]
+
+
+class LoadProgress(NamedTuple):
+    """How far loading is: logs of one directory; segments and bytes of a log that is being recovered (0: none is)."""
+
+    directory: str
+    logs_done: int
+    logs: int
+    log: str
+    segments_done: int
+    segments: int
+    bytes_done: int = 0
+    bytes: int = 0
+
+    @property
+    def logs_remaining(self) -> int:
+        """Logs of the directory that are not open yet."""
+        return self.logs - self.logs_done
+
+
+class LoadRules(NamedTuple):
+    """What is the same for all logs of a manager."""
+
+    config_of: Callable[[str], LogConfig]
+    threads: int
+    fs: FileSystem
+    clock: Clock
+    scheduler: Schedules | None
+    producer_expiration_ms: int
+    progress: Callable[[LoadProgress], object] | None
+
+
+def read_offsets(directory: str, fs: FileSystem) -> tuple[Offsets, Offsets]:
+    """(log starts, recovery points) of a directory's checkpoints, each read once. CorruptCheckpoint, StorageError."""
+    starts = OffsetCheckpoint(os.path.join(directory, LOG_START_FILE), fs=fs).read()
+    points = OffsetCheckpoint(os.path.join(directory, RECOVERY_POINT_FILE), fs=fs).read()
+    return starts, points
+
+
+class DirectoryLoader:
+    """The loading of one directory: counts what is left, collects logs, stops at the first failure of the disk.
+
+    Threads: `load_one` from several; the rest before or after them.
+    """
+
+    def __init__(self, directory: DataDirectory, inventory: Inventory, rules: LoadRules) -> None:
+        self.directory = directory
+        self.logs: dict[TopicPartition, UnifiedLog] = {}
+        self.future_logs: dict[TopicPartition, UnifiedLog] = {}
+        self._places = (*inventory.live, *inventory.future)
+        self._strays = inventory.stray
+        self._future = frozenset(place.path for place in inventory.future)
+        self._rules = rules
+        self._lock = threading.Lock()
+        self._done = 0  # guarded by self._lock
+        self._failure: Exception | None = None  # guarded by self._lock
+        self._stopped = False
+        log_dir = directory.held
+        self._log_dir = log_dir
+        self._clean = log_dir.marker_found
+        self._starts, self._points = read_offsets(directory.path, rules.fs)
+
+    def begin(self) -> None:
+        """Take the marker away. StorageError: it cannot be, so nothing may be opened."""
+        self._log_dir.loading_begins()
+        if self._places:
+            how = "closed well: no recovery" if self._clean else "not closed well: they are recovered"
+            _LOG.info("loading %d logs of %s, %s", len(self._places), self.directory.path, how)
+        for place in self._strays:
+            _LOG.warning("%s belongs to no topic: kept, not opened", place.path)
+
+    @property
+    def work(self) -> Sequence[PartitionPlace]:
+        """What `load_one` is to be called for; directories that nobody owns are recovered, and closed again."""
+        return (*self._places, *(() if self._clean else self._strays))
+
+    def stop(self) -> None:
+        """Open no further log."""
+        self._stopped = True
+
+    @property
+    def failure(self) -> Exception | None:
+        """The error of the disk that stopped the loading."""
+        return self._failure
+
+    def load_one(self, place: PartitionPlace) -> None:
+        """Open a log, unless the directory has failed meanwhile; an error of the disk is kept, others are raised."""
+        if self._stopped or self._failure is not None:
+            return
+        try:
+            began_ms = self._rules.clock.monotonic_ms()
+            log = self._open(place)
+        except DAMAGE as error:
+            with self._lock:
+                self._failure = self._failure or error
+            return
+        except BaseException:
+            self._stopped = True
+            raise
+        self._opened(place, log, self._rules.clock.monotonic_ms() - began_ms)
+
+    def _open(self, place: PartitionPlace) -> UnifiedLog:
+        rules, key = self._rules, place.topic_partition
+        return open_partition(
+            self._log_dir,
+            place.path,
+            rules.config_of(key.topic),
+            Found(self._clean, self._starts.get(key, 0), self._points.get(key, 0)),
+            fs=rules.fs,
+            clock=rules.clock,
+            scheduler=rules.scheduler,
+            producer_expiration_ms=rules.producer_expiration_ms,
+            progress=None if self._clean else lambda recovery: self._tell(place.name, recovery),
+        )
+
+    def _opened(self, place: PartitionPlace, log: UnifiedLog, took_ms: int) -> None:
+        if place in self._strays:
+            log.close()
+            self._log_dir.partition_closed(place.name, True)
+            return
+        with self._lock:
+            kept = self.future_logs if place.path in self._future else self.logs
+            kept[place.topic_partition] = log
+            self._done += 1
+            done = self._done
+        state = log.state
+        _LOG.log(
+            logging.DEBUG if self._clean else logging.INFO,
+            "%s: offsets [%d, %d), %d segments, %d ms (%d of %d in %s)",
+            log.name, state.log_start_offset, state.log_end_offset, len(state.segments), took_ms,
+            done, len(self._places), self.directory.path,
+        )  # fmt: skip
+        self._tell(place.name, None)
+
+    def _tell(self, name: str, recovery: RecoveryProgress | None) -> None:
+        if self._rules.progress is not None:
+            with self._lock:
+                logs = (self.directory.path, self._done, len(self._places), name)
+                self._rules.progress(LoadProgress(*logs, *(recovery or (0, 0, 0, 0))))
+
+    def give_up(self) -> None:
+        """Close what was opened as a crash would leave it: the directory goes without its marker."""
+        self._log_dir.forsake()
+        for log in (*self.logs.values(), *self.future_logs.values()):
+            abandon(self._log_dir, log)
+
+
+def abandon(log_dir: LogDir, log: UnifiedLog) -> None:
+    """Close a log without writing anything."""
+    try:
+        log.close_handlers()
+    except (OSError, KafkalogError) as error:
+        _LOG.warning("%s: %s", log.path, error)
+    log_dir.partition_closed(log.name, False)
+
+
+def load_all(loaders: Sequence[DirectoryLoader], threads: int) -> None:
+    """Return when every loader has its logs, or its failure. What is no failure of a disk is raised, and stops all."""
+    pools: list[ThreadPoolExecutor] = []
+    futures: list[Future[None]] = []
+    try:
+        for loader in loaders:
+            work = loader.work
+            if work:
+                pools.append(ThreadPoolExecutor(min(threads, len(work)), "kafkalog-load"))
+                futures += [pools[-1].submit(loader.load_one, place) for place in work]
+        for future in futures:
+            future.result()
+    except BaseException:
+        for loader in loaders:
+            loader.stop()
+        raise
+    finally:
+        for pool in pools:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def storage_error(error: Exception, path: str) -> StorageError:
+    """The same as a StorageError of the directory."""
+    if isinstance(error, StorageError):
+        return error
+    if isinstance(error, OSError) and not isinstance(error, KafkalogError):
+        return StorageError.from_os(error, "use the data directory", path=path)
+    made = StorageError(f"the data directory cannot be used: {error}", path=path)
+    made.__cause__ = error
+    return made

@@ -1,0 +1,163 @@
+"""A partition directory of a locked data directory: opened, recovered, or made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from kafkalog.config import LogConfig
+from kafkalog.errors import NotAPartition, StorageError
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.topics import TopicEntry, TopicStore
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, parse_base_offset
+from kafkalog.storage.partition_metadata import read_partition_metadata, write_partition_metadata
+from kafkalog.storage.producer_state import EXPIRATION_MS
+from kafkalog.storage.recovery_run import Progress
+from kafkalog.types import TopicPartition
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.scheduler import Schedules
+
+_KNOWN_FILES: Final = frozenset({PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT})
+
+
+class Found(NamedTuple):
+    """How a partition was found: closed well or not, and what the directory's checkpoints say of it."""
+
+    is_clean: bool
+    log_start_offset: int = 0
+    recovery_point: int = 0
+
+
+NEW: Final = Found(True)
+
+
+def open_partition(
+    log_dir: LogDir,
+    path: str,
+    config: LogConfig,
+    found: Found,
+    *,
+    make: Callable[[], str] | None = None,
+    fs: FileSystem = OS,
+    clock: Clock = SYSTEM_CLOCK,
+    scheduler: Schedules | None = None,
+    producer_expiration_ms: int = EXPIRATION_MS,
+    progress: Progress | None = None,
+) -> UnifiedLog:
+    """The log of a partition directory in `log_dir`, recovered where it was not closed well.
+
+    The directory's marker goes first. With `make`, which gives the topic's id, the partition is made; where that
+    fails, what was made is taken away again. Errors as for `UnifiedLog.open`; DirectoryLocked.
+    """
+    name = os.path.basename(path)
+    # a partition that was recovered is as well known as one made here
+    log_dir.partition_opened(name, make is not None or not found.is_clean)
+    before = None if make is None else _names(path, fs)
+    try:
+        if make is not None:
+            _make_directory(path, make(), fs)
+        return UnifiedLog.open(
+            path,
+            config,
+            fs=fs,
+            clock=clock,
+            scheduler=scheduler,
+            log_start_offset=found.log_start_offset,
+            recovery_point=0 if found.is_clean else found.recovery_point,
+            had_clean_shutdown=found.is_clean,
+            producer_expiration_ms=producer_expiration_ms,
+            progress=progress,
+        )
+    except BaseException:
+        # no record was written: what there was is as whole as before, and what was to be made is taken away
+        log_dir.partition_closed(name, found.is_clean if make is None else _removed(path, before, fs))
+        raise
+
+
+def ensure_topic(
+    store: TopicStore,
+    topic_partition: TopicPartition,
+    siblings: Iterable[tuple[TopicPartition, str]],
+    *,
+    settings: Mapping[str, Any] | None = None,
+    topic_id: str | None = None,
+    fs: FileSystem = OS,
+) -> TopicEntry:
+    """The topic's entry in the topics file, made or grown so that it has the partition.
+
+    `siblings` are the topic's partitions that are there with their directories: a topic that a broker made has
+    partitions but no entry, and theirs is its id.
+    """
+    name, count = topic_partition.topic, topic_partition.partition + 1
+    topic = store.get(name)
+    if topic is not None:
+        return store.ensure(name, partitions=count)
+    there = tuple(siblings)
+    if topic_id is None:
+        ids = (read_partition_metadata(fs, path) for _, path in there)
+        topic_id = next((one for one in ids if one is not None), None)
+    count = max([count, *(other.partition + 1 for other, _ in there)])
+    return store.ensure(name, partitions=count, settings=settings, topic_id=topic_id)
+
+
+def holds_segments(path: str, fs: FileSystem) -> bool:
+    """Whether `path` is a directory with segment files; False where it is missing or as good as empty.
+
+    NotAPartition for a file, and for a directory that holds other things but no segment.
+    """
+    try:
+        names = fs.listdir(path)
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError:
+        raise NotAPartition(
+            "a file where a partition directory is meant", path=path, hint="move it away, or take another name"
+        ) from None
+    except OSError as error:
+        raise StorageError.from_os(error, "read the partition directory", path=path) from error
+    if any(parse_base_offset(name) is not None for name in names):
+        return True
+    strange = sorted(name for name in names if name.removesuffix(".tmp") not in _KNOWN_FILES)
+    if strange:
+        raise NotAPartition(
+            f"the directory has no segment files but holds {ascii(strange[0])}"
+            + (f" and {len(strange) - 1} more" if len(strange) > 1 else ""),
+            path=path,
+            hint="kafkalog writes only into partition directories and empty ones",
+        )
+    return False
+
+
+def _names(path: str, fs: FileSystem) -> frozenset[str] | None:
+    """The names in a directory; None where there is none (`holds_segments` has seen that it can be read)."""
+    return frozenset(fs.listdir(path)) if fs.exists(path) else None
+
+
+def _removed(path: str, before: frozenset[str] | None, fs: FileSystem) -> bool:
+    """Whether a partition that could not be created is gone again; the files `before` stay, and their directory."""
+    try:
+        if fs.exists(path):
+            for name in fs.listdir(path):
+                if before is None or name not in before:
+                    fs.unlink(os.path.join(path, name))
+            if before is None:
+                fs.rmdir(path)
+        return True
+    except OSError:
+        return False
+
+
+def _make_directory(path: str, topic_id: str, fs: FileSystem) -> None:
+    """The partition directory with its partition.metadata, on disk in the parent's entries as well."""
+    try:
+        try:
+            fs.mkdir(path)
+        except FileExistsError:
+            pass
+        fs.fsync_dir(os.path.dirname(path))
+    except OSError as error:
+        raise StorageError.from_os(error, "create the partition directory", path=path) from error
+    write_partition_metadata(fs, path, topic_id)

@@ -1,0 +1,57 @@
+"""Which data directory a new partition goes to (MGR-4, MGR-7, MGR-8)."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Collection, Sequence
+
+from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.manager.data_directory import DataDirectory
+
+_RESERVED_BELOW = 100
+
+
+def is_reserved_id(directory_id: str) -> bool:
+    """True for an id that names no directory: unassigned, lost, migrating, and those kept for later."""
+    try:
+        number = int.from_bytes(base64.urlsafe_b64decode(directory_id + "=="), "big")
+    except ValueError:
+        return False
+    return number < _RESERVED_BELOW
+
+
+def find_directory(directories: Sequence[DataDirectory], wanted: str | os.PathLike[str]) -> DataDirectory | None:
+    """The directory with that path, or with that directory id; None for an id that is reserved or not known here.
+
+    IllegalArgument for a path that is no data directory of this manager.
+    """
+    text = os.fspath(wanted)
+    for directory in directories:
+        if text and text == directory.directory_id or os.path.realpath(text) == directory.path:
+            return directory
+    if len(text) == 22 and os.sep not in text:
+        return None
+    raise IllegalArgument(
+        f"{text!r} is no data directory of this manager",
+        hint="it has " + ", ".join(directory.path for directory in directories),
+    )
+
+
+def directories_in_order(
+    directories: Sequence[DataDirectory], cordoned: Collection[str] = ()
+) -> list[DataDirectory]:
+    """The directories that take new partitions, the one with the fewest logs first (future ones count, MGR-4).
+
+    StorageError where none is in use, or all that are take none.
+    """
+    closed = {os.path.realpath(path) for path in cordoned}
+    online = [directory for directory in directories if directory.is_online]
+    if not online:
+        raise StorageError("no data directory is in use", hint="look after the disks, then start again")
+    taking = [directory for directory in online if directory.path not in closed and "*" not in cordoned]
+    if not taking:
+        raise StorageError(
+            "every data directory in use is cordoned", hint="take one out of cordoned.log.dirs, or add a directory"
+        )
+    return sorted(taking, key=lambda directory: len(directory.logs) + len(directory.future_logs))

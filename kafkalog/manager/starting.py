@@ -1,0 +1,135 @@
+"""Taking data directories: which they are, their locks, what lies in them, and their logs (MGR-2, MGR-3)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kafkalog.errors import ConfigError, DirectoryLocked, NotAPartition, StorageError
+from kafkalog.manager.data_directory import DataDirectory
+from kafkalog.manager.inventory import Inventory, check_no_duplicates, take_inventory
+from kafkalog.manager.loading import DAMAGE, DirectoryLoader, LoadRules, abandon, load_all
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.util.fileio import FileSystem
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def directory_paths(dirs: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """The real, absolute paths of data directories, each once; ConfigError for an empty one, or none at all."""
+    paths = []
+    for given in dirs:
+        text = os.fspath(given)
+        if not text.strip():
+            raise ConfigError("a data directory's path is empty", hint="give the paths of directories")
+        paths.append(os.path.realpath(text))
+    if not paths:
+        raise ConfigError("no data directory is given", hint="give the path of at least one")
+    return list(dict.fromkeys(paths))
+
+
+def take_directories(dirs: Iterable[str | os.PathLike[str]], fs: FileSystem) -> tuple[DataDirectory, ...]:
+    """The directories, made where they are missing, each locked or offline.
+
+    DirectoryLocked where one is another's; none is kept then. StorageError when all are offline.
+    """
+    directories = tuple(DataDirectory(path, fs=fs) for path in directory_paths(dirs))
+    try:
+        for directory in directories:
+            try:
+                directory.log_dir = LogDir.acquire(directory.path, fs=fs, create=True, exclusive=True)
+            except DirectoryLocked:
+                raise
+            except OSError as error:
+                take_offline(directory, error)
+        check_some_online(directories)
+    except BaseException:
+        release_all(directories)
+        raise
+    return directories
+
+
+def take_offline(directory: DataDirectory, error: Exception) -> None:
+    """Note that a directory cannot be used; its logs are closed as a crash would leave them."""
+    _LOG.error("the data directory %s is offline: %s", directory.path, error)
+    log_dir = directory.log_dir
+    if log_dir is not None:
+        for log in directory.all_logs:
+            abandon(log_dir, log)
+    directory.take_offline(error)
+
+
+def check_some_online(directories: Sequence[DataDirectory]) -> None:
+    """Return when a directory is in use; StorageError names the reason of each that is not."""
+    if any(directory.is_online for directory in directories):
+        return
+    reasons = "; ".join(str(directory.offline_error) for directory in directories)
+    made = directories[0].offline()
+    if len(directories) > 1:
+        made = StorageError(f"no data directory can be used: {reasons}", errno=made.errno, hint=made.hint)
+    raise made from directories[0].offline_error
+
+
+def load_directories(directories: Sequence[DataDirectory], rules: LoadRules) -> dict[str, Inventory]:
+    """What lies in each directory that is in use, by its path; their logs are open then.
+
+    A directory whose disk fails goes offline. NotAPartition, IllegalState (a partition in two directories): nothing
+    was touched. StorageError when no directory is left.
+    """
+    inventories: dict[str, Inventory] = {}
+    loaders: list[DirectoryLoader] = []
+    for directory in directories:
+        if directory.is_online:
+            try:
+                inventories[directory.path] = take_inventory(directory.path, directory.fs)
+                loaders.append(DirectoryLoader(directory, inventories[directory.path], rules))
+            except NotAPartition:
+                raise
+            except DAMAGE as error:
+                inventories.pop(directory.path, None)
+                take_offline(directory, error)
+    check_no_duplicates(inventories.values())
+    loaders = [loader for loader in loaders if _has_begun(loader)]
+    try:
+        load_all(loaders, rules.threads)
+    except BaseException:
+        for loader in loaders:
+            loader.give_up()
+        raise
+    for loader in loaders:
+        _finish(loader)
+    check_some_online(directories)
+    return {path: found for path, found in inventories.items() if _is_online(directories, path)}
+
+
+def _is_online(directories: Sequence[DataDirectory], path: str) -> bool:
+    return any(directory.path == path and directory.is_online for directory in directories)
+
+
+def _has_begun(loader: DirectoryLoader) -> bool:
+    try:
+        loader.begin()
+    except DAMAGE as error:
+        take_offline(loader.directory, error)
+        return False
+    return True
+
+
+def _finish(loader: DirectoryLoader) -> None:
+    if loader.failure is not None:
+        loader.give_up()
+        take_offline(loader.directory, loader.failure)
+        return
+    loader.directory.put_all(loader.logs, loader.future_logs)
+    loader.directory.held.loading_done()
+
+
+def release_all(directories: Iterable[DataDirectory]) -> None:
+    """Give the locks back, whatever goes wrong; no marker is written."""
+    for directory in directories:
+        log_dir, directory.log_dir = directory.log_dir, None
+        if log_dir is not None:
+            log_dir.forsake()
+            log_dir.release()

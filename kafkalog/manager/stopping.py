@@ -1,0 +1,76 @@
+"""Closing all logs of the data directories, each directory by itself (MGR-19, MGR-20).
+
+    close        every log: flushed, its producers' snapshot, its files
+    checkpoint   recovery points, log starts, high watermarks
+    marker       only where every log closed and all were loaded; then the lock goes
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from kafkalog.manager.data_directory import DataDirectory
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def close_all(directories: Sequence[DataDirectory], threads: int) -> list[Exception]:
+    """What went wrong, in the directories' order: a directory with an error has no marker, the others have."""
+    online = [directory for directory in directories if directory.log_dir is not None]
+    if not online:
+        return []
+    with ThreadPoolExecutor(len(online), "kafkalog-close") as pool:
+        found = [pool.submit(_close_directory, directory, threads) for directory in online]
+        return [error for future in found for error in future.result()]
+
+
+def _close_directory(directory: DataDirectory, threads: int) -> list[Exception]:
+    log_dir = directory.held
+    logs = directory.all_logs
+    errors: list[Exception] = []
+    try:
+        with ThreadPoolExecutor(max(1, min(threads, len(logs))), "kafkalog-close") as pool:
+            for error in pool.map(lambda log: _close_log(directory, log), logs):
+                if error is not None:
+                    errors.append(error)
+        if not errors:
+            write_checkpoints(directory)
+    except Exception as error:
+        errors.append(error)
+    try:
+        if errors:
+            _LOG.error("%s is not closed well, its next start recovers it: %s", directory.path, errors[0])
+            log_dir.forsake()
+        directory.log_dir = None
+        log_dir.release()
+    except Exception as error:
+        errors.append(error)
+    return errors
+
+
+def _close_log(directory: DataDirectory, log: UnifiedLog) -> Exception | None:
+    failure: Exception | None = None
+    try:
+        log.close()
+    except Exception as error:
+        failure = error
+    directory.held.partition_closed(log.name, failure is None)
+    return failure
+
+
+def write_checkpoints(directory: DataDirectory) -> None:
+    """Put recovery points, log starts and high watermarks of a directory's logs on disk. StorageError."""
+    points, starts, marks = {}, {}, {}
+    for key, log in directory.logs.items():
+        state, end = log.state, log.data_end_offset
+        points[key] = min(state.recovery_point, end)
+        marks[key] = min(state.high_watermark, end)
+        if state.log_start_offset > state.segments[0].base_offset:
+            starts[key] = state.log_start_offset
+    for name, offsets in ((RECOVERY_POINT_FILE, points), (LOG_START_FILE, starts), (HIGH_WATERMARK_FILE, marks)):
+        OffsetCheckpoint(directory.file(name), fs=directory.fs).write(offsets)

@@ -1,0 +1,81 @@
+"""The topics of all data directories: each topic's id and settings, whichever directories its partitions lie in.
+
+Every directory that holds a partition of a topic has the topic in its own topics file, so each can be opened by
+itself. Where two files differ, the directory that is given first counts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kafkalog.manager.data_directory import DataDirectory, Logs
+from kafkalog.manager.partition import ensure_topic
+from kafkalog.manager.topics import TopicEntry, TopicStore
+from kafkalog.types import TopicPartition
+
+_LOG: Final = logging.getLogger(__name__)
+_Partitions = Iterable[tuple[TopicPartition, str]]
+
+
+class StoreTopics:
+    """What the topics files of the directories say, each read once; `elsewhere` has the settings of other topics.
+
+    Threads: changed under the manager's lock; reads may run beside.
+    """
+
+    def __init__(self, elsewhere: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self._elsewhere = dict(elsewhere or {})
+        self._known: dict[str, TopicEntry] = {}
+
+    def read(self, directory: DataDirectory) -> None:
+        """Take in what a directory's file says. CorruptCheckpoint, StorageError."""
+        for name, entry in TopicStore(directory.path, fs=directory.fs).topics().items():
+            known = self._known.setdefault(name, entry)
+            if known is not entry and (known.topic_id, known.settings) != (entry.topic_id, entry.settings):
+                _LOG.warning("%s has another id or other settings of topic %s: they do not count", directory.path, name)
+
+    def get(self, topic: str) -> TopicEntry | None:
+        """The topic's entry; None where no file has one."""
+        return self._known.get(topic)
+
+    def settings_of(self, topic: str) -> Mapping[str, Any]:
+        """The topic's own settings."""
+        entry = self._known.get(topic)
+        return self._elsewhere.get(topic, {}) if entry is None else entry.settings
+
+    def ensure(
+        self,
+        directory: DataDirectory,
+        topic_partition: TopicPartition,
+        siblings: _Partitions,
+        settings: Mapping[str, Any] | None,
+        topic_id: str | None,
+    ) -> TopicEntry:
+        """The topic's entry in a directory's file, made or grown so that it has the partition."""
+        name = topic_partition.topic
+        known = self._known.get(name)
+        if known is not None:
+            settings, topic_id = known.settings, known.topic_id
+        elif settings is None:
+            settings = self._elsewhere.get(name)
+        store = TopicStore(directory.path, fs=directory.fs)
+        made = ensure_topic(
+            store, topic_partition, siblings, settings=settings, topic_id=topic_id, fs=directory.fs
+        )
+        if known is None or made.partitions > known.partitions:
+            self._known[name] = made
+        return made
+
+    def alter(
+        self, directories: Sequence[DataDirectory], topic: str, logs: Logs, changes: Mapping[str, Any]
+    ) -> None:
+        """Change a topic's settings in the file of each of these directories, in the first one's last: that counts."""
+        siblings = [(key, log.path) for key, log in logs.items() if key.topic == topic]
+        for directory in reversed(directories):
+            here = [key for key in directory.logs if key.topic == topic]
+            if here or TopicStore(directory.path, fs=directory.fs).get(topic) is not None:
+                for key in here[:1]:
+                    self.ensure(directory, key, siblings, None, None)
+                self._known[topic] = TopicStore(directory.path, fs=directory.fs).alter(topic, changes)

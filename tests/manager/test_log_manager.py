@@ -1,0 +1,273 @@
+"""LogManager: directories taken, logs opened, found, made and closed."""
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from kafkalog.broker_config import BrokerConfig
+from kafkalog.errors import (
+    ConfigError,
+    DirectoryLocked,
+    IllegalState,
+    InconsistentTopicId,
+    LogClosed,
+    NotAPartition,
+    StorageError,
+)
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.log_manager import LoadProgress, LogManager
+from kafkalog.opening import open_for_append
+from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS
+from tests.faults import FaultFS
+from tests.storage.logs import run
+
+MARKER = ".kafka_cleanshutdown"
+T0 = TopicPartition("t", 0)
+
+
+def names(path: Path) -> set[str]:
+    return set(os.listdir(path))
+
+
+def open_one(*paths: Path, **more: object) -> LogManager:
+    return LogManager.open(paths, **more)  # type: ignore[arg-type]
+
+
+def make_logs(path: Path, count: int, topic: str = "t") -> None:
+    """`count` partitions with a record each in a directory that is closed well."""
+    with open_one(path) as manager:
+        for number in range(count):
+            manager.get_or_create(TopicPartition(topic, number)).append_as_leader(bytearray(run(0, 1)))
+
+
+def test_a_log_is_made_in_its_directory_and_get_makes_none(tmp_path: Path) -> None:
+    """MGR-1."""
+    with open_one(tmp_path) as manager:
+        assert manager.get(T0) is None and "t-0" not in names(tmp_path)
+        log = manager.get_or_create(T0)
+        assert log.path == str(tmp_path / "t-0") and manager.get(T0) is log and manager.logs == {T0: log}
+        assert "00000000000000000000.log" in names(tmp_path / "t-0")
+        assert manager.get_or_create(T0) is log
+
+
+def test_what_was_appended_is_there_after_a_close_and_an_open(tmp_path: Path) -> None:
+    """MGR-19: each directory has its checkpoints and its marker after a close."""
+    with open_one(tmp_path / "a", tmp_path / "b") as manager:
+        for number in range(4):
+            log = manager.get_or_create(TopicPartition("t", number), settings={"retention.ms": 77})
+            log.append_batches(bytearray(run(0, number + 1)))
+        assert MARKER not in names(tmp_path / "a") | names(tmp_path / "b")
+    assert MARKER in names(tmp_path / "a") and MARKER in names(tmp_path / "b")
+    points = (tmp_path / "a" / "recovery-point-offset-checkpoint").read_text()
+    assert points == "0\n2\nt 0 1\nt 2 3\n"
+    with open_one(tmp_path / "a", tmp_path / "b") as manager:
+        assert {key.partition: log.log_end_offset for key, log in manager.logs.items()} == {0: 1, 1: 2, 2: 3, 3: 4}
+        assert {log.config.retention_ms for log in manager.logs.values()} == {77}
+
+
+def test_a_closed_manager_makes_nothing_and_closes_twice(tmp_path: Path) -> None:
+    manager = open_one(tmp_path)
+    manager.close()
+    manager.close()
+    with pytest.raises(LogClosed):
+        manager.get_or_create(T0)
+    assert not manager.logs
+
+
+def test_one_manager_at_a_time(tmp_path: Path) -> None:
+    """MGR-2: in this process too, and beside no partition that is open by itself."""
+    data = tmp_path / "data"
+    with open_one(data):
+        with pytest.raises(DirectoryLocked, match="as a whole"):
+            open_one(data)
+        with pytest.raises(DirectoryLocked, match="as a whole"):
+            open_for_append(data / "t-0")
+    opened = open_for_append(data / "t-0")
+    with pytest.raises(DirectoryLocked, match="partitions of the data directory open"):
+        open_one(tmp_path / "other", data)
+    LogDir.acquire(tmp_path / "other").release()  # the one that was taken first is free again
+    opened.close()
+    with open_one(data) as manager:
+        assert list(manager.logs) == [T0]
+
+
+def test_a_lock_file_that_cannot_be_opened_takes_the_directory_offline(tmp_path: Path) -> None:
+    """MGR-2, MGR-3."""
+    fs = FaultFS()
+    fs.fail("open", path="a/.lock", code=errno.EIO)
+    with open_one(tmp_path / "a", tmp_path / "b", fs=fs) as manager:
+        assert [one.is_online for one in manager.directories] == [False, True]
+        assert isinstance(manager.directories[0].offline_error, StorageError)
+        assert manager.get_or_create(T0).path == str(tmp_path / "b" / "t-0")
+    with pytest.raises(StorageError, match=r"lock file.*Input/output error"):
+        open_one(tmp_path / "a", fs=fs)
+
+
+def test_directories_given_twice_are_one_and_an_empty_path_is_refused(tmp_path: Path) -> None:
+    """MGR-3."""
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    with open_one(tmp_path / "a", tmp_path / "b" / ".." / "a", tmp_path / "link") as manager:
+        assert [one.path for one in manager.directories] == [str(tmp_path / "a")]
+    for empty in ([""], [str(tmp_path), " "], []):
+        with pytest.raises(ConfigError):
+            LogManager.open(empty)
+
+
+def test_all_directories_offline_is_an_error_that_names_each(tmp_path: Path) -> None:
+    """MGR-3: a file is no data directory."""
+    (tmp_path / "a").write_text("")
+    (tmp_path / "b").write_text("")
+    with pytest.raises(StorageError) as caught:
+        open_one(tmp_path / "a", tmp_path / "b")
+    assert str(tmp_path / "a") in str(caught.value) and str(tmp_path / "b") in str(caught.value)
+    with open_one(tmp_path / "a", tmp_path / "c") as manager:
+        assert [one.is_online for one in manager.directories] == [False, True]
+
+
+def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MGR-22."""
+    monkeypatch.chdir(tmp_path)
+    with open_one(Path("data")) as manager:
+        log = manager.get_or_create(T0)
+        assert (log.path, manager.directories[0].path) == (str(tmp_path / "data" / "t-0"), str(tmp_path / "data"))
+
+
+def test_a_file_named_as_a_partition_is_ignored_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """MGR-22."""
+    (tmp_path / "t-0").write_text("no directory")
+    (tmp_path / "notes.txt").write_text("")
+    with open_one(tmp_path) as manager:
+        assert not manager.logs
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        f"{tmp_path / 't-0'} is a file where a partition directory is meant: ignored"
+    ]
+
+
+@pytest.mark.parametrize("name", ["nodash", "foo-bar", "t-0-delete", "lost+found"])
+def test_a_directory_with_another_name_ends_the_start_before_anything_changes(tmp_path: Path, name: str) -> None:
+    """MGR-22: the marker stays, and the lock is free."""
+    make_logs(tmp_path, 1)
+    (tmp_path / name).mkdir()
+    with pytest.raises(NotAPartition, match="no partition directory"):
+        open_one(tmp_path)
+    assert MARKER in names(tmp_path)
+    (tmp_path / name).rmdir()
+    with open_one(tmp_path) as manager:
+        assert list(manager.logs) == [T0]
+
+
+def test_a_partition_in_two_directories_ends_the_start_before_anything_changes(tmp_path: Path) -> None:
+    make_logs(tmp_path / "a", 1)
+    make_logs(tmp_path / "b", 1)
+    with pytest.raises(IllegalState, match="t-0") as caught:
+        open_one(tmp_path / "a", tmp_path / "b")
+    assert str(tmp_path / "a") in str(caught.value) and str(tmp_path / "b") in str(caught.value)
+    assert MARKER in names(tmp_path / "a") and MARKER in names(tmp_path / "b")
+
+
+def test_a_new_partition_goes_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
+    """MGR-4: the difference is never above 1."""
+    with open_one(*(tmp_path / name for name in "abc")) as manager:
+        for number in range(10):
+            manager.get_or_create(TopicPartition("t", number))
+            counts = [len(one.logs) for one in manager.directories]
+            assert max(counts) - min(counts) <= 1 and sum(counts) == number + 1
+
+
+def test_a_cordoned_directory_takes_nothing_new(tmp_path: Path) -> None:
+    config = BrokerConfig(cordoned_log_dirs=[str(tmp_path / "a")])
+    with open_one(tmp_path / "a", tmp_path / "b", config=config) as manager:
+        for number in range(3):
+            manager.get_or_create(TopicPartition("t", number))
+        assert [len(one.logs) for one in manager.directories] == [0, 3]
+    config = BrokerConfig(cordoned_log_dirs=[str(tmp_path / "a"), str(tmp_path / "b")])
+    with open_one(tmp_path / "a", tmp_path / "b", config=config) as manager:
+        assert len(manager.logs) == 3
+        with pytest.raises(StorageError, match="cordoned"):
+            manager.get_or_create(TopicPartition("t", 3))
+
+
+def test_a_disk_that_refuses_a_new_partition_goes_offline_and_the_next_takes_it(tmp_path: Path) -> None:
+    """MGR-5."""
+    fs = FaultFS()
+    with open_one(tmp_path / "a", tmp_path / "b", fs=fs) as manager:
+        fs.fail("mkdir", path="a/t-0", code=errno.EIO)
+        assert manager.get_or_create(T0).path == str(tmp_path / "b" / "t-0")
+        assert [one.is_online for one in manager.directories] == [False, True]
+        fs.fail("mkdir", path="b/t-1", code=errno.EIO)
+        with pytest.raises(StorageError, match="no data directory takes t-1"):
+            manager.get_or_create(TopicPartition("t", 1))
+    assert MARKER not in names(tmp_path / "a")
+
+
+def test_a_full_disk_refuses_a_new_partition_and_stays_in_use(tmp_path: Path) -> None:
+    """MGR-5: the reference gives the directory up; then retention could never make room in it."""
+    fs = FaultFS()
+    with open_one(tmp_path / "a", tmp_path / "b", fs=fs) as manager:
+        fs.fail("open", path="a/t-0", code=errno.ENOSPC)
+        assert manager.get_or_create(T0).path == str(tmp_path / "b" / "t-0")
+        assert [one.is_online for one in manager.directories] == [True, True]
+        assert "t-0" not in names(tmp_path / "a")
+        fs.heal()
+        assert manager.get_or_create(TopicPartition("t", 1)).path == str(tmp_path / "a" / "t-1")
+    assert MARKER in names(tmp_path / "a") and MARKER in names(tmp_path / "b")
+
+
+def test_a_partition_that_should_be_there_is_not_made_while_a_directory_is_offline(tmp_path: Path) -> None:
+    """MGR-6."""
+    (tmp_path / "a").write_text("")
+    with open_one(tmp_path / "a", tmp_path / "b") as manager:
+        with pytest.raises(StorageError, match="may be in a directory that is offline"):
+            manager.get_or_create(T0, is_new=False)
+        assert manager.get_or_create(T0, is_new=True).path == str(tmp_path / "b" / "t-0")
+        assert manager.get_or_create(T0, is_new=False) is manager.get(T0)
+    with open_one(tmp_path / "b") as manager:
+        assert manager.get_or_create(TopicPartition("t", 1), is_new=False).log_end_offset == 0
+
+
+def test_a_directory_can_be_chosen_by_path(tmp_path: Path) -> None:
+    """MGR-7."""
+    with open_one(tmp_path / "a", tmp_path / "b") as manager:
+        for number in range(3):
+            log = manager.get_or_create(TopicPartition("t", number), directory=tmp_path / "b")
+            assert log.path == str(tmp_path / "b" / f"t-{number}")
+        with pytest.raises(ValueError, match="no data directory of this manager"):
+            manager.get_or_create(TopicPartition("t", 3), directory=tmp_path / "c")
+
+
+def test_all_partitions_of_a_topic_have_one_id(tmp_path: Path) -> None:
+    topic_id = new_topic_id()
+    with open_one(tmp_path / "a", tmp_path / "b") as manager:
+        paths = [manager.get_or_create(TopicPartition("t", n), topic_id=topic_id).path for n in range(3)]
+        assert {read_partition_metadata(OS, path) for path in paths} == {topic_id}
+        with pytest.raises(InconsistentTopicId):
+            manager.get_or_create(T0, topic_id=new_topic_id())
+    with open_one(tmp_path / "b", tmp_path / "a") as manager:
+        path = manager.get_or_create(TopicPartition("t", 9)).path
+        assert read_partition_metadata(OS, path) == topic_id
+
+
+def test_loading_tells_how_far_it_is(tmp_path: Path) -> None:
+    """MGR-21: what remains counts down to nothing."""
+    make_logs(tmp_path / "a", 5)
+    make_logs(tmp_path / "b", 3, "u")
+    told: list[LoadProgress] = []
+    threads: set[str] = set()
+
+    def progress(one: LoadProgress) -> None:
+        told.append(one)
+        threads.add(threading.current_thread().name)
+
+    with open_one(tmp_path / "a", tmp_path / "b", progress=progress):
+        pass
+    for name, count in (("a", 5), ("b", 3)):
+        mine = [one for one in told if one.directory == str(tmp_path / name)]
+        assert [one.logs_remaining for one in mine] == list(reversed(range(count)))
+    assert all(name.startswith("kafkalog-load") for name in threads)
