@@ -113,7 +113,7 @@ class LazyFile:
         file = self.file
         if file is not None and self.was_written and self._witness is None:
             try:
-                self._witness = self._fs.witness(file.fileno())
+                self._witness = Witness(file.fileno())
             except OSError:  # a file system without mappings
                 return False
         self.file = None

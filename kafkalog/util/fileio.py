@@ -13,7 +13,6 @@ import stat as stat_module
 from collections.abc import Callable
 from typing import Any, Final
 
-from kafkalog._core.mapping import Witness
 from kafkalog.util.descriptors import with_room
 
 _FLAGS: Final = {
@@ -55,7 +54,6 @@ class FileSystem:
     fchown = staticmethod(os.fchown)
     sendfile = staticmethod(os.sendfile)
     advise = staticmethod(os.posix_fadvise)
-    witness = staticmethod(Witness)
 
     def open_file(self, path: str | os.PathLike[str], mode: str) -> File:
         """The regular file `path`, open: "r", "rw", "create" (made if missing) or "exclusive" (must be new).

@@ -11,6 +11,7 @@ import pytest
 
 from kafkalog._core.mapping import Witness
 from kafkalog.errors import StorageError
+from kafkalog.storage import lazy_file
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.storage.log import UnifiedLog
@@ -180,13 +181,12 @@ class Told:
         raise OSError(errno.EIO, "lost")
 
 
-class Losing(FaultFS):
-    witness = staticmethod(Told)  # type: ignore[assignment]
-
-
-def test_a_loss_while_the_file_was_closed_is_told_by_the_next_flush(tmp_path: Path, few: None) -> None:
+def test_a_loss_while_the_file_was_closed_is_told_by_the_next_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A failed write-back is told to open files only: a witness asks on behalf of a file that was closed meanwhile."""
-    a_log, = many_logs(tmp_path, 1, Losing())
+    monkeypatch.setattr(lazy_file, "Witness", Told)
+    a_log, = many_logs(tmp_path, 1)
     lead(a_log)
     while a_log.active_segment.records._fd >= 0:
         DESCRIPTORS.give_up(1)
