@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from kafkalog.errors import StorageError
 from kafkalog.storage.log_flush import LogFlusher
 from kafkalog.storage.log_state import LogState, at_end, high_watermark_updated, log_start_incremented
 from kafkalog.storage.names import DELETED_SUFFIX
-from kafkalog.storage.retention import below_log_start, beyond_size, beyond_time
+from kafkalog.storage.retention import rules_of
 from kafkalog.storage.roll import plan_roll, remove_stale_files
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
@@ -261,15 +261,10 @@ class LogOwner(LogFlusher):
         """
         deleted = 0
         now_ms = self._milliseconds() if now_ms is None else now_ms
-        rules: tuple[Callable[[LogState], tuple[LogSegment, ...]], ...] = (
-            below_log_start,
-            lambda state: beyond_size(state, self._config),
-            lambda state: beyond_time(state, self._config, now_ms),
-        )
-        for rule in rules if "delete" in self._config.cleanup_policy else rules[:1]:
+        for _, rule in rules_of(self._config):
             with self._lock:
                 self._ready_locked()
-                gone = rule(self._state)
+                gone = rule(self._state, self._config, now_ms)
                 if gone:
                     with deferred_interrupts():
                         deleted += self._delete_segments_locked(gone)
