@@ -313,7 +313,7 @@ class LogOwner(LogFlusher):
 
         def delete() -> None:
             for segment in segments:
-                segment.unlink_files(self._fs)
+                segment.unlink_files()
             for path in files:
                 try:
                     self._fs.unlink_if_exists(path)
