@@ -130,8 +130,10 @@ def _timestamp(batch: Batch) -> int:
 
 def _known(log: Log) -> dict[int, Known]:
     states = log.opened_for_append().log.producers
-    rows = ((s.producer_id, s.producer_epoch, s.last_sequence, s.last_offset, s.current_txn_first_offset) for s in states)
-    return {producer_id: Known(*row) for producer_id, *row in rows}
+    return {
+        s.producer_id: Known(s.producer_epoch, s.last_sequence, s.last_offset, s.current_txn_first_offset)
+        for s in states
+    }
 
 
 def _check_producers(log: Log, found: list[Batch]) -> None:

@@ -59,14 +59,19 @@ class Witness:
         if do in ("delete", "anew") or self.keeps_pages:
             self._starts = self.model.start, self.model.start
         if self.keeps_pages or self._is_flush(operation):
-            self._floor = self.model.batches
-            self._known.clear()
-            self._ends.clear()
-            self._starts = self._starts[0], self.model.start
-            self._know(self.model)
+            self.flushed()
         self._ends.add(self.model.end)
         if do == "reopen":
             self.sync = operation["sync"]
+
+    def flushed(self) -> None:
+        """All that the model holds is on disk."""
+        self._floor = self.model.batches
+        self._known.clear()
+        self._ends.clear()
+        low = self.model.start if self.keeps_pages else self._starts[0]
+        self._starts = low, self.model.start
+        self._know(self.model)
 
     def failed(self, operation: Operation, model: Model) -> None:
         """The operation raised, and the log then said that it holds `model`."""
