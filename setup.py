@@ -9,7 +9,7 @@ MODULES = (
     "values", "state", "plan", "buffers", "crc", "murmur", "varint", "scan", "decode", "record", "encode", "ingest",
     "assign", "index", "seek", "pick", "mapping", "render", "text", "template", "listing", "xxhash", "spare",
     "store", "unpack", "arena", "legacy", "repack", "check", "residency", "agree", "txns", "admit", "rewrite",
-    "arrow_memory", "columns", "column_builder", "arrow", "producer", "producers",
+    "arrow_memory", "columns", "column_builder", "arrow", "producer", "producers", "counter",
 )  # fmt: skip
 USES_CRC = (
     "crc", "scan", "seek", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",

@@ -7,7 +7,8 @@ import os
 import threading
 from collections.abc import Callable
 from errno import ENOENT
-from typing import Final
+from time import perf_counter
+from typing import Any, Final
 
 from kafkalog._core.plan import AppendPlan
 from kafkalog._core.producers import Staged
@@ -17,6 +18,7 @@ from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.storage.append import LeaderLimits, ValidatorMetrics
 from kafkalog.storage.failure import LogHealth
 from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.log_metrics import LogMetrics, register
 from kafkalog.storage.log_state import LogState, at_end, flushed_to
 from kafkalog.storage.names import parse_topic_partition_dir
 from kafkalog.storage.producer_state import ProducerStateManager
@@ -24,6 +26,7 @@ from kafkalog.storage.read import locate_or_offset_only
 from kafkalog.storage.rebuild_producers import rebuild_producers
 from kafkalog.storage.segment import LogSegment
 from kafkalog.types import TopicPartition
+from kafkalog.util import events
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
@@ -64,6 +67,7 @@ class LogBase:
         "last_flush_monotonic_ms",
         "last_flush_time",
         "leader_epoch",
+        "metrics",
         "name",
         "path",
         "topic_partition",
@@ -89,6 +93,7 @@ class LogBase:
         self.topic_partition: TopicPartition = parse_topic_partition_dir(self.name)
         self.leader_epoch = leader_epoch
         self.validator_metrics = ValidatorMetrics()
+        self.metrics = LogMetrics()  # changed under self._lock
         self.last_flush_time: int = clock.milliseconds()
         self.last_flush_monotonic_ms: int = clock.monotonic_ms()
         self._fs = fs
@@ -107,6 +112,7 @@ class LogBase:
         self._leftovers: set[int] = set()  # guarded by self._lock; bases of files that could not be removed
         self._cuts = 0  # guarded by self._lock; grows when a cut of the end begins and when it ends
         self._set_config_locked(config)
+        register(self)
 
     def _set_config_locked(self, config: LogConfig) -> None:
         self._config = config
@@ -177,6 +183,11 @@ class LogBase:
         """True after `close`."""
         return self._health.closed
 
+    @property
+    def failed(self) -> bool:
+        """True where the log takes no writes since an earlier failure."""
+        return self._health.cause is not None and not self._health.closed
+
     # Undoing
 
     def _undo_write_locked(self, state: LogState, plan: AppendPlan, error: BaseException) -> None:
@@ -197,6 +208,14 @@ class LogBase:
         except BaseException as error:
             self._health.poison(error)
             raise
+
+    def _tell_locked(self, event: str, **values: Any) -> None:
+        """Have those who asked for it told of an event, once the lock is released."""
+        if events.wanted(event):
+            self._chores.append(lambda: self._tell(event, **values))
+
+    def _tell(self, event: str, **values: Any) -> None:
+        events.emit(event, self.path, self.topic_partition, **values)
 
     def _do_chores(self) -> None:
         """What the last steps left to do outside the lock: write epochs, schedule flushes and deletes."""
@@ -251,6 +270,7 @@ class LogBase:
         upto = end + 1 if offset is None else end
         if upto <= start:
             return self._write_epochs()
+        began = perf_counter()
         try:
             covered = state.segments.values(start, upto)
             for segment in covered:
@@ -265,6 +285,8 @@ class LogBase:
                 self._state = flushed_to(self._state, end)
             self.last_flush_time = self._milliseconds()
             self.last_flush_monotonic_ms = self._clock.monotonic_ms()
+            self.metrics.flushes.add(took := perf_counter() - began)
+        self._tell("flush", offset=end, duration_ms=took * 1000)
         return self._write_epochs()
 
     def _write_epochs(self) -> bool:
@@ -284,6 +306,8 @@ class LogBase:
                 self._health.check()
             if isinstance(error, OSError):
                 self._health.poison(error)
+            self.metrics.flush_failures += 1
+        self._tell("flush_error", error=error)
         if isinstance(error, OSError) and not isinstance(error, KafkalogError):
             raise StorageError.from_os(error, "sync the partition directory", path=self.path) from error
         raise error
