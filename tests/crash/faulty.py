@@ -18,7 +18,7 @@ from tests.crash.expect import Witness
 from tests.crash.model import Model
 from tests.crash.power import TOPIC, Cut, PowerRun, check_cut, crashed, prepared
 from tests.crash.session import Operation, apply, batches_of
-from tests.faults import FD_CALLS, PATH_CALLS, Rule
+from tests.faults import FD_CALLS, PATH_CALLS, FaultFS, Rule
 
 ALL_CALLS = (*FD_CALLS, *PATH_CALLS)
 MOST_CALLS = 2000
@@ -31,6 +31,10 @@ class Fault(NamedTuple):
     code: int
     partial: int
     times: int
+
+    def at(self, fs: FaultFS, nth: int) -> Rule:
+        """The `nth` call from now on fails so."""
+        return fs.fail(*ALL_CALLS, nth=nth, code=self.code, partial=self.partial, times=self.times)
 
 
 FAULTS = (
@@ -59,7 +63,7 @@ def _one_failure(directory: Path, do: str, seed: int, fault: Fault, nth: int) ->
     alive.model = alive.after = session.model
     alive.flushed()
     where = f"seed {seed}, {operation}, call {nth}: {fault.name}"
-    rule = run.fs.fail(*ALL_CALLS, path=str(run.root), nth=nth, code=fault.code, partial=fault.partial, times=fault.times)
+    rule = fault.at(run.fs, nth)
     try:
         _report(run.witness, alive, operation)
         try:
@@ -148,7 +152,7 @@ def fail_opening(directory: Path, seed: int, clean: bool, fault: Fault) -> int:
     for nth in range(1, MOST_CALLS):
         root = write_image(before, directory / f"{nth}" / "data")
         fs = DiskFS(root)
-        rule = fs.fail(*ALL_CALLS, nth=nth, code=fault.code, partial=fault.partial, times=fault.times)
+        rule = fault.at(fs, nth)
         where = f"seed {seed}, opened {'clean' if clean else 'unclean'}, call {nth}: {fault.name}"
         try:
             _open_and_fail(root, run.session.settings, fs, rule)
