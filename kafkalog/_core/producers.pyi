@@ -34,14 +34,20 @@ class Staged:
     row: int
     duplicate: tuple[int, int, int] | None
     known: ProducerState | None
-    completed: list[CompletedTxn]
     coordinator_epoch: int
+    is_plain: bool
+    is_simple: bool
 
+    @property
+    def completed(self) -> list[CompletedTxn]: ...
     @property
     def producer_ids(self) -> list[int]: ...
 
 class Producers:
     """The producers of one log by id, and their transactions. Threads: belongs to the lock of its log."""
+
+    verified: dict[int, Any]
+    must_verify: bool
 
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...
@@ -57,14 +63,12 @@ class Producers:
         first: int,
         last: int,
         buffer: Any,
-        *,
         base_position: int = 0,
         origin: int = ...,
         epoch_bumps: bool = False,
-        verified: dict[int, Any] | None = None,
         guard: object = None,
-        must_verify: bool = False,
     ) -> Staged | None: ...
+    def stage_simple(self, table: BatchTable) -> Staged | None: ...
     def take_over(self, trace: ProducerTrace) -> list[tuple[CompletedTxn, int]]: ...
     def apply(self, staged: Staged) -> None: ...
     def commit(self, staged: Staged, high_watermark: int) -> None: ...
