@@ -3,6 +3,7 @@ from typing import Any
 
 from kafkalog._core.producer import ProducerState
 from kafkalog._core.scan import BatchTable
+from kafkalog._core.staged import CompletedTxn, Staged
 from kafkalog._core.trace import ProducerTrace
 
 ORIGIN_CLIENT: int
@@ -16,32 +17,6 @@ FAULT_COORDINATOR: int
 FAULT_MARKER: int
 FAULT_VERIFIED_SEQUENCE: int
 DUPLICATE: int
-
-class CompletedTxn:
-    """A transaction that a marker ended: its producer, its first offset, the marker's offset, and how it ended."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    is_aborted: bool
-
-    def __init__(self, producer_id: int, first_offset: int, last_offset: int, is_aborted: bool) -> None: ...
-
-class Staged:
-    """What the batches of one append would change, or the rule that batch `row` breaks."""
-
-    fault: int
-    row: int
-    duplicate: tuple[int, int, int] | None
-    known: ProducerState | None
-    coordinator_epoch: int
-    is_plain: bool
-    is_simple: bool
-
-    @property
-    def completed(self) -> list[CompletedTxn]: ...
-    @property
-    def producer_ids(self) -> list[int]: ...
 
 class Producers:
     """The producers of one log by id, and their transactions. Threads: belongs to the lock of its log."""

@@ -13,6 +13,7 @@ from kafkalog._core.layout cimport CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog._core.marker cimport ABORT, COMMIT, UNREADABLE, read_marker
 from kafkalog._core.producer cimport WINDOW, ProducerState
 from kafkalog._core.scan cimport BatchTable
+from kafkalog._core.staged cimport CompletedTxn, Staged
 from kafkalog._core.trace cimport TXN_BEGINS, ProducerTrace, Traced, TxnStep
 from kafkalog._core.wrap cimport subtracted
 
@@ -44,81 +45,6 @@ FAULT_COORDINATOR = BAD_COORDINATOR
 FAULT_MARKER = BAD_MARKER
 FAULT_VERIFIED_SEQUENCE = BAD_VERIFIED_SEQUENCE
 DUPLICATE = IS_DUPLICATE
-
-
-@cython.final
-cdef class CompletedTxn:
-    """A transaction that a marker ended: its producer, its first offset, the marker's offset, and how it ended."""
-    cdef readonly int64_t producer_id
-    cdef readonly int64_t first_offset
-    cdef readonly int64_t last_offset
-    cdef readonly bint is_aborted
-
-    def __init__(self, producer_id: int, first_offset: int, last_offset: int, is_aborted: bool):
-        self.producer_id = producer_id
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.is_aborted = is_aborted
-
-    def __eq__(self, other):
-        cdef CompletedTxn o
-        if not isinstance(other, CompletedTxn):
-            return NotImplemented
-        o = other
-        return (self.producer_id, self.first_offset, self.last_offset, self.is_aborted) == (
-            o.producer_id, o.first_offset, o.last_offset, o.is_aborted
-        )
-
-    def __hash__(self):
-        return hash((self.producer_id, self.first_offset, self.last_offset))
-
-    def __repr__(self):
-        how = "aborted" if self.is_aborted else "committed"
-        return f"<CompletedTxn of {self.producer_id} from {self.first_offset} to {self.last_offset} {how}>"
-
-
-@cython.final
-cdef class Staged:
-    """What the batches of one append would change, or the rule that batch `row` breaks.
-
-    `fault` is 0, one of the FAULT_ codes, or DUPLICATE, when `duplicate` is (first offset, last offset, timestamp) of
-    the batch that was there before. `known` is the producer as it was when the fault was met, or None.
-    """
-    cdef readonly int fault
-    cdef readonly Py_ssize_t row
-    cdef readonly tuple duplicate
-    cdef readonly ProducerState known
-    cdef readonly int32_t coordinator_epoch
-    cdef readonly bint is_plain         # no transaction begins or ends in it
-    cdef readonly bint is_simple        # one such batch, and no transaction is open or asked about
-    cdef bint applied                   # it is true already
-    cdef list events                    # begins and ends in their order: (first offset, producer id) or CompletedTxn
-    cdef dict updated                   # producer id -> ProducerState; None while `latest` is the only one
-    cdef ProducerState latest
-    cdef ProducerState before           # the producer of `latest` as it is without this append, or None
-
-    cdef int happens(self, event) except -1:
-        """Notes the begin or the end of a transaction."""
-        if self.events is None:
-            self.events = []
-            self.is_plain = False
-        self.events.append(event)
-        return 0
-
-    @property
-    def completed(self) -> list:
-        """The transactions that end, as CompletedTxn in the order of their markers."""
-        return [] if self.events is None else [event for event in self.events if type(event) is CompletedTxn]
-
-    @property
-    def producer_ids(self) -> list:
-        """Who wrote the append."""
-        if self.updated is not None:
-            return list(self.updated)
-        return [] if self.latest is None else [self.latest.producer_id]
-
-    def __repr__(self):
-        return f"<Staged {len(self.producer_ids)} producers fault {self.fault} completed {self.completed}>"
 
 
 @cython.final

@@ -9,8 +9,9 @@ from typing import Any
 
 from kafkalog._core.assign import assign
 from kafkalog._core.plan import AppendPlan, append_info, plan_append
-from kafkalog._core.producers import ORIGIN_CLIENT, Staged
+from kafkalog._core.producers import ORIGIN_CLIENT
 from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.staged import Staged
 from kafkalog.storage.append import (
     NOTHING_APPENDED,
     Origin,

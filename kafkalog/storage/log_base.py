@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafkalog._core.plan import AppendPlan
-from kafkalog._core.producers import Staged
+from kafkalog._core.staged import Staged
 from kafkalog.config import LogConfig
 from kafkalog.config_keys import MAX_LONG
 from kafkalog.errors import KafkalogError, StorageError

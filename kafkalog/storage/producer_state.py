@@ -18,11 +18,10 @@ from kafkalog._core.producers import (
     ORIGIN_CLIENT,
     ORIGIN_COORDINATOR,
     ORIGIN_REPLICATION,
-    CompletedTxn,
     Producers,
-    Staged,
 )
 from kafkalog._core.scan import BatchTable
+from kafkalog._core.staged import CompletedTxn, Staged
 from kafkalog._core.trace import ProducerTrace
 from kafkalog.errors import (
     CoordinatorFenced,
