@@ -1,4 +1,4 @@
-"""The killed broker's directory, recovered by kafkalog: what is read, found by time, and on disk is as after the broker's.
+"""A killed broker's directory, recovered by kafkalog: what is read, found and on disk is as after its own recovery.
 
 The reading broker did more than recover: it ran retention, its boots made leader epochs, and a controller wrote on. Our
 partition may therefore begin with segments that are not there any more, and lack epochs above the last one of the log.
