@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from kafkalog.errors import StorageError
-from kafkalog.storage.log_base import LogBase
+from kafkalog.storage.log_flush import LogFlusher
 from kafkalog.storage.log_state import LogState, at_end, high_watermark_updated, log_start_incremented
 from kafkalog.storage.names import DELETED_SUFFIX
-from kafkalog.storage.retention import below_log_start, beyond_size, beyond_time
+from kafkalog.storage.retention import rules_of
 from kafkalog.storage.roll import plan_roll, remove_stale_files
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
@@ -17,7 +17,7 @@ from kafkalog.storage.truncate import TruncatePlan, plan_delete_before, plan_tru
 from kafkalog.util.interrupts import deferred_interrupts
 
 
-class LogOwner(LogBase):
+class LogOwner(LogFlusher):
     """Rolling, cutting, deleting and closing; rules as for `LogBase`."""
 
     __slots__ = ()
@@ -54,6 +54,8 @@ class LogOwner(LogBase):
                 raise
             if plan.replaced is None:
                 self._finish_segment_locked(old, segment)
+                if state.recovery_point >= plan.base_offset:
+                    self._unsynced.sealed(old)
             else:
                 self._chores.append(lambda: self._delete_later((old,)))
             segments = state.segments.with_added(segment)
@@ -86,6 +88,7 @@ class LogOwner(LogBase):
                 preallocate=config.preallocate,
             )
             segment.begin()
+            self._unsynced.entries_changed()
             return segment
         except BaseException:
             self._drop_new(segment, base_offset)
@@ -177,6 +180,7 @@ class LogOwner(LogBase):
             self._health.poison(error)
             raise
         end = plan.log_end_offset
+        self._durable = min(self._durable, end)
         self._epochs.truncate_from_end(end)
         start = min(state.log_start_offset, end)
         cut = at_end(state, segments, end, log_start_offset=start, leader_epoch=self._epochs.latest_epoch)
@@ -187,6 +191,8 @@ class LogOwner(LogBase):
             self._health.poison(error)
             raise
         if plan.deleted:
+            self._unsynced.entries_changed()
+            self._chores.append(self._sync_entries)
             self._chores.append(lambda: self._delete_later(plan.deleted))
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
@@ -208,12 +214,14 @@ class LogOwner(LogBase):
             except BaseException as error:
                 self._health.poison(error)
                 raise
+            self._durable = 0
             self._epochs.clear()
             self._producers.truncate_fully_and_start_at(offset)
             start = offset if log_start_offset is None else log_start_offset
             emptied = at_end(state, segments, offset, log_start_offset=start, leader_epoch=-1)
             emptied = emptied.replace(first_unstable_offset=-1)
             self._publish_locked(high_watermark_updated(emptied, emptied.end_metadata))
+            self._chores.append(self._sync_entries)
             self._chores.append(lambda: self._delete_later(old))
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
@@ -253,15 +261,10 @@ class LogOwner(LogBase):
         """
         deleted = 0
         now_ms = self._milliseconds() if now_ms is None else now_ms
-        rules: tuple[Callable[[LogState], tuple[LogSegment, ...]], ...] = (
-            below_log_start,
-            lambda state: beyond_size(state, self._config),
-            lambda state: beyond_time(state, self._config, now_ms),
-        )
-        for rule in rules if "delete" in self._config.cleanup_policy else rules[:1]:
+        for _, rule in rules_of(self._config):
             with self._lock:
                 self._ready_locked()
-                gone = rule(self._state)
+                gone = rule(self._state, self._config, now_ms)
                 if gone:
                     with deferred_interrupts():
                         deleted += self._delete_segments_locked(gone)
@@ -293,6 +296,7 @@ class LogOwner(LogBase):
         for segment in gone:
             segment.change_file_suffixes("", DELETED_SUFFIX)
             self._drop_snapshot_locked(segment)
+        self._unsynced.entries_changed()
         self._chores.append(lambda: self._delete_later(gone))
 
     def _drop_snapshot_locked(self, segment: LogSegment) -> None:
@@ -309,7 +313,7 @@ class LogOwner(LogBase):
 
         def delete() -> None:
             for segment in segments:
-                segment.unlink_files(self._fs)
+                segment.unlink_files()
             for path in files:
                 try:
                     self._fs.unlink_if_exists(path)
@@ -334,6 +338,7 @@ class LogOwner(LogBase):
                 try:
                     self._ready_locked()
                     self._remove_leftovers()
+                    self._active.add_final_time_entry()  # before the flush, which syncs it
                 except BaseException as error:
                     failure = error
                 self._health.close()  # before the flush: what is appended after it would not be on disk
