@@ -14,7 +14,7 @@ BARS = {100: 4.8, 1: 1.8}
 
 
 def rows(directory: Path, megabytes: int) -> list[Row]:
-    """Batches of 100 records of 100 bytes, then of 1: every checksum, both indexes, producers, snapshot, open and close."""
+    """Batches of 100 records of 100 bytes, then of 1: checksums, both indexes, producers, snapshot, open and close."""
     found = []
     for count, bar in BARS.items():
         path = directory / f"recover{count}-0"
@@ -28,7 +28,7 @@ def rows(directory: Path, megabytes: int) -> list[Row]:
 
         rate = 1 / per_item(once, rounds=3) / 1e9
         copy = 1 / per_item(lambda path=path: copied(path), rounds=3) / 1e9
-        plural = "s" if count > 1 else ""
-        found.append(Row(f"recovery, batches of {count} record{plural}", rate, bar, "GB/s", False, {"pread alone": copy}))
+        work = f"recovery, batches of {count} record{'s' if count > 1 else ''}"
+        found.append(Row(work, rate, bar, "GB/s", False, {"pread alone": copy}))
         shutil.rmtree(path)
     return found

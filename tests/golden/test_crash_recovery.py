@@ -80,7 +80,8 @@ def test_offsets_by_time_are_the_same_in_a_log_open_for_writing(case: Case, leve
 def recovered(case: Case, tmp_path: Path) -> Path:
     """The directory after our recovery and a clean end, at the time of its last record."""
     path = copied(case, tmp_path)
-    newest = max([batch.max_timestamp for log in path.glob("*.log") for batch in scan(log.read_bytes(), file_mode=True)])
+    tables = [scan(log.read_bytes(), file_mode=True) for log in path.glob("*.log")]
+    newest = max(batch.max_timestamp for table in tables for batch in table)
     points = OffsetCheckpoint(str(tmp_path / RECOVERY_POINT_FILE)).read()
     UnifiedLog.open(
         path,
