@@ -89,7 +89,7 @@ def test_a_transaction_index_that_contradicts_itself(tmp_path: Path, how: str) -
     a_log.close()
     path = tmp_path / "topic-0" / txn_index_file_name(0)
     sound = path.read_bytes()
-    path.write_bytes(struct.pack(">hqqqq", 256, 1, 0, 2, 3) if how == "version" else struct.pack(">hqqqq", 0, 1, 0, -9, 3))
+    path.write_bytes(struct.pack(">hqqqq", *((256, 1, 0, 2, 3) if how == "version" else (0, 1, 0, -9, 3))))
     again = log(tmp_path, **SETTINGS)
     assert [tuple(entry)[1:] for entry in again.active_segment.txn_index.entries()] == [(1, 0, 2, 3)]
     assert path.read_bytes() == sound
@@ -289,7 +289,7 @@ def snapshots(folder: Path) -> list[int]:
 
 
 def test_without_any_snapshot_all_of_the_log_is_read(tmp_path: Path) -> None:
-    """LOAD-21: the reference writes empty ones and forgets its producers; ours are known, at the last bases and the end."""
+    """LOAD-21: the reference writes empty ones and forgets its producers; ours are known, at the bases and the end."""
     folder = producing(tmp_path)
     for path in folder.glob("*.snapshot"):
         path.unlink()

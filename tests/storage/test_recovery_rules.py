@@ -126,7 +126,7 @@ def test_damage_is_an_end_and_a_failing_disk_an_error(tmp_path: Path, behind: by
 
 
 def test_producers_and_aborted_transactions(tmp_path: Path) -> None:
-    """SEG-24: producer 2 aborted 102 to 106, stable from 100 on; producer 1 has one open from 100; the map ends at 108."""
+    """SEG-24: producer 2 aborted 102 to 106, stable from 100 on, where 1 has one open; the map ends at 108."""
     def data(offset: int, pid: int, sequence: int) -> bytearray:
         batch = built(pid, sequence, 2, txn=True)
         struct.pack_into(">q", batch, 0, offset)

@@ -1,4 +1,4 @@
-"""Segments put in the place of others: a split of one with offsets too far apart, a clean of several; crashes in between."""
+"""Segments put in the place of others: one that is split, several that are cleaned; crashes in between."""
 
 import errno
 import os
@@ -99,7 +99,7 @@ def crashes(tmp_path: Path, folder: Path, work: Work) -> list[Path]:
 
 
 def test_a_crash_at_any_step_of_a_split(tmp_path: Path) -> None:
-    """LOAD-5: cleaned written, some renamed, swap, old ones partly gone, done: the same records, nothing too far apart."""
+    """LOAD-5: cleaned written, some renamed, swap, old ones partly gone, done: the same records and segments."""
     folder = overflowing(tmp_path)
 
     def work(copy: Path, fs: FileSystem) -> None:
