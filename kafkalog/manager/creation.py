@@ -93,6 +93,7 @@ class Creation(NamedTuple):
             clock=manager.clock,
             scheduler=manager.scheduler,
             producer_expiration_ms=manager.config.producer_id_expiration_ms,
+            on_disk_failure=lambda error: manager.note_failure(directory, error),
         )
         directory.put(log, is_future=self.is_future)
         _LOG.info("made %s", path)

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from kafkalog.manager.data_directory import DataDirectory
+from kafkalog.manager.log_dir import LogDir
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint
 
@@ -35,7 +36,7 @@ def _close_directory(directory: DataDirectory, threads: int) -> list[Exception]:
     errors: list[Exception] = []
     try:
         with ThreadPoolExecutor(max(1, min(threads, len(logs))), "kafkalog-close") as pool:
-            for error in pool.map(lambda log: _close_log(directory, log), logs):
+            for error in pool.map(lambda log: _close_log(log_dir, log), logs):
                 if error is not None:
                     errors.append(error)
         if not errors:
@@ -53,13 +54,13 @@ def _close_directory(directory: DataDirectory, threads: int) -> list[Exception]:
     return errors
 
 
-def _close_log(directory: DataDirectory, log: UnifiedLog) -> Exception | None:
+def _close_log(log_dir: LogDir, log: UnifiedLog) -> Exception | None:
     failure: Exception | None = None
     try:
         log.close()
     except Exception as error:
         failure = error
-    directory.held.partition_closed(log.name, failure is None)
+    log_dir.partition_closed(log.name, failure is None)
     return failure
 
 

@@ -300,6 +300,10 @@ class FileRecords:
             raise StorageError.from_os(error, f"rename to {os.fspath(path)}", path=self.path) from error
         self.path = self._file.path = os.fspath(path)
 
+    def relocate(self, path: str) -> None:
+        """Know that the file's directory has another name."""
+        self.path = self._file.path = path
+
     def close(self) -> None:
         """Trim, then give the descriptor back once no slice holds it. A second call does nothing."""
         try:

@@ -14,6 +14,7 @@ class IndexFile(Protocol):
     """What a lazily opened index can be told before or after it is open."""
 
     def rename_to(self, path: str) -> None: ...
+    def relocate(self, path: str) -> None: ...
     def delete_if_exists(self) -> bool: ...
     def close(self) -> None: ...
     def close_handler(self) -> None: ...
@@ -68,6 +69,13 @@ class LazyIndex(Generic[T]):
                     pass
                 except OSError as error:
                     raise StorageError.from_os(error, f"rename to {path}", path=self.path) from error
+            self.path = path
+
+    def relocate(self, path: str) -> None:
+        """Know that the file's directory has another name."""
+        with self._lock:
+            if self.index is not None:
+                self.index.relocate(path)
             self.path = path
 
     def delete_if_exists(self) -> bool:

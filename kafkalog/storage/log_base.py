@@ -14,7 +14,7 @@ from kafkalog._core.producers import Staged
 from kafkalog.config import LogConfig
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.storage.append import LeaderLimits, ValidatorMetrics
-from kafkalog.storage.failure import LogHealth
+from kafkalog.storage.failure import LogHealth, Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_state import LogState, at_end, flushed_to
 from kafkalog.storage.names import parse_topic_partition_dir
@@ -80,6 +80,7 @@ class LogBase:
         scheduler: Schedules | None,
         leader_epoch: int,
         high_watermark_follows_end: bool,
+        on_disk_failure: Report | None = None,
     ) -> None:
         self.path = directory
         self.name = os.path.basename(os.path.normpath(directory))
@@ -96,7 +97,7 @@ class LogBase:
         self._producers = producers  # guarded by self._lock
         self._staged: tuple[Staged, int] | None = None  # guarded by self._lock; of an append, with its log end
         self._lock = threading.Lock()
-        self._health = LogHealth(directory, self.name)
+        self._health = LogHealth(directory, self.name, on_disk_failure)
         self._state = state  # replaced under self._lock, read without
         self._active: LogSegment = state.segments.active  # guarded by self._lock
         self._chores: list[Chore] = []  # guarded by self._lock; run after it is released
@@ -169,8 +170,23 @@ class LogBase:
 
     @property
     def closed(self) -> bool:
-        """True after `close`."""
+        """True after `close` or `abandon`."""
         return self._health.closed
+
+    def stop_writes(self, cause: BaseException) -> None:
+        """Return when no write is going on, and none will succeed; it is refused with `cause`."""
+        with self._lock:
+            self._health.poison(cause)
+
+    def resume_writes(self, cause: BaseException) -> None:
+        """Take writes again that `stop_writes(cause)` stopped."""
+        with self._lock:
+            self._health.resume(cause)
+
+    def fence(self, cause: BaseException) -> None:
+        """Let no further write begin: the data directory's disk has failed. Waits for nothing."""
+        if self._health.cause is None:
+            self._health.cause = cause
 
     # Undoing
 
@@ -181,6 +197,7 @@ class LogBase:
         if self._state is state:
             with deferred_interrupts():
                 self._settle_locked()
+        self._health.notice(error)
 
     def _settle_locked(self) -> None:
         """Cut the active segment back to the state's end; a log where that fails is poisoned, and the error raised."""
@@ -210,6 +227,7 @@ class LogBase:
             self._do_chores()
         except StorageError as error:
             _LOG.warning("put off until the next append or flush: %s", error)
+            self._health.notice(error)
             if self._epochs.has_changed:
                 self._chores.append(self._epochs.write_if_changed)
 
@@ -217,7 +235,11 @@ class LogBase:
 
     def _flush_later(self, offset: int) -> None:
         if self._scheduler is not None:
-            self._scheduler.schedule("flush-log", lambda: self.flush(offset))
+            self._scheduler.schedule("flush-log", lambda: self._flush_if_usable(offset))
+
+    def _flush_if_usable(self, offset: int) -> None:
+        if self._health.cause is None:
+            self.flush(offset)
 
     def flush(self, offset: int | None = None) -> None:
         """Return when everything before `offset` is on disk, directory entries too; None: all that is appended.
@@ -247,7 +269,7 @@ class LogBase:
             if covered and covered[-1].base_offset >= start:
                 self._fs.fsync_dir(self.path)
         except BaseException as error:
-            self._flush_failed(error, state)
+            self._flush_failed(error, state, cuts)
             return False
         with self._lock:
             if cuts == self._cuts:
@@ -260,13 +282,13 @@ class LogBase:
             self._epochs.write_if_changed()
         return True
 
-    def _flush_failed(self, error: BaseException, state: LogState) -> None:
-        """Poison the log and raise, unless what could not be synced was deleted or cut meanwhile (LOG-52)."""
+    def _flush_failed(self, error: BaseException, state: LogState, cuts: int) -> None:
+        """Poison the log and raise, unless what could not be synced was deleted, cut or renamed meanwhile (LOG-52)."""
         with self._lock:
             is_gone = isinstance(error, LogClosed) or isinstance(error, OSError) and error.errno == ENOENT
             if is_gone and not self.closed:
                 there = self._state.segments
-                if any(there.get(segment.base_offset) is not segment for segment in state.segments):
+                if cuts != self._cuts or any(there.get(s.base_offset) is not s for s in state.segments):
                     return
             if isinstance(error, LogClosed):
                 self._health.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from kafkalog.errors import IllegalArgument, StorageError
@@ -96,6 +97,11 @@ class SegmentFiles:
             for part, before in done:
                 part.rename_to(before)
             raise
+
+    def relocate(self, directory: str) -> None:
+        """Know that the directory of all files has another name."""
+        for part in self._parts():
+            part.relocate(os.path.join(directory, os.path.basename(part.path)))
 
     def unlink_files(self, fs: FileSystem) -> None:
         """Remove all files, but leave them open: readers that hold the segment read on, and the last one closes it."""
