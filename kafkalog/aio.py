@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Never, ParamSpec, TypeVar
 
 from kafkalog._core.record import Record
+from kafkalog.aio_cursor import AsyncCursor
 from kafkalog.api import Log
 from kafkalog.engine import isolation_of
 from kafkalog.errors import LogClosed
@@ -20,6 +21,7 @@ from kafkalog.times import Time
 from kafkalog.types import Isolation, LogAppendInfo, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
+    from kafkalog.cursors import CursorInfo
     from kafkalog.tools.verify import Report
 
 Item = TypeVar("Item")
@@ -194,6 +196,14 @@ class AsyncLog:
         if level == "log_end":
             return await self.end_offset()
         return await self._run(lambda: self.log.high_watermark if level != "committed" else self.log.last_stable_offset)
+
+    async def cursor(self, name: str, **options: Any) -> AsyncCursor:
+        """The cursor that `Log.cursor` gives, for asyncio."""
+        return AsyncCursor(self, await self._run(self.log.cursor, name, **options))
+
+    async def cursors(self, **options: Any) -> tuple[CursorInfo, ...]:
+        """The result of `Log.cursors`."""
+        return await self._run(self.log.cursors, **options)
 
     async def close(self) -> None:
         """Closes the log, then ends the threads; harmless the second time."""

@@ -14,6 +14,7 @@ from kafkalog.appending import AppendMixin
 from kafkalog.chunks import batch_chunks, records, visible_chunks
 from kafkalog.columnar import ColumnarLog
 from kafkalog.config import key_for
+from kafkalog.cursor_face import CursorMixin
 from kafkalog.engine import end_of, isolation_of, out_of_range, refresh
 from kafkalog.errors import IllegalArgument, LogClosed, UnknownConfig
 from kafkalog.following import tail
@@ -84,7 +85,7 @@ def _check_setting(name: str) -> None:
         raise
 
 
-class Log(AppendMixin, ColumnarLog):
+class Log(AppendMixin, ColumnarLog, CursorMixin):
     """One partition's log: an ordered sequence of records, indexed by offset.
 
     `log[n]` is the record with offset n, `log[a:b]` a lazy half-open slice, iteration gives all records.

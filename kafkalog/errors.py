@@ -389,6 +389,12 @@ class DirectoryLocked(KafkalogError, OSError):
     default_hint = "stop the process that holds it (a broker, another writer), or open with mode 'r'"
 
 
+class CursorInUse(KafkalogError, OSError):
+    """Another reader, in this process or another, has the named cursor open."""
+
+    default_hint = "close the cursor there first, or take another name: each name is one reader's position"
+
+
 class ConfigError(KafkalogError, ValueError):
     """A configuration name or value that is not accepted (wire: INVALID_CONFIG)."""
 

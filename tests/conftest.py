@@ -18,3 +18,10 @@ def _golden_scratch() -> Iterator[None]:
     """Extracted archives live for one session."""
     yield
     golden_cases.close_scratch()
+
+
+@pytest.fixture(autouse=True)
+def _own_cursors(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test touches the positions that the user who runs it keeps."""
+    monkeypatch.delenv("KAFKALOG_CURSORS", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))

@@ -59,6 +59,17 @@ def settings_option(command: Command) -> Command:
     )(command)
 
 
+def cursors_option(command: Command) -> Command:
+    """--cursors, where positions are kept."""
+    return click.option(
+        "--cursors",
+        envvar="KAFKALOG_CURSORS",
+        type=click.Path(),
+        metavar="DIR",
+        help="Where positions are kept; by default in the user's state directory. [env: KAFKALOG_CURSORS]",
+    )(command)
+
+
 def isolation_option(command: Command) -> Command:
     """--isolation-level, by the consumer's names."""
     return click.option(

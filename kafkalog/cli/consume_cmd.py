@@ -15,6 +15,7 @@ from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
     from kafkalog.chunks import Chunk
+    from kafkalog.cli.consume_group import Group
     from kafkalog.storage.view import LogView
     from kafkalog.tools.consume_decoded import Serdes
     from kafkalog.tools.templates import Pieces
@@ -55,18 +56,22 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
     ">iq$), json, integer, long, string, avro, protobuf or jsonschema (with --schemas), or module:function.",
 )
 @click.option("--schemas", type=click.Path(), metavar="DIR", help="Schemas of a registry, <id>.avsc and <id>.desc.")
-@click.option("-G", "group", metavar="GROUP", help="Consumer group (not in this version).")
+@click.option(
+    "-G", "group", metavar="NAME",
+    help="Go on from the position kept under this name, and keep the new one; -o then says where a new one begins. "
+    "-X auto.offset.reset=earliest|latest|none: what to do where the log has lost that place (none: an error).",
+)
+@common.cursors_option
 @common.isolation_option
 @common.settings_option
 @common.quiet_options
 def command(**given: Any) -> None:
     """Print the records of a topic's partitions, one partition after the other, each in order.
 
-    Takes no lock and writes nothing; a directory that a broker writes to is read as it is.
+    Takes no lock and writes nothing there; a directory that a broker writes to is read as it is.
     """
     common.set_verbosity(given["quiet"], given["verbose"])
-    if given["group"] is not None:
-        raise click.UsageError("-G: consumer groups are not there yet; leave it out and give -o")
+    reset = given["settings"].pop("auto.offset.reset", None) if given["group"] is not None else None
     given["isolation_level"] = common.isolation_level(given["isolation_level"], given["settings"])
     dirs = common.need_dirs(given["dirs"])
     if given["topic"] is None:
@@ -75,13 +80,18 @@ def command(**given: Any) -> None:
         raise click.UsageError("-J has its own format: leave -f and -K out")
     if given["follow"] and given["exit_at_end"]:
         raise click.UsageError("--follow waits at the end, -e stops there: give one of them")
-    _Consumer(dirs, given).run()
+    group = None
+    if given["group"] is not None:
+        from kafkalog.cli.consume_group import Group
+
+        group = Group(given["group"], given["cursors"], reset, given["isolation_level"], given["quiet"])
+    _Consumer(dirs, given, group).run()
 
 
 class _Consumer:
     """One run of the command: the open partitions, what was asked for, and how far each one is."""
 
-    def __init__(self, dirs: list[str], given: dict[str, Any]) -> None:
+    def __init__(self, dirs: list[str], given: dict[str, Any], group: Group | None) -> None:
         from kafkalog.engine import isolation_of
         from kafkalog.times import to_ms
         from kafkalog.tools.offsets import parse_bounds
@@ -94,6 +104,7 @@ class _Consumer:
         self.out: BinaryIO = sys.stdout.buffer
         self.isolation = isolation_of(given["isolation_level"])
         self.serdes = self._serdes()
+        self.group = group
 
     def _serdes(self) -> Serdes | None:
         if not self.given["serdes"]:
@@ -113,7 +124,10 @@ class _Consumer:
             views = [LogView(path) for _, path in found]
             for view in views:
                 stack.callback(view.close)
-            starts = [self.bounds.first_offset(view, end_of(view, self.isolation)) for view in views]
+            if self.group is None:
+                starts = [self.bounds.first_offset(view, end_of(view, self.isolation)) for view in views]
+            else:
+                starts = self.group.open(views, self.bounds, stack)
             templates = [self._template(one.topic_partition.partition) for one in found]
             total = sum(view.size for view in views)
             meter = stack.enter_context(
@@ -175,15 +189,23 @@ class _Consumer:
 
     def _write(self, view: LogView, start: int, template: Pieces, meter: Meter) -> int:
         """Prints from `start` to the view's present end (or the end time); the offset to go on from."""
-        from kafkalog.chunks import batch_chunks, visible_chunks
         from kafkalog.engine import end_of
-        from kafkalog.tools.consume import write_records
 
         end = end_of(view, self.isolation)
         until = self.bounds.stop_offset(view)
         stop = end if until is None else min(end, until)
-        if start >= stop or self.left == 0:
-            return start
+        while start < stop and self.left != 0:
+            part = stop if self.group is None else min(stop, start + self.group.step)
+            start = self._write_part(view, start, part, template, meter)
+            if self.group is not None:
+                self.out.flush()
+                self.group.written(view, start)
+        return start
+
+    def _write_part(self, view: LogView, start: int, stop: int, template: Pieces, meter: Meter) -> int:
+        from kafkalog.chunks import batch_chunks, visible_chunks
+        from kafkalog.tools.consume import write_records
+
         try:
             chunks = self._metered(batch_chunks(view, start, stop), meter)
             chunks = visible_chunks(view, chunks, self.isolation == "committed")
@@ -227,6 +249,8 @@ class _Consumer:
                 self.out.flush()
                 wait = FIRST_WAIT_S
             else:
+                if self.group is not None:
+                    self.group.idle()
                 time.sleep(wait)
                 wait = min(wait * 2, LONGEST_WAIT_S)
 

@@ -21,7 +21,7 @@ COMMANDS = {
     "consume": ("kafkalog.cli.consume_cmd", "Print the records of a topic."),
     "dump": ("kafkalog.cli.dump_cmd", "Print segment files as the reference's dump tool does."),
     "ls": ("kafkalog.cli.ls_cmd", "List the files of a topic: length, bytes used, disk blocks, entries."),
-    "offsets": ("kafkalog.cli.offsets_cmd", "Find offsets by time."),
+    "offsets": ("kafkalog.cli.offsets_cmd", "Find offsets by time; see and move readers' positions."),
     "produce": ("kafkalog.cli.produce_cmd", "Append records from files or stdin to a topic."),
     "repair": ("kafkalog.cli.repair_cmd", "Make wrong indexes anew and cut torn ends; a dry run unless told."),
     "topics": ("kafkalog.cli.topics_cmd", "List, describe and create topics."),

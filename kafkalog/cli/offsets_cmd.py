@@ -1,15 +1,19 @@
-"""`kafkalog offsets get`: the offset of a topic's partitions at a time."""
+"""`kafkalog offsets`: the offset of a topic's partitions at a time; readers' positions are in `cursors_cmd`."""
 
 from __future__ import annotations
 
 import click
 
-from kafkalog.cli import common
+from kafkalog.cli import common, cursors_cmd
 
 
 @click.group("offsets")
 def command() -> None:
-    """Find offsets by time."""
+    """Find offsets by time, and see or move the positions that readers keep by name."""
+
+
+for _command in (cursors_cmd.groups, cursors_cmd.reset, cursors_cmd.delete):
+    command.add_command(_command)
 
 
 @command.command("get")

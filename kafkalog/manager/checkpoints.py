@@ -9,15 +9,24 @@ Each file is replaced whole (format.md section 8). Threads: safe; the directory'
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
+from collections.abc import Iterable, Mapping
+from typing import Final
 
+from kafkalog.errors import CorruptCheckpoint
+from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint
 from kafkalog.util.fileio import OS, FileSystem
 
-__all__ = ["read_offset", "record_close", "record_log_start", "record_recovery_point"]
+__all__ = [
+    "read_offset", "record_close", "record_log_start", "record_recovery_point", "write_high_watermarks",
+    "write_log_starts", "write_recovery_points",
+]  # fmt: skip
 
+_LOG: Final = logging.getLogger(__name__)
 _write_lock = threading.Lock()
 
 
@@ -49,6 +58,65 @@ def record_close(
     """Return when the recovery point and the high watermark of a log that was closed are on disk."""
     record_recovery_point(directory, topic_partition, recovery_point, fs=fs)
     _record(directory, HIGH_WATERMARK_FILE, topic_partition, high_watermark, fs)
+
+
+def write_recovery_points(directory: str, logs: Iterable[UnifiedLog], *, fs: FileSystem = OS) -> None:
+    """Return when the recovery points of a directory's logs are on disk, and those of partitions that went are not.
+
+    MGR-17, MGR-18; StorageError.
+    """
+    _write(directory, RECOVERY_POINT_FILE, {log.topic_partition: recovery_point_of(log) for log in logs}, fs)
+
+
+def write_log_starts(directory: str, logs: Iterable[UnifiedLog], *, fs: FileSystem = OS) -> None:
+    """The same of log starts, where they lie above the first segment's base (MGR-17)."""
+    starts = {log.topic_partition: log_start_of(log) for log in logs}
+    _write(directory, LOG_START_FILE, starts, fs)
+
+
+def write_high_watermarks(directory: str, logs: Iterable[UnifiedLog], *, fs: FileSystem = OS) -> None:
+    """The same of high watermarks."""
+    _write(directory, HIGH_WATERMARK_FILE, {log.topic_partition: high_watermark_of(log) for log in logs}, fs)
+
+
+def recovery_point_of(log: UnifiedLog) -> int:
+    """What is on disk of a log; not above what the next opening will find, which a cut inside a batch makes lower."""
+    return min(log.recovery_point, log.data_end_offset)
+
+
+def high_watermark_of(log: UnifiedLog) -> int:
+    """A log's high watermark, as far as the next opening will find data."""
+    return min(log.high_watermark, log.data_end_offset)
+
+
+def log_start_of(log: UnifiedLog) -> int | None:
+    """A log's start; None where the first segment's name tells it."""
+    state = log.state
+    start: int = state.log_start_offset
+    return start if start > state.segments[0].base_offset else None
+
+
+def _write(directory: str, file: str, offsets: Mapping[TopicPartition, int | None], fs: FileSystem) -> None:
+    """Replace a directory's checkpoint; offsets of None are left out.
+
+    What it says of a partition that is none of ours stays as long as the partition lies there: somebody else in this
+    process may have it open.
+    """
+    path = os.path.join(directory, file)
+    checkpoint = OffsetCheckpoint(path, fs=fs)
+    wanted = {key: offset for key, offset in offsets.items() if offset is not None}
+    with _write_lock:
+        try:
+            before = checkpoint.read()
+        except CorruptCheckpoint as error:
+            _LOG.warning("%s: it is written anew", error)
+            checkpoint.write(wanted)
+            return
+        for key, offset in before.items():
+            if key not in offsets and fs.exists(os.path.join(directory, str(key))):
+                wanted[key] = offset
+        if wanted != before or not fs.exists(path):
+            checkpoint.write(wanted)
 
 
 def _record(directory: str, file: str, topic_partition: TopicPartition, offset: int | None, fs: FileSystem) -> None:

@@ -333,6 +333,20 @@ class UnifiedLog(LogAppender):
                 self._apply_staged_locked()
             return tuple(sorted(self._producers.producers, key=lambda state: state.producer_id))
 
+    def expire_producers(self, now_ms: int, expiration_ms: int | None = None) -> int:
+        """How many producers that were idle up to `now_ms` are forgotten (PSM-15).
+
+        Idle for `expiration_ms`, which counts from now on; None: as before.
+        """
+        with self._lock:
+            self._ready_locked()
+            producers = self._producers
+            before = len(producers.producers)
+            if expiration_ms is not None:
+                producers.expiration_ms = expiration_ms
+            producers.remove_expired(now_ms)
+            return before - len(producers.producers)
+
     @property
     def leader_epochs(self) -> tuple[tuple[int, int], ...]:
         """(epoch, first offset) of each leader epoch, oldest first."""

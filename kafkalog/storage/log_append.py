@@ -99,6 +99,8 @@ class LogAppender(LogOwner):
         finally:
             if self._chores:
                 self._do_chores_after_append()
+        if self._flush_messages:
+            self._flush_if_due()
         if duplicate is not None:
             return placed_info(source or table, duplicate, given_epoch, state.log_start_offset)
         return append_info(table, first_offset, given_epoch, append_time, state.log_start_offset, source)
@@ -132,6 +134,8 @@ class LogAppender(LogOwner):
         finally:
             if self._chores:
                 self._do_chores_after_append()
+        if self._flush_messages:
+            self._flush_if_due()
         return append_info(table, first_offset, table.last_leader_epoch, -1, state.log_start_offset)
 
     def append_batches(
@@ -174,6 +178,8 @@ class LogAppender(LogOwner):
         finally:
             if self._chores:
                 self._do_chores_after_append()
+        if self._flush_messages:
+            self._flush_if_due()
         if place is not None:
             return placed_info(source, (*place, append_time), -1, state.log_start_offset)
         return append_info(table, first_offset, -1, append_time, state.log_start_offset, source)

@@ -12,6 +12,7 @@ from typing import Final
 from kafkalog._core.plan import AppendPlan
 from kafkalog._core.producers import Staged
 from kafkalog.config import LogConfig
+from kafkalog.config_keys import MAX_LONG
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.storage.append import LeaderLimits, ValidatorMetrics
 from kafkalog.storage.failure import LogHealth, Report
@@ -47,6 +48,7 @@ class LogBase:
         "_config",
         "_cuts",
         "_epochs",
+        "_flush_messages",
         "_follows",
         "_fs",
         "_health",
@@ -59,6 +61,7 @@ class LogBase:
         "_scheduler",
         "_staged",
         "_state",
+        "last_flush_monotonic_ms",
         "last_flush_time",
         "leader_epoch",
         "name",
@@ -88,6 +91,7 @@ class LogBase:
         self.leader_epoch = leader_epoch
         self.validator_metrics = ValidatorMetrics()
         self.last_flush_time: int = clock.milliseconds()
+        self.last_flush_monotonic_ms: int = clock.monotonic_ms()
         self._fs = fs
         self._clock = clock
         self._milliseconds = clock.milliseconds
@@ -108,6 +112,7 @@ class LogBase:
     def _set_config_locked(self, config: LogConfig) -> None:
         self._config = config
         self._limits = LeaderLimits(config)
+        self._flush_messages = 0 if config.flush_messages == MAX_LONG else config.flush_messages
         self._rules = self._active.roll_rules(config)  # guarded by self._lock
 
     def _ready_locked(self) -> LogState:
@@ -249,6 +254,12 @@ class LogBase:
         self._health.check()
         self._flush(offset)
 
+    def _flush_if_due(self) -> None:
+        """Flush where an append made it `flush.messages` offsets that are not on disk; errors as `flush`."""
+        state = self._state
+        if state.log_end_offset - state.recovery_point >= self._flush_messages:
+            self.flush()
+
     def _flush(self, offset: int | None = None) -> None:
         while not self._flush_once(offset):
             pass
@@ -275,6 +286,7 @@ class LogBase:
             if cuts == self._cuts:
                 self._state = flushed_to(self._state, end)
             self.last_flush_time = self._milliseconds()
+            self.last_flush_monotonic_ms = self._clock.monotonic_ms()
         return self._write_epochs()
 
     def _write_epochs(self) -> bool:

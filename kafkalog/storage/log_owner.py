@@ -253,16 +253,18 @@ class LogOwner(LogBase):
         self._do_chores()
         return start
 
-    def delete_old_segments(self) -> int:
+    def delete_old_segments(self, now_ms: int | None = None) -> int:
         """How many segments retention deleted: below the log start, then by size, then by time (LOG-42).
 
-        All of them: an empty active segment is begun first, so that there is always one (LOG-43). StorageError.
+        All of them: an empty active segment is begun first, so that there is always one (LOG-43). Ages count up to
+        `now_ms` (None: the wall clock's time). StorageError.
         """
         deleted = 0
+        now_ms = self._milliseconds() if now_ms is None else now_ms
         rules: tuple[Callable[[LogState], tuple[LogSegment, ...]], ...] = (
             below_log_start,
             lambda state: beyond_size(state, self._config),
-            lambda state: beyond_time(state, self._config, self._milliseconds()),
+            lambda state: beyond_time(state, self._config, now_ms),
         )
         for rule in rules if "delete" in self._config.cleanup_policy else rules[:1]:
             with self._lock:

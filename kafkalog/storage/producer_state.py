@@ -61,9 +61,9 @@ class ProducerStateManager:
     """Who wrote to a log, up to `map_end_offset`; kept in snapshots. Threads: belongs to the log's lock."""
 
     __slots__ = (
-        "_expiration_ms",
         "_last_snapshot_offset",
         "_verify",
+        "expiration_ms",
         "map_end_offset",
         "producers",
         "snapshots",
@@ -83,14 +83,14 @@ class ProducerStateManager:
         self.map_end_offset = 0
         self.verified: dict[int, Verification] = {}
         self._last_snapshot_offset = 0
-        self._expiration_ms = expiration_ms
+        self.expiration_ms = expiration_ms
         self._verify = verify_transactions
 
     def fresh(self) -> ProducerStateManager:
         """One of the same directory that knows nothing yet: for recovery, which looks at one segment at a time."""
         snapshots = self.snapshots
         return ProducerStateManager(
-            snapshots.directory, fs=snapshots.fs, expiration_ms=self._expiration_ms, verify_transactions=self._verify
+            snapshots.directory, fs=snapshots.fs, expiration_ms=self.expiration_ms, verify_transactions=self._verify
         )
 
     @property
@@ -199,7 +199,7 @@ class ProducerStateManager:
 
     def remove_expired(self, now_ms: int) -> None:
         """Forget producers, and questions about transactions, that have been idle too long (PSM-15)."""
-        oldest = now_ms - self._expiration_ms
+        oldest = now_ms - self.expiration_ms
         self.producers.remove_expired(oldest)
         for producer_id in [p for p, asked in self.verified.items() if asked.timestamp <= oldest]:
             del self.verified[producer_id]
@@ -230,7 +230,7 @@ class ProducerStateManager:
             self.map_end_offset = self._last_snapshot_offset = log_start_offset
             return
         offset, entries = found
-        oldest = now_ms - self._expiration_ms
+        oldest = now_ms - self.expiration_ms
         kept = (e for e in entries if e.timestamp > oldest or e.current_txn_first_offset >= 0)
         self.producers.load(ProducerState(*entry) for entry in kept)
         self.map_end_offset = self._last_snapshot_offset = offset

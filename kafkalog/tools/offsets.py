@@ -25,7 +25,7 @@ class Seekable(Protocol):
 
 
 class Bounds(NamedTuple):
-    """A range as asked for. `start`: "beginning", "end", an offset, or a negative count from the end.
+    """A range as asked for. `start`: "beginning", "end", "stored", an offset, or a negative count from the end.
 
     `since_ms` and `until_ms` bound it by time; each of these is None where it was not given.
     """
@@ -48,6 +48,8 @@ class Bounds(NamedTuple):
             return first
         if self.start == "end":
             return end
+        if self.start == "stored":
+            raise IllegalArgument("offset 'stored' is the position of a cursor", hint="name the cursor with -G")
         offset = int(self.start)
         if offset < 0:
             return max(first, end + offset)
@@ -69,16 +71,12 @@ class Bounds(NamedTuple):
 
 
 def parse_bounds(words: tuple[str, ...], to_ms: Callable[[str], int]) -> Bounds:
-    """What `-o` arguments ask for: one of beginning, end, N, -N, and s@TIME, e@TIME beside each other.
+    """What `-o` arguments ask for: one of beginning, end, stored, N, -N, and s@TIME, e@TIME beside each other.
 
-    IllegalArgument for a word that is none, for two starts, and for `stored`, which needs groups.
+    IllegalArgument for a word that is none, and for two starts.
     """
     bounds = Bounds()
     for word in words:
-        if word == "stored":
-            raise IllegalArgument(
-                "offset 'stored' needs consumer groups, which are not there yet", hint="use beginning, end or an offset"
-            )
         if word.startswith("e@"):
             if bounds.until_ms is not None:
                 raise IllegalArgument("two ends are given with -o e@")
@@ -88,7 +86,7 @@ def parse_bounds(words: tuple[str, ...], to_ms: Callable[[str], int]) -> Bounds:
             raise IllegalArgument(f"two starts are given with -o, the second is {word!r}")
         if word.startswith("s@"):
             bounds = bounds._replace(since_ms=_time(word[2:], to_ms))
-        elif word in ("beginning", "end"):
+        elif word in ("beginning", "end", "stored"):
             bounds = bounds._replace(start=word)
         elif word == "start":
             bounds = bounds._replace(start="beginning")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class Clock(Protocol):
@@ -42,6 +45,47 @@ class SystemClock:
 
 
 SYSTEM_CLOCK = SystemClock()
+JUMP_MS: Final = 5_000
+"""A wall clock that gains more than this on the monotonic one was set forward."""
+BELIEVED_AFTER_MS: Final = 86_400_000
+"""So long a wall clock that was set forward has to stand before ages are counted by it."""
+
+
+class AgeClock:
+    """Wall time for ages: what was written a minute ago is a minute old, whatever happens to the wall clock.
+
+    It goes with the monotonic clock and is never ahead of the wall clock. So a wall clock that is set forward makes
+    nothing old, and one that is set back makes nothing that is written from then on old. A wall clock that has stood
+    ahead for a day is believed: it was wrong before. Threads: safe.
+    """
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._lead_ms = clock.milliseconds() - clock.monotonic_ms()  # wall - monotonic time; guarded by self._lock
+        self._ahead: tuple[int, int] | None = None  # (since, by how much) as above; guarded by self._lock
+
+    def milliseconds(self) -> int:
+        """Wall time in ms that ages may be counted up to."""
+        with self._lock:
+            now_ms = self._clock.monotonic_ms()
+            lead_ms = self._clock.milliseconds() - now_ms
+            if lead_ms - self._lead_ms <= JUMP_MS:
+                self._lead_ms, self._ahead = min(lead_ms, self._lead_ms), None
+            else:
+                self._look_ahead_locked(now_ms, lead_ms)
+            return now_ms + self._lead_ms
+
+    def _look_ahead_locked(self, now_ms: int, lead_ms: int) -> None:
+        """The wall clock was set forward: wait whether it stays there."""
+        if self._ahead is None:
+            jump_s = (lead_ms - self._lead_ms) // 1000
+            _LOG.warning("the wall clock went ahead by %d s: ages follow it when it has stood for a day", jump_s)
+            self._ahead = now_ms, lead_ms
+        since_ms, least_ms = self._ahead
+        self._ahead = since_ms, min(least_ms, lead_ms)
+        if now_ms - since_ms >= BELIEVED_AFTER_MS:
+            self._lead_ms, self._ahead = self._ahead[1], None
 
 
 class MockClock:

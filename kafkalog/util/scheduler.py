@@ -1,6 +1,6 @@
 """Work to be done later or again and again: deletes, flushes, checkpoints.
 
-`Scheduler` runs it on one background thread; `MockScheduler` runs it when a test's clock reaches it.
+`Scheduler` runs it on background threads; `MockScheduler` runs it when a test's clock reaches it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from kafkalog.util.clock import SYSTEM_CLOCK, Clock, MockClock
 
 _LOG: Final = logging.getLogger(__name__)
 ONCE: Final = -1
+_LONGEST_WAIT_MS: Final = 86_400_000  # a longer one may not fit the system's type; the loop waits again
 
 
 class Task:
@@ -69,14 +70,16 @@ class Schedules(Protocol):
 
 
 class Scheduler:
-    """Runs tasks on one daemon thread, which starts with the first task. Threads: safe."""
+    """Runs tasks on up to `threads` daemon threads, each started when a task has none to run on. Threads: safe."""
 
-    def __init__(self, name: str = "kafkalog-scheduler", clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, name: str = "kafkalog-scheduler", clock: Clock = SYSTEM_CLOCK, threads: int = 1) -> None:
         self._name = name
         self._clock = clock
         self._changed = threading.Condition()
         self._queue: list[Task] = []  # guarded by self._changed
-        self._thread: threading.Thread | None = None  # guarded by self._changed
+        self._threads: set[threading.Thread] = set()  # guarded by self._changed
+        self._most = max(1, threads)  # guarded by self._changed
+        self._idle = 0  # threads that wait for a task; guarded by self._changed
         self._stopped = False  # guarded by self._changed
         self._orders = itertools.count()
 
@@ -91,21 +94,34 @@ class Scheduler:
             if self._stopped:
                 raise IllegalState(f"{self._name} is shut down: cannot schedule {name}")
             heapq.heappush(self._queue, task)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-                self._thread.start()
+            self._grow_locked()
             self._changed.notify()
         return task
 
+    def resize(self, threads: int) -> None:
+        """From now on at most `threads` threads; those that are too many end when they have no task."""
+        with self._changed:
+            self._most = max(1, threads)
+            self._changed.notify_all()
+
     def shutdown(self, timeout_s: float | None = 10.0) -> None:
-        """Stop: wait for the running task, drop the waiting ones. A second call does nothing."""
+        """Stop: wait for the running tasks, drop the waiting ones. A second call does nothing."""
         with self._changed:
             self._stopped = True
             self._queue.clear()
-            thread = self._thread
+            threads = tuple(self._threads)
             self._changed.notify_all()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout_s)
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(timeout_s)
+
+    def _grow_locked(self) -> None:
+        """Start a thread where tasks wait and none waits for them."""
+        if self._queue and not self._idle and len(self._threads) < self._most:
+            name = self._name if self._most == 1 else f"{self._name}-{len(self._threads)}"
+            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            self._threads.add(thread)
+            thread.start()
 
     def _work(self) -> None:
         while (task := self._next()) is not None:
@@ -115,16 +131,20 @@ class Scheduler:
                     heapq.heappush(self._queue, task)
 
     def _next(self) -> Task | None:
-        """The next task whose time has come; None at shutdown."""
+        """The next task whose time has come; None at shutdown, and for a thread too many."""
         with self._changed:
-            while not self._stopped:
-                if not self._queue:
-                    self._changed.wait()
-                    continue
-                wait_ms = self._queue[0].at_ms - self._clock.monotonic_ms()
+            while not self._stopped and len(self._threads) <= self._most:
+                wait_ms = self._queue[0].at_ms - self._clock.monotonic_ms() if self._queue else _LONGEST_WAIT_MS
                 if wait_ms <= 0:
-                    return heapq.heappop(self._queue)
-                self._changed.wait(wait_ms / 1000)
+                    task = heapq.heappop(self._queue)
+                    self._grow_locked()
+                    return task
+                self._idle += 1
+                try:
+                    self._changed.wait(min(wait_ms, _LONGEST_WAIT_MS) / 1000)
+                finally:
+                    self._idle -= 1
+            self._threads.discard(threading.current_thread())
             return None
 
 

@@ -6,10 +6,18 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import CorruptCheckpoint, StorageError
-from kafkalog.manager.checkpoints import read_offset, record_log_start
+from kafkalog.manager.checkpoints import (
+    read_offset,
+    record_log_start,
+    write_high_watermarks,
+    write_log_starts,
+    write_recovery_points,
+)
+from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import LOG_START_FILE
 from tests.faults import FaultFS
+from tests.storage.logs import config, lead
 
 A, B = TopicPartition("a", 0), TopicPartition("b-c", 3)
 NAME = "log-start-offset-checkpoint"
@@ -51,3 +59,66 @@ def test_a_damaged_checkpoint_is_named_and_nothing_opened(tmp_path: Path) -> Non
     assert refused.value.path == str(tmp_path / NAME)
     (tmp_path / NAME).unlink()
     kafkalog.open(tmp_path / "a-0", "a").close()
+
+
+class TestWholeDirectory:
+    """MGR-17, MGR-18: what the jobs write for all logs of a directory at once."""
+
+    def logs(self, path: Path, *names: str) -> list[UnifiedLog]:
+        made = []
+        for name in names:
+            (path / name).mkdir()
+            made.append(UnifiedLog.open(path / name, config(), high_watermark_follows_end=False))
+            lead(made[-1], times=3)
+        return made
+
+    def test_each_file_has_its_offsets(self, tmp_path: Path) -> None:
+        logs = self.logs(tmp_path, "a-0", "b-1")
+        logs[0].flush()
+        logs[0].update_high_watermark(2)
+        logs[0].maybe_increment_log_start_offset(1)
+        for write in (write_recovery_points, write_log_starts, write_high_watermarks):
+            write(str(tmp_path), logs)
+        assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n2\na 0 3\nb 1 0\n"
+        assert (tmp_path / NAME).read_text() == "0\n1\na 0 1\n"
+        assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n2\na 0 2\nb 1 0\n"
+        for log in logs:
+            log.close()
+
+    def test_partitions_that_went_vanish_and_those_of_others_stay(self, tmp_path: Path) -> None:
+        logs = self.logs(tmp_path, "a-0")
+        (tmp_path / "other-0").mkdir()
+        (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n3\na 0 9\ngone 0 5\nother 0 7\n")
+        write_recovery_points(str(tmp_path), logs)
+        assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n2\na 0 0\nother 0 7\n"
+        logs[0].close()
+
+    def test_a_file_is_made_even_for_nothing_and_written_only_where_it_changes(self, tmp_path: Path) -> None:
+        path = tmp_path / NAME
+        write_log_starts(str(tmp_path), [])
+        assert path.read_text() == "0\n0\n"
+        fs = FaultFS()
+        write_log_starts(str(tmp_path), [], fs=fs)
+        assert not fs.named("pwrite", "rename")
+
+    def test_a_damaged_file_is_written_anew(self, tmp_path: Path) -> None:
+        (tmp_path / NAME).write_text("damage")
+        logs = self.logs(tmp_path, "a-0")
+        write_log_starts(str(tmp_path), logs)
+        assert (tmp_path / NAME).read_text() == "0\n0\n"
+        logs[0].close()
+
+    def test_a_cut_inside_a_batch_is_not_promised(self, tmp_path: Path) -> None:
+        """LOG-53: the batch went whole, so the next opening ends below the offset of the cut."""
+        (tmp_path / "a-0").mkdir()
+        log = UnifiedLog.open(tmp_path / "a-0", config())
+        lead(log, 300, 5)
+        lead(log, 300, 5)
+        log.flush()
+        log.truncate_to(7)
+        assert log.log_end_offset == 7
+        write_recovery_points(str(tmp_path), [log])
+        write_high_watermarks(str(tmp_path), [log])
+        assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\na 0 5\n"
+        assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\na 0 5\n"
+        log.close()

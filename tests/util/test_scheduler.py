@@ -113,3 +113,37 @@ def test_cancelled_tasks_do_not_run() -> None:
     scheduler.schedule("after", done.set, delay_ms=10)
     assert done.wait(30)
     scheduler.shutdown()
+
+
+def test_several_threads_run_tasks_side_by_side() -> None:
+    scheduler = Scheduler(threads=2)
+    meet = threading.Barrier(2)
+    done = threading.Semaphore(0)
+    for name in ("a", "b"):
+        scheduler.schedule(name, lambda: (meet.wait(30), done.release()))
+    assert all(done.acquire(timeout=30) for _ in range(2))
+    scheduler.shutdown()
+
+
+def test_threads_end_when_there_are_too_many() -> None:
+    scheduler = Scheduler("resized", threads=3)
+    meet, done = threading.Barrier(3), threading.Semaphore(0)
+    for _ in range(3):
+        scheduler.schedule("meet", lambda: (meet.wait(30), done.release()))
+    assert all(done.acquire(timeout=30) for _ in range(3))
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("resized")]
+    assert len(threads) == 3
+    scheduler.resize(1)
+    scheduler.schedule("more", done.release)
+    assert done.acquire(timeout=30)
+    while sum(thread.is_alive() for thread in threads) > 1:
+        threading.Event().wait(0.001)
+    scheduler.shutdown()
+
+
+def test_a_far_away_time_fits_the_system_s_wait() -> None:
+    scheduler, done = Scheduler(), threading.Event()
+    scheduler.schedule("in 292 million years", lambda: pytest.fail("ran"), delay_ms=2**63 - 1)
+    scheduler.schedule("now", done.set, period_ms=2**63 - 1)
+    assert done.wait(30)
+    scheduler.shutdown()

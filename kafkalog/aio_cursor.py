@@ -1,0 +1,145 @@
+"""A named cursor for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kafkalog._core.record import Record
+from kafkalog.cursor_place import Waiting, check_timeout
+from kafkalog.cursors import POLL_RECORDS, Cursor
+
+if TYPE_CHECKING:
+    from kafkalog.types import TopicPartition
+
+__all__ = ["AsyncCursor"]
+RECORDS_PER_HOP: Final = 1024
+
+
+class Runner(Protocol):
+    """What runs a call in a thread: an `AsyncLog`."""
+
+    _run: Callable[..., Awaitable[Any]]
+
+
+class AsyncCursor:
+    """A `Cursor` whose calls are coroutines; what counts as processed, and when it is kept, is as there.
+
+    A cancelled call hands nothing out: the records that it would have given come with the next one. Threads: belongs to
+    one event loop, and to one task at a time.
+    """
+
+    def __init__(self, log: Any, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self._log: Runner = log
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.cursor.name
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Which partition it reads."""
+        return self.cursor.topic_partition
+
+    @property
+    def position(self) -> int:
+        """The offset from which the next record will come."""
+        return self.cursor.position
+
+    @property
+    def committed(self) -> int:
+        """The position that is kept."""
+        return self.cursor.committed
+
+    @property
+    def lost(self) -> str | None:
+        """Why the position was given up the last time; None where it was not."""
+        return self.cursor.lost
+
+    async def lag(self) -> int:
+        """How many offsets lie between the position and where reading ends now."""
+        lag: int = await self._log._run(lambda: self.cursor.lag)
+        return lag
+
+    async def poll(self, max_records: int = POLL_RECORDS, timeout: float | None = 0) -> list[Record]:
+        """The result of `Cursor.poll`; waiting for records takes no thread."""
+        check_timeout(timeout)
+        waiting = Waiting(timeout)
+        while True:
+            before = self.cursor.position
+            found, after = await self._fetch(max_records)
+            self.cursor.advance(after)
+            if found:
+                return found
+            if after == before and not await _waited(waiting):
+                return []
+
+    async def _fetch(self, most: int) -> tuple[list[Record], int]:
+        found: list[Record]
+        found, after = await self._log._run(self.cursor.fetch, most)
+        return found, after
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        """The records from the position on, until there is none."""
+        return self._records(0)
+
+    def tail(self, timeout: float | None = None) -> AsyncIterator[Record]:
+        """The records from the position on, waiting for new ones; it ends after `timeout` seconds without any."""
+        check_timeout(timeout)
+        return self._records(timeout)
+
+    async def _records(self, timeout: float | None) -> AsyncIterator[Record]:
+        waiting = Waiting(timeout)
+        cursor = self.cursor
+        while True:
+            before = cursor.position
+            found, after = await self._fetch(RECORDS_PER_HOP)
+            for record in found:
+                cursor.advance(record.offset + 1)
+                moves = cursor.moves
+                yield record
+                if cursor.moves != moves:
+                    break
+            else:
+                cursor.advance(after)
+                if not found and after == before and not await _waited(waiting):
+                    return
+            if found:
+                waiting.begin()
+
+    async def seek(self, offset: int | str) -> int:
+        """The result of `Cursor.seek`."""
+        at: int = await self._log._run(self.cursor.seek, offset)
+        return at
+
+    async def commit(self, offset: int | None = None) -> int:
+        """The result of `Cursor.commit`."""
+        at: int = await self._log._run(self.cursor.commit, offset)
+        return at
+
+    async def close(self) -> None:
+        """As `Cursor.close`; also where the log is closed already."""
+        await asyncio.get_running_loop().run_in_executor(None, self.cursor.close)
+
+    async def __aenter__(self) -> AsyncCursor:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self.cursor.__exit__, kind, error, trace)
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self.cursor)[1:]}"
+
+
+async def _waited(waiting: Waiting) -> bool:
+    wait = waiting.next_wait()
+    if wait is None:
+        return False
+    await asyncio.sleep(wait)
+    return True

@@ -1,0 +1,87 @@
+"""`kafkalog consume -G`: where each partition goes on from, kept by name."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kafkalog.cli import common
+
+if TYPE_CHECKING:
+    from kafkalog.cursor_place import Reset
+    from kafkalog.cursors import Cursor
+    from kafkalog.storage.view import LogView
+    from kafkalog.tools.offsets import Bounds
+
+_RESETS: Final[dict[str | None, Reset]] = {
+    None: "error", "none": "error", "error": "error", "earliest": "earliest", "latest": "latest",
+}  # fmt: skip
+
+
+class Group:
+    """The cursors of one name, one for each partition that is read."""
+
+    step: Final = 500_000
+    """Offsets to print between two looks at the time: what is printed is kept every few seconds."""
+
+    def __init__(
+        self, name: str, store: str | None, reset: str | None, isolation: str | None, quiet: bool
+    ) -> None:
+        from kafkalog.cursor_store import check_cursor_name
+        from kafkalog.errors import IllegalArgument
+
+        if reset not in _RESETS:
+            raise click.BadParameter(f"{reset!r}: earliest, latest or none", param_hint="-X auto.offset.reset")
+        try:
+            self.name = check_cursor_name(name)
+        except IllegalArgument as error:
+            raise click.BadParameter(str(error), param_hint="-G") from None
+        self._store = store
+        self._reset = _RESETS[reset]
+        self._isolation = isolation
+        self._quiet = quiet
+        self._cursors: dict[str, Cursor] = {}
+
+    def open(self, views: list[LogView], bounds: Bounds, stack: ExitStack) -> list[int]:
+        """The offset to go on from, for each partition; `stack` gives the cursors back at the end."""
+        for view in views:
+            cursor = self._opened(view, bounds)
+            stack.callback(cursor.close)
+            self._cursors[view.path] = cursor
+            if cursor.lost is not None:
+                text = f"note: {view.name}: {cursor.lost}; cursor {self.name} goes on at {cursor.position}"
+                common.note(text, quiet=self._quiet)
+        return [self._cursors[view.path].position for view in views]
+
+    def _opened(self, view: LogView, bounds: Bounds) -> Cursor:
+        from kafkalog.cursor_store import CursorStore
+        from kafkalog.cursors import Options, open_cursor
+        from kafkalog.engine import end_of, isolation_of
+        from kafkalog.errors import IllegalArgument
+
+        start: int | str = "earliest" if self._reset == "error" else self._reset
+        asked = bounds.start is not None or bounds.since_ms is not None
+        if CursorStore(self._store).read(view.path, self.name) is None:
+            if bounds.start == "stored":
+                hint = "leave out -o stored, and a new one begins at the beginning"
+                raise IllegalArgument(f"cursor {self.name} of {view.name} has no position", hint=hint)
+            if asked:
+                start = bounds.first_offset(view, end_of(view, isolation_of(self._isolation)))
+        elif asked and bounds.start != "stored":
+            text = f"note: cursor {self.name} of {view.name} has a position; -o is for new ones (see offsets reset)"
+            common.note(text, quiet=self._quiet)
+        options = Options(start=start, reset=self._reset, isolation=self._isolation)
+        return open_cursor(view, self.name, options, store=self._store)
+
+    def written(self, view: LogView, next_offset: int) -> None:
+        """Notes that all before `next_offset` is printed; it is kept every few seconds, and at the end."""
+        cursor = self._cursors[view.path]
+        cursor.advance(next_offset)
+        cursor.processed()
+
+    def idle(self) -> None:
+        """Keeps what is printed where that is due, though nothing new came."""
+        for cursor in self._cursors.values():
+            cursor.processed()

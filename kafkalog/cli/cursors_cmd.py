@@ -1,0 +1,206 @@
+"""`kafkalog offsets groups|reset|delete`: the positions that are kept by name."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kafkalog.cli import common
+
+if TYPE_CHECKING:
+    from kafkalog.cursor_store import CursorState
+    from kafkalog.storage.view import LogView
+
+_COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "COMMITTED")
+_WAYS: Final = ("to_earliest", "to_latest", "to_offset", "to_datetime", "shift_by")
+_group_option = click.option("-G", "--group", "group", metavar="NAME", required=True, help="Name of the cursor.")
+
+
+@click.command("groups")
+@common.dir_option
+@common.topic_option(required=False)
+@click.option("-G", "--group", "group", metavar="NAME", help="Only the cursors of this name.")
+@click.option("-J", "as_json", is_flag=True, help="One JSON object per cursor.")
+@common.cursors_option
+@common.quiet_options
+def groups(
+    dirs: tuple[str, ...], topic: str | None, group: str | None, as_json: bool, cursors: str | None, **given: Any
+) -> None:
+    """Show the positions that readers keep by name, and how far behind the end they are."""
+    common.set_verbosity(given["quiet"], given["verbose"])
+    rows = [row for row in _rows(common.need_dirs(dirs), cursors) if _is_wanted(row, topic, group)]
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(row))
+        return
+    if rows:
+        _print_table([_COLUMNS, *(_shown(row) for row in rows)])
+
+
+def _rows(dirs: list[str], cursors: str | None) -> list[dict[str, Any]]:
+    """A row for each cursor; offsets are None where the partition is gone, or does not have them any more."""
+    from kafkalog.cursor_store import CursorStore
+
+    store = CursorStore(cursors)
+    rows = []
+    for directory in dirs:
+        for path in store.partitions(directory):
+            end, start = _ends(path)
+            for name in store.names(path):
+                state = store.read(path, name)
+                if state is not None:
+                    rows.append(_row(state, start, end))
+    return sorted(rows, key=lambda row: (row["group"], row["topic"], row["partition"]))
+
+
+def _row(state: CursorState, start: int | None, end: int | None) -> dict[str, Any]:
+    is_there = start is not None and end is not None and start <= state.position <= end
+    return {
+        "group": state.name,
+        "topic": state.topic_partition.topic,
+        "partition": state.topic_partition.partition,
+        "current_offset": state.position,
+        "log_end_offset": end,
+        "lag": end - state.position if is_there and end is not None else None,
+        "committed_ms": state.committed_ms,
+    }
+
+
+def _ends(path: str) -> tuple[int | None, int | None]:
+    from kafkalog.errors import NotAPartition, PartitionNotFound
+    from kafkalog.storage.view import LogView
+
+    try:
+        with LogView.open(path) as view:
+            return view.log_end_offset, view.log_start_offset
+    except (PartitionNotFound, NotAPartition):
+        return None, None
+
+
+def _is_wanted(row: dict[str, Any], topic: str | None, group: str | None) -> bool:
+    return topic in (None, row["topic"]) and group in (None, row["group"])
+
+
+def _shown(row: dict[str, Any]) -> tuple[str, ...]:
+    values = list(row.values())
+    when = datetime.datetime.fromtimestamp(values.pop() / 1000, datetime.UTC)
+    return (*("-" if value is None else str(value) for value in values), when.strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+
+def _print_table(rows: list[tuple[str, ...]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+@click.command("reset")
+@common.dir_option
+@common.topic_option(required=True)
+@common.partition_option(multiple=True)
+@_group_option
+@click.option("--to-earliest", is_flag=True, help="To the log start.")
+@click.option("--to-latest", is_flag=True, help="To the log end.")
+@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To this offset.")
+@click.option("--to-datetime", metavar="TIME", help="To the first record at or after; ms since 1970 or ISO-8601.")
+@click.option("--shift-by", type=int, metavar="N", help="So many offsets forward, or back where it is negative.")
+@click.option("--execute", is_flag=True, help="Do it; without, only show what would be done.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done (the default).")
+@common.cursors_option
+@common.quiet_options
+def reset(**given: Any) -> None:
+    """Move a reader's position; a new offset that the log does not have becomes its nearest end.
+
+    Prints GROUP TOPIC:PARTITION OLD NEW for each partition. The reader must not be running.
+    """
+    from kafkalog.cursor_store import CursorStore
+    from kafkalog.storage.view import LogView
+    from kafkalog.tools.directories import find
+
+    common.set_verbosity(given["quiet"], given["verbose"])
+    ways = [way for way in _WAYS if given[way] is not None and given[way] is not False]
+    if len(ways) != 1:
+        raise click.UsageError("give one of --to-earliest, --to-latest, --to-offset, --to-datetime and --shift-by")
+    if given["execute"] and given["dry_run"]:
+        raise click.UsageError("--execute does it, --dry-run does not: give one of them")
+    store = CursorStore(given["cursors"])
+    with ExitStack() as stack:
+        for topic_partition, path in find(common.need_dirs(given["dirs"]), given["topic"], given["partitions"]):
+            view = stack.enter_context(LogView.open(path))
+            old, new = _move(store, view, ways[0], given)
+            shown = "-" if old is None else str(old)
+            click.echo(f"{given['group']} {topic_partition.topic}:{topic_partition.partition} {shown} {new}")
+    if not given["execute"]:
+        common.note("nothing is changed; --execute does it", quiet=given["quiet"])
+
+
+def _move(store: Any, view: LogView, way: str, given: dict[str, Any]) -> tuple[int | None, int]:
+    """(old, new) position; it is kept where --execute says so."""
+    from kafkalog.cursors import Options, open_cursor
+    from kafkalog.errors import CorruptCheckpoint, IllegalArgument
+
+    name = given["group"]
+    try:
+        state = store.read(view.path, name)
+    except CorruptCheckpoint as error:
+        common.note(f"note: {error}", quiet=given["quiet"])
+        state = None
+        if given["execute"]:
+            store.acquire(view.path, name).delete()
+    old = None if state is None else state.position
+    if way == "shift_by" and old is None:
+        raise IllegalArgument(f"cursor {name} of {view.name} has no position to shift", hint="use one of the others")
+    new = min(max(_target(view, way, given, old or 0), view.log_start_offset), view.log_end_offset)
+    if given["execute"]:
+        with open_cursor(view, name, Options(reset="earliest", auto_commit_ms=None), store=store.root) as cursor:
+            cursor.seek(new)
+            cursor.commit()
+    return old, new
+
+
+def _target(view: LogView, way: str, given: dict[str, Any], old: int) -> int:
+    if way == "to_earliest":
+        return view.log_start_offset
+    if way == "to_offset":
+        return int(given["to_offset"])
+    if way == "shift_by":
+        return old + int(given["shift_by"])
+    if way == "to_datetime":
+        from kafkalog.cli.offsets_cmd import parse_time
+
+        found = view.offset_for_time(parse_time(given["to_datetime"]))
+        return view.log_end_offset if found is None else found.offset
+    return view.log_end_offset
+
+
+@click.command("delete")
+@common.dir_option
+@common.topic_option(required=False)
+@_group_option
+@common.cursors_option
+@common.quiet_options
+def delete(dirs: tuple[str, ...], topic: str | None, group: str, cursors: str | None, **given: Any) -> None:
+    """Forget the positions of a name, of one topic or of all; prints GROUP TOPIC:PARTITION for each."""
+    from kafkalog.cursor_store import CursorStore
+    from kafkalog.errors import UnknownTopicOrPartition
+
+    common.set_verbosity(given["quiet"], given["verbose"])
+    store = CursorStore(cursors)
+    found = False
+    for directory in common.need_dirs(dirs):
+        for path in store.partitions(directory):
+            if group not in store.names(path):
+                continue
+            file = store.acquire(path, group)
+            topic_partition = file.topic_partition
+            if topic not in (None, topic_partition.topic):
+                file.release()
+                continue
+            found = file.delete() or found
+            click.echo(f"{group} {topic_partition.topic}:{topic_partition.partition}")
+    if not found:
+        hint = "kafkalog offsets groups shows those there are"
+        raise UnknownTopicOrPartition(f"there is no cursor {group}", path=store.root, hint=hint)

@@ -1,0 +1,149 @@
+"""Where a cursor begins, and how it tells that the log is not the one that it read."""
+
+from __future__ import annotations
+
+import operator
+import struct
+import time
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from kafkalog._core.crc import crc32c
+from kafkalog.engine import end_of, isolation_of
+from kafkalog.errors import IllegalArgument, KafkalogError, OffsetOutOfRange
+from kafkalog.following import FIRST_WAIT_S, LONGEST_WAIT_S
+from kafkalog.keywords import near
+from kafkalog.point import record_at
+
+if TYPE_CHECKING:
+    from kafkalog.cursor_store import CursorState
+    from kafkalog.engine import Engine
+
+Reset = Literal["error", "earliest", "latest"]
+START_WORDS: Final = ("earliest", "latest")
+RESETS: Final = ("error", *START_WORDS)
+AUTO_COMMIT_MS: Final = 5000
+_MARK: Final = struct.Struct(">qqqq")
+
+
+class Options(NamedTuple):
+    """How a cursor goes about: see `Log.cursor`."""
+
+    start: str | int = "earliest"
+    reset: Reset = "error"
+    isolation: str | None = None
+    auto_commit_ms: int | None = AUTO_COMMIT_MS
+    sync: bool = True
+
+    def check(self) -> Options:
+        """These options; IllegalArgument for one that none is."""
+        isolation_of(self.isolation)
+        if self.reset not in RESETS:
+            raise IllegalArgument(f"reset is {self.reset!r}", hint=_meant(self.reset, RESETS))
+        period = self.auto_commit_ms
+        if period is not None and (isinstance(period, bool) or not isinstance(period, int) or period < 0):
+            raise IllegalArgument(f"auto_commit_ms is {period!r}", hint="milliseconds, or None to commit by hand only")
+        return self
+
+
+def _meant(given: object, known: tuple[str, ...]) -> str:
+    nearest = near(str(given), known)
+    return (f"did you mean {nearest!r}? " if nearest else "") + "Known are " + ", ".join(map(repr, known))
+
+
+def place_of(engine: Engine, where: int | str, end: int) -> int:
+    """The offset that a word or a number stands for; `end` is where reading ends. OffsetOutOfRange."""
+    first = engine.log_start_offset
+    if isinstance(where, str):
+        if where not in START_WORDS:
+            raise IllegalArgument(f"{where!r} is no place in a log", hint=_meant(where, START_WORDS) + ", or an offset")
+        return first if where == "earliest" else max(first, end)
+    offset = operator.index(where)
+    if offset < 0:
+        return max(first, end + offset)
+    if not first <= offset <= engine.log_end_offset:
+        raise OffsetOutOfRange(
+            f"log {engine.name} holds offsets from {first} to its end {engine.log_end_offset}",
+            path=engine.path, offset=offset,
+        )  # fmt: skip
+    return offset
+
+
+def out_of_log(engine: Engine, position: int) -> str | None:
+    """Why a position is not in the log any more, None where it is."""
+    start, end = engine.log_start_offset, engine.log_end_offset
+    if position < start:
+        return f"the records from {position} on are deleted, the log begins at {start}"
+    return f"the log was cut, it ends at {end}" if position > end else None
+
+
+def why_lost(engine: Engine, topic_id: str | None, kept: CursorState) -> str | None:
+    """Why a position that was kept is no place in this log, None where reading may go on there."""
+    lost = out_of_log(engine, kept.position)
+    if lost is not None:
+        return lost
+    if None not in (topic_id, kept.topic_id) and topic_id != kept.topic_id:
+        return "the topic was deleted and made again"
+    if kept.record_crc is not None and record_mark(engine, kept.position) not in (None, kept.record_crc):
+        return f"record {kept.position - 1} is another than the one that was read: the log was cut and grew again"
+    return None
+
+
+def record_mark(engine: Engine, position: int) -> int | None:
+    """A checksum of the record before `position`, None where there is none to read.
+
+    Batches, codec and format do not go into it, so a log that was compacted or converted keeps its marks.
+    """
+    if not engine.log_start_offset < position <= engine.log_end_offset:
+        return None
+    try:
+        record = record_at(engine, position - 1)
+    except KafkalogError:
+        return None  # a gap, a control record, damage: nothing to compare with
+    key, value = record.key, record.value
+    sizes = (-1 if part is None else len(part) for part in (key, value))
+    return crc32c(value or b"", crc32c(key or b"", crc32c(_MARK.pack(record.offset, record.timestamp, *sizes))))
+
+
+def lag_of(engine: Engine, position: int) -> int | None:
+    """How far behind the log end a position is; None where the log does not have it."""
+    return None if out_of_log(engine, position) else end_of(engine, "log_end") - position
+
+
+def check_timeout(timeout: float | None) -> None:
+    """IllegalArgument for a timeout that is neither None nor a number of seconds."""
+    if timeout is not None and not timeout >= 0:
+        raise IllegalArgument(f"timeout is {timeout!r}", hint="give seconds, or None to wait for ever")
+
+
+class Waiting:
+    """How long to wait for new records: 1 ms at first, 50 ms at most, `timeout` seconds in all (None: for ever)."""
+
+    __slots__ = ("_since", "_timeout", "_wait")
+
+    def __init__(self, timeout: float | None) -> None:
+        self._timeout = timeout
+        self.begin()
+
+    def begin(self) -> None:
+        """Counts from now on: there was something."""
+        self._since = time.monotonic()
+        self._wait = FIRST_WAIT_S
+
+    def next_wait(self) -> float | None:
+        """Seconds to wait before the next look; None once the time is over."""
+        wait = self._wait
+        if self._timeout is not None:
+            left = self._since + self._timeout - time.monotonic()
+            if left <= 0:
+                return None
+            wait = min(wait, left)
+        self._wait = min(self._wait * 2, LONGEST_WAIT_S)
+        return wait
+
+    def wait(self) -> bool:
+        """True after such a wait; False once the time is over."""
+        wait = self.next_wait()
+        if wait is None:
+            return False
+        time.sleep(wait)
+        return True

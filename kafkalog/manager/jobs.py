@@ -1,0 +1,146 @@
+"""The background jobs of a store: what runs when, under the names that the reference's tasks have.
+
+    name                               first after                    then every
+    kafka-log-retention                log.initial.task.delay.ms      log.retention.check.interval.ms
+    kafka-log-flusher                  log.initial.task.delay.ms      log.flush.scheduler.interval.ms, or flush.ms
+    kafka-recovery-point-checkpoint    log.initial.task.delay.ms      log.flush.offset.checkpoint.interval.ms
+    kafka-log-start-offset-checkpoint  log.initial.task.delay.ms      log.flush.start.offset.checkpoint.interval.ms
+    kafka-delete-logs                  log.initial.task.delay.ms      whenever a deleted log is due
+    PeriodicProducerExpirationCheck    producer.id.expiration.check.interval.ms, both
+    highwatermark-checkpoint           at once                        replica.high.watermark.checkpoint.interval.ms
+
+Each is a function of the directories or logs, in a file of its own noun; this file only joins them.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from kafkalog.broker_config import BrokerConfig
+from kafkalog.errors import KafkalogError
+from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts, write_recovery_points
+from kafkalog.manager.flush import flush_dirty_logs, flush_period_ms
+from kafkalog.manager.job import Job
+from kafkalog.manager.retention import cleanup_logs, expire_producers
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.util.clock import AgeClock, Clock
+from kafkalog.util.fileio import FileSystem
+
+__all__ = ["Directory", "Job", "Store", "is_disk_failure", "jobs_of"]
+
+_LOG: Final = logging.getLogger(__name__)
+_PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR})
+
+
+class Directory(Protocol):
+    """What the jobs need of a data directory."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def is_online(self) -> bool: ...
+    @property
+    def all_logs(self) -> Sequence[UnifiedLog]: ...
+
+
+class Store(Protocol):
+    """What the jobs need of a LogManager."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+    @property
+    def directories(self) -> Sequence[Directory]: ...
+    @property
+    def fs(self) -> FileSystem: ...
+    @property
+    def clock(self) -> Clock: ...
+    def fail_directory(self, path: str, error: Exception) -> object: ...
+    def delete_logs(self) -> object: ...
+    def delete_delay_ms(self) -> int: ...
+
+
+def is_disk_failure(error: BaseException) -> bool:
+    """True for an error that says that a disk does not work; a full disk, or too many open files, may pass."""
+    return isinstance(error, OSError) and error.errno is not None and error.errno not in _PASSING
+
+
+def jobs_of(store: Store) -> tuple[Job, ...]:
+    """The jobs of a store, not started yet (`Job.start`). They follow its settings; one failing stops no other.
+
+    A disk that fails a job takes its directory offline; a full one does not.
+    """
+    config, clock = store.config, store.clock
+    ages = AgeClock(clock)
+    first_ms = config.log_initial_task_delay_ms
+
+    def failed(log: UnifiedLog, error: Exception) -> None:
+        if is_disk_failure(error):
+            for directory in store.directories:
+                if any(log is one for one in directory.all_logs):
+                    store.fail_directory(directory.path, error)
+
+    def logs() -> list[UnifiedLog]:
+        return [log for directory in store.directories for log in directory.all_logs]
+
+    def expire() -> object:
+        return expire_producers(logs(), ages.milliseconds(), store.config.producer_id_expiration_ms, failed=failed)
+
+    def job(name: str, func: Callable[[], object], period_ms: int | Callable[[], int], delay_ms: int = first_ms) -> Job:
+        return Job(name, func, delay_ms=delay_ms, period_ms=period_ms, clock=clock)
+
+    check_ms = config.producer_id_expiration_check_interval_ms
+    return (
+        job(
+            "kafka-log-retention",
+            lambda: cleanup_logs(logs(), ages.milliseconds(), failed=failed),
+            config.log_retention_check_interval_ms,
+        ),
+        job(
+            "kafka-log-flusher",
+            lambda: flush_dirty_logs(logs(), clock.monotonic_ms(), failed=failed),
+            lambda: flush_period_ms(logs(), config.log_flush_scheduler_interval_ms),
+        ),
+        job(
+            "kafka-recovery-point-checkpoint",
+            lambda: write_each(store, write_recovery_points),
+            config.log_flush_offset_checkpoint_interval_ms,
+        ),
+        job(
+            "kafka-log-start-offset-checkpoint",
+            lambda: write_each(store, write_log_starts),
+            config.log_flush_start_offset_checkpoint_interval_ms,
+        ),
+        job("kafka-delete-logs", store.delete_logs, lambda: max(1, store.delete_delay_ms())),
+        job("PeriodicProducerExpirationCheck", expire, check_ms, check_ms),
+        job(
+            "highwatermark-checkpoint",
+            lambda: write_each(store, write_high_watermarks),
+            config.replica_high_watermark_checkpoint_interval_ms,
+            0,
+        ),
+    )
+
+
+def write_each(store: Store, write: Callable[..., object], directories: Iterable[Directory] | None = None) -> None:
+    """Write a checkpoint of every directory, or of those given (MGR-18); one that fails stops no other (MGR-17).
+
+    The first error is raised at the end. A disk that does not work takes its directory offline (CKPT-5).
+    """
+    failures: list[Exception] = []
+    for directory in store.directories if directories is None else directories:
+        if not directory.is_online:
+            continue
+        try:
+            write(directory.path, directory.all_logs, fs=store.fs)
+        except (KafkalogError, OSError) as error:
+            _LOG.warning("%s: %s", directory.path, error)
+            failures.append(error)
+            if is_disk_failure(error):
+                store.fail_directory(directory.path, error)
+    if failures:
+        raise failures[0]
+
+
