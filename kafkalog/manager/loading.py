@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from kafkalog.config import LogConfig
 from kafkalog.errors import CorruptRecord, FormatError, KafkalogError
 from kafkalog.manager.data_directory import DataDirectory
+from kafkalog.manager.deletion import forget
 from kafkalog.manager.inventory import Inventory, PartitionPlace
 from kafkalog.manager.partition import Found, open_partition
 from kafkalog.storage.log import UnifiedLog
@@ -94,8 +95,13 @@ class DirectoryLoader:
         self._starts, self._points = read_offsets(directory.path, rules.fs)
 
     def begin(self) -> None:
-        """Take the marker away. StorageError: it cannot be, so nothing may be opened."""
+        """Take the marker away, and what a delete that a crash interrupted left in the checkpoints.
+
+        StorageError, CorruptCheckpoint: nothing may be opened.
+        """
         self._log_dir.loading_begins()
+        here = {place.topic_partition for place in self._places}
+        forget(self.directory.path, (self._starts.keys() | self._points.keys()) - here, self._rules.fs)
         if self._places:
             how = "closed well: no recovery" if self._clean else "not closed well: they are recovered"
             _LOG.info("loading %d logs of %s, %s", len(self._places), self.directory.path, how)

@@ -51,9 +51,10 @@ def take_directories(dirs: Iterable[str | os.PathLike[str]], fs: FileSystem) -> 
     return directories
 
 
-def take_offline(directory: DataDirectory, error: Exception) -> None:
-    """Note that a directory cannot be used; its logs are closed as a crash would leave them."""
-    directory.note_failure(error)
+def take_offline(directory: DataDirectory, error: Exception | None = None) -> None:
+    """Note that a directory cannot be used (None: it was noted); its logs are closed as a crash would leave them."""
+    if error is not None:
+        directory.note_failure(error)
     _LOG.error("the data directory %s is offline: %s", directory.path, directory.offline_error)
     directory.take_offline()
 
