@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kafkalog._core.encode import EMPTY_BATCH_BYTES, BatchBuilder
-from kafkalog.durability import BackgroundFlush, Sync, again, open_gate, shut_gate
+from kafkalog.durability import BackgroundFlush, Gathering, Sync, again, open_gate, shut_gate
 from kafkalog.errors import IllegalState, InvalidRecord, InvalidTimestamp, LogClosed, RecordTooLarge
 from kafkalog.pending import Gates, PendingBatch
 from kafkalog.records.packing import Compression, choose, most_plain_bytes
@@ -73,6 +73,7 @@ class Accumulator:
         self._checks_time = config.message_timestamp_type == "CreateTime"
         self._before_ms = config.message_timestamp_before_max_ms
         self._after_ms = config.message_timestamp_after_max_ms
+        self._gathering = Gathering()  # the thread's
         self._flusher: BackgroundFlush | None = None
         if sync is not True and sync is not False:
             self._flusher = BackgroundFlush(opened.log.flush, sync, self.name)
@@ -210,6 +211,8 @@ class Accumulator:
 
     def _run(self) -> None:
         while True:
+            if self.sync is True:
+                self._gather()
             with self.lock:
                 taken = self._take_locked()
                 self.in_flight = taken
@@ -220,9 +223,22 @@ class Accumulator:
             if not taken:
                 self.filled.acquire(timeout=wait)
                 continue
+            began = time.monotonic()
             error = self._write(taken)
             with self.lock:
+                self._gathering.synced(began, time.monotonic(), self.gates.waiting)
                 self._settle_locked(taken, error)
+
+    def _gather(self) -> None:
+        """Give threads that the last sync let go the time to come back before the next one begins."""
+        with self.lock:
+            seconds = 0.0 if self.closing else self._gathering.seconds(self.gates.waiting)
+            if seconds:
+                gate = self.gates.gather_locked(self._gathering.wanted)
+        if seconds:
+            gate.acquire(timeout=seconds)
+            with self.lock:
+                self.gates.gathered_locked()
 
     def _take_locked(self) -> list[PendingBatch]:
         """The batches that are full, due or asked for."""
@@ -241,16 +257,30 @@ class Accumulator:
 
     def _write(self, taken: list[PendingBatch]) -> BaseException | None:
         """Appends each batch in order; what stopped it, if anything did (the batches after it are unwritten)."""
+        failure: BaseException | None = None
         try:
             for batch in taken:
                 batch.base_offset = self._append(batch)
-            if self.sync is True:
-                self.opened.log.flush()
-            elif self._flusher is not None:
-                self._flusher.touch()
         except BaseException as error:
-            return error
-        return None
+            failure = error
+        try:
+            if taken[0].base_offset >= 0:  # those before a failure are to be on disk as well
+                self._sync()
+        except BaseException as error:
+            if self.sync is True:
+                for batch in taken:
+                    batch.base_offset = -1  # none of them may be told to be there
+            failure = failure or error
+        return failure
+
+    def _sync(self) -> None:
+        """Has what was appended put on disk, now or later, as the writer and its log want it."""
+        if self.sync is True:
+            self.opened.group.sync()
+            return
+        for flusher in (self._flusher, self.opened.flusher):
+            if flusher is not None:
+                flusher.touch()
 
     def _append(self, batch: PendingBatch) -> int:
         """Appends one batch and returns its base offset."""
@@ -271,16 +301,13 @@ class Accumulator:
             self.refusal = self.failed = error
             self.closing = True
             self.filling = None
-            unsynced = self.sync is True and taken[-1].base_offset >= 0
-            failed = taken if unsynced else [b for b in taken if b.base_offset < 0]
-            failed = [*failed, *self.batches]
+            failed = [*(batch for batch in taken if batch.base_offset < 0), *self.batches]
             self.batches.clear()
             for batch in failed:
-                batch.error = error
-                batch.done = True
+                batch.settle_locked(error)
         for batch in taken:
             self.buffered -= batch.size
-            batch.done = True
+            batch.settle_locked()
         if not self.batches:
             self.buffered = 0
         self.in_flight = []

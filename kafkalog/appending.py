@@ -14,7 +14,7 @@ from kafkalog.keywords import unknown_keyword
 from kafkalog.records.packing import choose, parse_compression
 from kafkalog.types import LogAppendInfo
 from kafkalog.util.interrupts import deferred_interrupts
-from kafkalog.writer import BATCH_BYTES, BUFFER_MEMORY, LINGER_MS, Writer
+from kafkalog.writer import BATCH_BYTES, BUFFER_MEMORY, Writer
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -156,14 +156,18 @@ class AppendMixin:
     def writer(
         self,
         *,
-        linger_ms: float = LINGER_MS,
+        linger_ms: float | None = None,
         batch_bytes: int = BATCH_BYTES,
         buffer_memory: int = BUFFER_MEMORY,
         compression: str | None = None,
-        sync: Sync = False,
+        sync: Sync | None = None,
         **unknown: Never,
     ) -> Writer:
-        """A `Writer` that joins single records of many threads into batches; `compression` as for `append`."""
+        """A `Writer` that joins single records of many threads into batches; `compression` as for `append`.
+
+        `sync` as for `kafkalog.open`, which it has from there where it is None: with True a handle has its result
+        when the record is on disk, and all threads that wait share one sync.
+        """
         if unknown:
             known = ("linger_ms", "batch_bytes", "buffer_memory", "compression", "sync")
             raise unknown_keyword("writer", unknown, known)

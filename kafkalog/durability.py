@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import copy
 import threading
+import time
 from collections.abc import Callable
+from typing import Final
 
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
 from kafkalog.util.interrupts import deferred_interrupts
 
 Sync = bool | int | float
+MOST_GATHERING_S: Final = 0.01
+"""A sync waits no longer than this for others to join it, however slow the disk is."""
+WAKING_S: Final = 25e-6
+"""What a thread takes to wake up, append and wait again."""
 
 
 def check_sync(sync: Sync) -> Sync:
@@ -53,6 +59,129 @@ def shut_gate() -> threading.Lock:
     return gate
 
 
+class Gathering:
+    """How long a sync waits for the threads that the last one let go: most come back at once with the next record.
+
+    At most half of what the last sync took, and the time that so many threads need to wake up, but not longer than
+    that sync, counted from its end; and not once as many are there as were then. A thread that is alone never waits.
+    Threads: belongs to its owner's lock.
+    """
+
+    __slots__ = ("_until", "wanted")
+
+    def __init__(self) -> None:
+        self.wanted = 1
+        self._until = 0.0
+
+    def synced(self, began: float, ended: float, threads: int) -> None:
+        """Notes a sync (monotonic seconds) and how many threads it let go, or found waiting when it was over."""
+        took = ended - began
+        self.wanted = threads
+        self._until = ended + min(took, took / 2 + threads * WAKING_S, MOST_GATHERING_S)
+
+    def seconds(self, present: int) -> float:
+        """How long to wait while `present` threads are there; 0.0: not at all."""
+        return 0.0 if present >= self.wanted else max(0.0, self._until - time.monotonic())
+
+
+class _Group:
+    """Threads that share one sync, which is yet to begin or goes on; `gates` are those of all but the leader."""
+
+    __slots__ = ("done", "error", "gates", "members")
+
+    def __init__(self) -> None:
+        self.members = 0
+        self.gates: list[threading.Lock] = []
+        self.error: BaseException | None = None
+        self.done = False
+
+
+class GroupSync:
+    """One sync for all threads that appended before it began: group commit.
+
+    The first thread that comes leads: it flushes for itself and for those who joined until then. Whoever comes while
+    it flushes is in the next group, which one of its own threads leads afterwards. A sync that failed fails its whole
+    group; nothing here tries it again (the log refuses what comes later). A Ctrl-C waits until the commit is decided.
+
+    Threads: `sync` from any thread. No lock is held while `flush` runs.
+    """
+
+    def __init__(self, flush: Callable[[], object]) -> None:
+        self._flush = flush
+        self._lock = threading.Lock()
+        self._forming = _Group()  # guarded by self._lock; who comes now joins it
+        self._led = False  # guarded by self._lock; whether some thread leads, or was told to
+        self._gathering = Gathering()  # guarded by self._lock
+        self._complete: threading.Lock | None = None  # guarded by self._lock; where the leader waits for others
+
+    def sync(self) -> None:
+        """Returns when all that the log held at the call is on disk; raises what the sync met."""
+        with deferred_interrupts():
+            group, gate = self._joined()
+            if gate is not None:
+                gate.acquire()
+            if not group.done:
+                self._lead(group)
+            elif group.error is not None:
+                raise again(group.error)
+
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for the sync after the one that goes on."""
+        with self._lock:
+            return len(self._forming.gates)
+
+    def _joined(self) -> tuple[_Group, threading.Lock | None]:
+        """The group of the calling thread, and the gate to wait at; None for its leader."""
+        with self._lock:
+            group = self._forming
+            group.members += 1
+            if not self._led:
+                self._led = True
+                return group, None
+            gate = shut_gate()
+            group.gates.append(gate)
+            if self._complete is not None and group.members >= self._gathering.wanted:
+                open_gate(self._complete)
+            return group, gate
+
+    def _lead(self, group: _Group) -> None:
+        self._gather(group)
+        began = time.monotonic()
+        try:
+            self._flush()
+        except BaseException as error:
+            group.error = error
+            raise
+        finally:
+            self._settle(group, began, time.monotonic())
+
+    def _gather(self, group: _Group) -> None:
+        """Give those who are about to join the time for it, then close the group: who comes now is too late."""
+        with self._lock:
+            seconds = self._gathering.seconds(group.members)
+            if seconds:
+                self._complete = gate = shut_gate()
+        if seconds:
+            gate.acquire(timeout=seconds)
+        with self._lock:
+            self._complete = None
+            self._forming = _Group()
+
+    def _settle(self, group: _Group, began: float, ended: float) -> None:
+        """Let the group go, and one of the next lead that."""
+        with self._lock:
+            group.done = True
+            following = self._forming
+            self._gathering.synced(began, ended, group.members + following.members)
+            heir = following.gates.pop(0) if following.gates else None
+            self._led = heir is not None
+        for gate in group.gates:
+            open_gate(gate)
+        if heir is not None:
+            open_gate(heir)
+
+
 class BackgroundFlush:
     """Flushes a log within `delay_ms` of the first append that is not on disk yet.
 
@@ -62,7 +191,7 @@ class BackgroundFlush:
 
     def __init__(self, flush: Callable[[], object], delay_ms: float, name: str) -> None:
         self._flush = flush
-        self._delay = delay_ms / 1000
+        self._delay = min(delay_ms / 1000, threading.TIMEOUT_MAX)
         self._wake = shut_gate()
         self._stop = shut_gate()
         self._failure: BaseException | None = None

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from kafkalog._core.scan import scan
-from kafkalog.durability import BackgroundFlush, Sync
+from kafkalog.config_keys import MAX_LONG
+from kafkalog.durability import BackgroundFlush, GroupSync, Sync
 from kafkalog.errors import IllegalState, KafkalogError, LogClosed
 from kafkalog.manager.checkpoints import record_close, record_log_start, record_recovery_point
 from kafkalog.manager.log_dir import LogDir
@@ -32,15 +33,15 @@ class OpenedLog:
 
     `append_as_leader`, `append_as_follower` and `append_batches` are the log's own methods, until `close` or
     a fork puts functions in their place that refuse: so an append pays for no check. `after_append` is None,
-    or what `sync` asks for after each append.
+    or what `sync` or `flush.ms` asks for after each append.
 
     Threads: all attributes may be read, and `close` called, from any thread.
     """
 
     __slots__ = (
-        "__weakref__", "_flusher", "_fs", "after_append", "append_as_follower", "append_as_leader", "append_batches",
-        "clock", "closed",
-        "log", "log_dir", "milliseconds", "path", "refuse", "topic_partition", "writers",
+        "__weakref__", "_fs", "after_append", "append_as_follower", "append_as_leader", "append_batches",
+        "clock", "closed", "flusher", "group", "log",
+        "log_dir", "milliseconds", "path", "refuse", "sync", "topic_partition", "writers",
     )  # fmt: skip
 
     def __init__(
@@ -68,12 +69,16 @@ class OpenedLog:
         self.append_batches: Callable[..., LogAppendInfo] = log.append_batches
         self.refuse: Callable[..., NoReturn] = _not_closed
         self.after_append: Callable[[], object] | None = None
-        self._flusher: BackgroundFlush | None = None
+        self.sync = sync
+        self.group = GroupSync(log.commit)
+        self.flusher: BackgroundFlush | None = None
         if sync is True:
-            self.after_append = log.flush
-        elif sync is not False:
-            self._flusher = BackgroundFlush(log.flush, sync, str(topic_partition))
-            self.after_append = self._flusher.touch
+            self.after_append = self.group.sync
+        else:
+            delay_ms = min(log.config.flush_ms, MAX_LONG if sync is False else sync)
+            if delay_ms < MAX_LONG:
+                self.flusher = BackgroundFlush(log.flush, delay_ms, str(topic_partition))
+                self.after_append = self.flusher.touch
         _opened.add(self)
 
     def pack(self, batches: bytearray, compression: Compression, *, check_records: bool = False) -> bytearray | Block:
@@ -138,8 +143,8 @@ class OpenedLog:
         try:
             for writer in tuple(self.writers):
                 writer.close()
-            if self._flusher is not None:
-                self._flusher.close()
+            if self.flusher is not None:
+                self.flusher.close()
             self.closed = True
             self._refuse(lambda: LogClosed(f"log {self.topic_partition} is closed"))
             self.log.close()

@@ -14,18 +14,21 @@ if TYPE_CHECKING:
 
 
 class Gates:
-    """Where callers wait for a writer's thread: each at a gate of its own, all opened when something was settled.
+    """Where callers wait for a writer's thread: for a batch to be written, or for room; and its lock.
 
-    A thread waits in one call, holding nothing; a gate whose thread was interrupted is opened for nobody.
-    `lost` is why nobody will ever settle anything: this is a forked child.
+    A thread waits in one call, holding nothing, at a gate of its own; one whose thread was interrupted is opened for
+    nobody. `lost` is why nobody will ever settle anything: this is a forked child.
     """
 
-    __slots__ = ("_shut", "lock", "lost")
+    __slots__ = ("_complete", "_shut", "_wanted", "lock", "lost", "waiting")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.lost: BaseException | None = None
-        self._shut: list[threading.Lock] = []  # guarded by self.lock
+        self.waiting = 0  # guarded by self.lock; threads that wait for a batch
+        self._shut: list[threading.Lock] = []  # guarded by self.lock; of threads that wait for room
+        self._complete: threading.Lock | None = None  # guarded by self.lock
+        self._wanted = 0
 
     def lose(self, why: BaseException) -> None:
         """Makes every wait raise `why`, in a child whose parent may have held the lock when it forked."""
@@ -33,32 +36,51 @@ class Gates:
         self.lock = threading.Lock()
 
     def shut_locked(self) -> threading.Lock:
-        """A gate to wait at, with the lock given back: `gate.acquire(timeout=...)`."""
+        """A gate to wait at for room, with the lock given back: `gate.acquire(timeout=...)`."""
         gate = shut_gate()
         self._shut.append(gate)
         return gate
 
     def open_locked(self) -> None:
-        """Lets every waiting thread look again."""
+        """Lets every thread that waits for room look again."""
         shut, self._shut = self._shut, []
         for gate in shut:
             open_gate(gate)
+
+    def gather_locked(self, threads: int) -> threading.Lock:
+        """A gate that opens once so many threads wait for batches."""
+        self._wanted = threads
+        self._complete = gate = shut_gate()
+        return gate
+
+    def gathered_locked(self) -> None:
+        """Nobody waits for threads to gather any more, or should: the gate is opened."""
+        gate, self._complete = self._complete, None
+        if gate is not None:
+            open_gate(gate)
+
+    def count_waiting_locked(self) -> None:
+        """One more thread waits for a batch."""
+        self.waiting += 1
+        if self._complete is not None and self.waiting >= self._wanted:
+            self.gathered_locked()
 
 
 class PendingBatch:
     """One batch on its way to the log.
 
-    `deadline` is when it closes at the latest (monotonic seconds). `base_offset` is set, or `error`,
-    before `done` turns true; the gates are opened after that. `packed` is what will be written, where that was made
-    before the batch was taken to be written.
+    `deadline` is when it closes at the latest (monotonic seconds). `base_offset` is set, or `error`, before `done`
+    turns true; the gates of those who wait for it are opened after that. `packed` is what will be written, where that
+    was made before the batch was taken to be written.
     """
 
-    __slots__ = ("base_offset", "builder", "deadline", "done", "error", "gates", "packed", "size")
+    __slots__ = ("base_offset", "builder", "deadline", "done", "error", "gates", "packed", "shut", "size")
 
     def __init__(self, builder: BatchBuilder, deadline: float, gates: Gates) -> None:
         self.builder = builder
         self.deadline = deadline
         self.gates = gates
+        self.shut: list[threading.Lock] = []  # guarded by gates.lock
         self.packed: bytearray | Block | None = None
         self.size = 0
         self.base_offset = -1
@@ -77,10 +99,23 @@ class PendingBatch:
                     return
                 if self.gates.lost is not None:
                     raise again(self.gates.lost)
-                gate = self.gates.shut_locked()
+                gate = shut_gate()
+                self.shut.append(gate)
+                self.gates.count_waiting_locked()
             left = -1.0 if until is None else max(0.0, until - time.monotonic())
             if not gate.acquire(timeout=left) and not self.done:
                 raise TimeoutError(f"the record was not written within {timeout} s")
+
+    def settle_locked(self, error: BaseException | None = None) -> None:
+        """Written, or failed with `error`: lets go who waits for it."""
+        if self.done:
+            return
+        self.error = error
+        self.done = True
+        shut, self.shut = self.shut, []
+        self.gates.waiting -= len(shut)
+        for gate in shut:
+            open_gate(gate)
 
 
 class Pending:

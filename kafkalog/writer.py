@@ -27,7 +27,8 @@ class Writer:
     """Joins single records into batches and appends them; made by `log.writer()`.
 
     A batch closes when the next record would take it past `batch_bytes` (its exact encoded size, the
-    61-byte header counted), or `linger_ms` after its first record. Where it will be compressed, its size on
+    61-byte header counted), or `linger_ms` after its first record (5; with `sync=True` it waits for the sync that is
+    going on, and no longer). Where it will be compressed, its size on
     disk is estimated from the batches before it. At most `buffer_memory` uncompressed bytes wait; `append`
     then blocks. Records of one thread keep their order. After a failed write every later call
     fails with the same error. As a context manager it writes everything when the block ends.
@@ -46,24 +47,28 @@ class Writer:
         self,
         log: AppendMixin,
         *,
-        linger_ms: float = LINGER_MS,
+        linger_ms: float | None = None,
         batch_bytes: int = BATCH_BYTES,
         buffer_memory: int = BUFFER_MEMORY,
         compression: str | None = None,
-        sync: Sync = False,
+        sync: Sync | None = None,
     ) -> None:
+        opened = log.opened_for_append()
+        sync = opened.sync is True if sync is None else check_sync(sync)
+        if linger_ms is None:
+            linger_ms = 0 if sync is True else LINGER_MS
         if not 0 <= linger_ms <= MAX_LINGER_MS:
             raise IllegalArgument(f"linger_ms is {linger_ms}, 0 to {MAX_LINGER_MS} is accepted")
         if batch_bytes < 0 or buffer_memory <= 0:
             raise IllegalArgument(f"batch_bytes is {batch_bytes} and buffer_memory {buffer_memory}")
         self._log = log  # keeps the log open as long as its writer lives
         self._core = Accumulator(
-            log.opened_for_append(),
+            opened,
             linger_ms=linger_ms,
             batch_bytes=batch_bytes,
             buffer_memory=buffer_memory,
             compression=None if compression is None else parse_compression(compression),
-            sync=check_sync(sync),
+            sync=sync,
         )
 
     def append(

@@ -1,6 +1,9 @@
 # cython: language_level=3
 from libc.stdint cimport int32_t, int64_t
 
+from kafkalog._core.batch cimport BatchRow
+from kafkalog._core.wrap cimport added
+
 
 cdef class SegmentTail:
     cdef readonly int64_t size
@@ -15,6 +18,34 @@ cdef class SegmentTail:
 
     cdef SegmentTail copy(self)
     cdef tuple fields(self)
+
+
+cdef inline bint pass_batch(
+    SegmentTail tail, int64_t index_interval_bytes, const BatchRow* batch, int64_t* timestamp
+) noexcept nogil:
+    """Moves the tail over one batch; True where it brings an entry of the offset index (SEG-3, SEG-4, SEG-5).
+
+    `timestamp` is then that of its entry in the time index, with the offset of the tail's largest; -1 brings none.
+    """
+    cdef bint is_indexed = False
+    timestamp[0] = -1
+    if batch.max_timestamp > tail.max_timestamp:
+        tail.max_timestamp = batch.max_timestamp
+        tail.offset_of_max_timestamp = batch.last_offset
+    if tail.size == 0:
+        tail.rolling_timestamp = batch.max_timestamp
+    if tail.bytes_since_index_entry > index_interval_bytes:
+        if tail.offset_slots > 0:
+            if tail.max_timestamp > tail.last_time_entry and tail.time_slots > 0:
+                timestamp[0] = tail.last_time_entry = tail.max_timestamp
+                tail.time_slots -= 1
+            tail.offset_slots -= 1
+            is_indexed = True
+        tail.bytes_since_index_entry = 0
+    tail.size = added(tail.size, batch.size)
+    tail.bytes_since_index_entry = added(tail.bytes_since_index_entry, batch.size)
+    tail.last_offset = batch.last_offset
+    return is_indexed
 
 
 cdef class RollRules:

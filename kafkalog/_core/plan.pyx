@@ -173,26 +173,13 @@ cdef int roll_reason(
 
 
 cdef int add_row(SegmentTail tail, RollRules rules, AppendPlan plan, const BatchRow* batch) except -1:
-    """Moves the tail over one batch and notes the index entries that it brings (SEG-3, SEG-4, SEG-5)."""
+    """Moves the tail over one batch and notes the index entries that it brings."""
     cdef int64_t timestamp = -1
-    if batch.max_timestamp > tail.max_timestamp:
-        tail.max_timestamp = batch.max_timestamp
-        tail.offset_of_max_timestamp = batch.last_offset
-    if tail.size == 0:
-        tail.rolling_timestamp = batch.max_timestamp
-    if tail.bytes_since_index_entry > rules.index_interval_bytes:
-        if tail.offset_slots > 0:
-            if tail.max_timestamp > tail.last_time_entry and tail.time_slots > 0:
-                timestamp = tail.last_time_entry = tail.max_timestamp
-                tail.time_slots -= 1
-            tail.offset_slots -= 1
-            if plan.entries is None:
-                plan.entries = []
-            plan.entries.append((batch.last_offset, tail.size, timestamp, tail.offset_of_max_timestamp))
-        tail.bytes_since_index_entry = 0
-    tail.size = added(tail.size, batch.size)
-    tail.bytes_since_index_entry = added(tail.bytes_since_index_entry, batch.size)
-    tail.last_offset = batch.last_offset
+    cdef int64_t position = tail.size
+    if pass_batch(tail, rules.index_interval_bytes, batch, &timestamp):
+        if plan.entries is None:
+            plan.entries = []
+        plan.entries.append((batch.last_offset, position, timestamp, tail.offset_of_max_timestamp))
     return 0
 
 

@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from kafkalog._core.batch cimport BatchRow
+from kafkalog._core.wrap cimport increment_sequence
 
 cdef enum:
     WINDOW = 5                      # batches remembered of each producer (PSM-5)
@@ -12,6 +13,10 @@ cdef struct Batch:
     int64_t timestamp
     int32_t last_sequence
     int32_t offset_delta
+
+
+cdef inline int32_t last_sequence_of(const BatchRow* row) noexcept nogil:
+    return -1 if row.base_sequence == -1 else increment_sequence(row.base_sequence, row.last_delta)
 
 
 cdef class ProducerState:

@@ -3,7 +3,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 
 from kafkalog._core.batch cimport BatchRow
-from kafkalog._core.wrap cimport increment_sequence, subtracted
+from kafkalog._core.wrap cimport subtracted
 
 cdef enum:
     LAST_SEQUENCE = 0x7FFFFFFF
@@ -13,10 +13,6 @@ cdef inline int32_t first_sequence_of(const Batch* b) noexcept:
     """The sequence of the first record of a batch, with the wrap from 0 back to 2147483647."""
     cdef int64_t first = <int64_t>b.last_sequence - b.offset_delta
     return <int32_t>(first if first >= 0 else first + LAST_SEQUENCE + 1)
-
-
-cdef inline int32_t last_sequence_of(const BatchRow* row) noexcept:
-    return -1 if row.base_sequence == -1 else increment_sequence(row.base_sequence, row.last_delta)
 
 
 @cython.final

@@ -6,18 +6,15 @@ trace (PSM-32). Messages are worded above this layer.
 """
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch cimport BatchRow, place_of
-from kafkalog._core.cursor cimport Cursor
-from kafkalog._core.endian cimport load16, load32
-from kafkalog._core.fields cimport Fields, take_record
-from kafkalog._core.layout cimport (
-    CODEC_MASK, CONTROL_BIT, OK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, V2_RECORDS_AT,
-)
-from kafkalog._core.producer cimport ProducerState
+from kafkalog._core.layout cimport CONTROL_BIT, TRANSACTIONAL_BIT
+from kafkalog._core.marker cimport ABORT, COMMIT, UNREADABLE, read_marker
+from kafkalog._core.producer cimport WINDOW, ProducerState
 from kafkalog._core.scan cimport BatchTable
-from kafkalog._core.wrap cimport added, subtracted
+from kafkalog._core.trace cimport TXN_BEGINS, ProducerTrace, Traced, TxnStep
+from kafkalog._core.wrap cimport subtracted
 
 cdef enum Origin:
     CLIENT = 0
@@ -34,12 +31,6 @@ cdef enum Fault:
     BAD_MARKER = 6
     BAD_VERIFIED_SEQUENCE = 7
     IS_DUPLICATE = 8
-
-cdef enum Marker:
-    ABORT = 0
-    COMMIT = 1
-    OTHER = 2
-    UNREADABLE = 3
 
 ORIGIN_CLIENT = CLIENT
 ORIGIN_COORDINATOR = COORDINATOR
@@ -111,27 +102,6 @@ cdef class Staged:
 
     def __repr__(self):
         return f"<Staged {len(self.updated)} producers fault {self.fault} completed {self.completed}>"
-
-
-cdef int read_marker(const uint8_t* p, int64_t size, BatchRow* row, int32_t* coordinator_epoch, int64_t* timestamp):
-    """The kind of the first record of a control batch, and its fields (format.md section 3)."""
-    cdef Cursor c
-    cdef Fields f
-    cdef int16_t kind
-    c.p = p + V2_RECORDS_AT
-    c.end = p + size
-    if size < V2_RECORDS_AT or row.attributes & CODEC_MASK or take_record(&c, &f) != OK:
-        return UNREADABLE
-    if f.key_size < 4 or load16(f.key) < 0:
-        return UNREADABLE
-    timestamp[0] = row.max_timestamp if row.attributes & TIMESTAMP_TYPE_BIT else added(row.base_timestamp, f.timestamp_delta)
-    kind = load16(f.key + 2)
-    if kind != ABORT and kind != COMMIT:
-        return OTHER
-    if f.value_size < 6 or load16(f.value) < 0:
-        return UNREADABLE
-    coordinator_epoch[0] = load32(f.value + 2)
-    return kind
 
 
 @cython.final
@@ -337,6 +307,47 @@ cdef class Producers:
             self.complete(txn)
         self.replicated_to(high_watermark)
 
+    def take_over(self, ProducerTrace trace not None) -> list:
+        """Makes true what the batches of a stretch of the log say: (CompletedTxn, last stable offset right after it).
+
+        As `stage`, `completions` and `commit` of them one by one with nothing replicated yet. The stretch begins where
+        what is known here ends.
+        """
+        cdef list states = []
+        cdef list completed = []
+        cdef ProducerState s
+        cdef TxnStep* step
+        cdef CompletedTxn txn
+        cdef int64_t stable
+        cdef Py_ssize_t i
+        for i in range(trace.count):
+            key = trace.all[i].producer_id
+            s = self.entries.get(key)
+            states.append(ProducerState(key) if s is None else s.copy())
+        for i in range(trace.step_count):
+            step = &trace.steps[i]
+            s = states[step.producer]
+            if step.step == TXN_BEGINS:
+                if s.current_txn_first_offset < 0:
+                    s.current_txn_first_offset = step.offset
+                    self.ongoing[step.offset] = s.producer_id
+            elif s.current_txn_first_offset >= 0:
+                txn = CompletedTxn(s.producer_id, s.current_txn_first_offset, step.offset, step.step == ABORT)
+                stable = step.offset + 1
+                for first_offset, producer_id in self.ongoing.items():
+                    if producer_id != txn.producer_id:
+                        stable = first_offset
+                        break
+                self.ongoing.pop(txn.first_offset, None)
+                self.unreplicated[txn.first_offset] = txn.last_offset
+                s.current_txn_first_offset = -1
+                completed.append((txn, stable))
+        for i in range(trace.count):
+            s = states[i]
+            take_traced(s, &trace.all[i])
+            self.entries[s.producer_id] = s
+        return completed
+
     def completions(self, Staged staged not None) -> list:
         """(CompletedTxn, last stable offset right after it) of what was staged, before it is applied (PSM-9).
 
@@ -419,3 +430,18 @@ cdef class Producers:
 
     def __repr__(self):
         return f"<Producers {len(self.entries)}, {len(self.ongoing)} transactions open>"
+
+
+cdef void take_traced(ProducerState s, Traced* t) noexcept:
+    """What is known of a producer, and then of its batches in a stretch of the log."""
+    cdef int kept = 0 if t.was_reset or s.producer_epoch != t.first_epoch else min(s.count, WINDOW - t.count)
+    cdef int i
+    for i in range(kept):
+        s.window[i] = s.window[s.count - kept + i]
+    for i in range(t.count):
+        s.window[kept + i] = t.window[i]
+    s.count = kept + t.count
+    s.producer_epoch = t.epoch
+    s.last_timestamp = t.last_timestamp
+    if t.has_marker:
+        s.coordinator_epoch = t.coordinator_epoch

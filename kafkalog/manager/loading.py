@@ -23,6 +23,7 @@ from kafkalog.manager.deletion import forget
 from kafkalog.manager.inventory import Inventory, PartitionPlace
 from kafkalog.manager.partition import Found, open_partition
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.recovery_run import RecoveryProgress
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint
 from kafkalog.util.clock import Clock
@@ -36,7 +37,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class LoadProgress(NamedTuple):
-    """How far loading is: logs of one directory, and segments of the log that is being recovered (0 of 0: none)."""
+    """How far loading is: logs of one directory; segments and bytes of a log that is being recovered (0: none is)."""
 
     directory: str
     logs_done: int
@@ -44,6 +45,8 @@ class LoadProgress(NamedTuple):
     log: str
     segments_done: int
     segments: int
+    bytes_done: int = 0
+    bytes: int = 0
 
     @property
     def logs_remaining(self) -> int:
@@ -150,7 +153,7 @@ class DirectoryLoader:
             scheduler=rules.scheduler,
             producer_expiration_ms=rules.producer_expiration_ms,
             on_disk_failure=lambda error: rules.on_disk_failure(self.directory, error),
-            progress=None if self._clean else lambda done, segments: self._tell(place.name, done, segments),
+            progress=None if self._clean else lambda recovery: self._tell(place.name, recovery),
         )
 
     def _opened(self, place: PartitionPlace, log: UnifiedLog, took_ms: int) -> None:
@@ -170,15 +173,13 @@ class DirectoryLoader:
             log.name, state.log_start_offset, state.log_end_offset, len(state.segments), took_ms,
             done, len(self._places), self.directory.path,
         )  # fmt: skip
-        self._tell(place.name, 0, 0)
+        self._tell(place.name, None)
 
-    def _tell(self, name: str, segments_done: int, segments: int) -> None:
+    def _tell(self, name: str, recovery: RecoveryProgress | None) -> None:
         if self._rules.progress is not None:
             with self._lock:
-                told = LoadProgress(
-                    self.directory.path, self._done, len(self._places), name, segments_done, segments
-                )
-                self._rules.progress(told)
+                logs = (self.directory.path, self._done, len(self._places), name)
+                self._rules.progress(LoadProgress(*logs, *(recovery or (0, 0, 0, 0))))
 
     def give_up(self) -> None:
         """Close what was opened as a crash would leave it; the directory goes without its marker."""

@@ -11,11 +11,11 @@ from kafkalog.errors import NotAPartition, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TopicEntry, TopicStore
 from kafkalog.storage.failure import Report
-from kafkalog.storage.loader import Progress
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, parse_base_offset
 from kafkalog.storage.partition_metadata import read_partition_metadata, write_partition_metadata
 from kafkalog.storage.producer_state import EXPIRATION_MS
+from kafkalog.storage.recovery_run import Progress
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem

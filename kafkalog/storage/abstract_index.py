@@ -214,6 +214,18 @@ class AbstractIndex(Generic[E]):
         self._check_writable()
         self._set_length(self._rounded(max(self.max_index_size, 0)), 0)
 
+    def refill(self, content: bytes) -> None:
+        """Make `content`, whole entries in order, all that the file holds, without room behind them.
+
+        StorageError leaves it without entries, which is harmless: what has none is made anew.
+        """
+        self._check_writable()
+        self._set_length(len(content), 0)
+        if content:
+            self._file.reserve(len(content))
+            self._file.write(content, 0)
+            self._attach(len(content) // self.entry_size)
+
     def resize(self, size: int) -> bool:
         """True when the file got the length `size` rounded down to whole entries; False when it had it (IDX-10).
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from contextlib import closing
 from typing import Final, NamedTuple
 
+from kafkalog._core.plan import SegmentTail
 from kafkalog.config import LogConfig
 from kafkalog.errors import FormatError, SegmentOffsetOverflow, StorageError
 from kafkalog.storage.leader_epoch import LeaderEpochCache
@@ -37,7 +38,8 @@ from kafkalog.storage.rebuild import (
     time_index_fits,
 )
 from kafkalog.storage.rebuild_producers import rebuild_producers
-from kafkalog.storage.recovery import recover_segment
+from kafkalog.storage.recovery import FoundSegment, recover_segment, scan_segment
+from kafkalog.storage.recovery_run import Progress, RecoveryRun
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.split import has_overflow, split_segment
@@ -45,7 +47,6 @@ from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
-Progress = Callable[[int, int], object]
 
 
 class Loaded(NamedTuple):
@@ -65,8 +66,8 @@ class Loaded(NamedTuple):
 class LogLoader:
     """One opening of one directory; `load` does it, once.
 
-    `recovery_point` and `log_start_offset` are what the directory's checkpoints say, `progress(done, all)` is called
-    for each segment that is recovered. Threads: one; many directories may load in parallel.
+    `recovery_point` and `log_start_offset` are what the directory's checkpoints say; `progress` and `threads` as in
+    `RecoveryRun`. Threads: one, and those; many directories may load in parallel.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class LogLoader:
         recovery_point: int = 0,
         had_clean_shutdown: bool = True,
         progress: Progress | None = None,
+        threads: int | None = None,
     ) -> None:
         self._directory = directory
         self._config = config
@@ -93,7 +95,9 @@ class LogLoader:
         self._recovery_point = recovery_point
         self._clean = had_clean_shutdown
         self._progress = progress
+        self._threads = threads
         self._segments: dict[int, LogSegment] = {}
+        self._tails: dict[int, SegmentTail] = {}  # of the segments that were recovered
         self._given_up: list[LogSegment] = []
         self._given_up_files: list[str] = []
 
@@ -183,6 +187,7 @@ class LogLoader:
             if other is not segment:
                 other.close_handlers()
         self._segments.clear()
+        self._tails.clear()
 
     def _drop_hiding(self) -> None:
         """Take out empty segments that begin below the end of the one before: they would hide its records.
@@ -202,23 +207,26 @@ class LogLoader:
         """Recover the segments from the one that holds the recovery point on; what follows damage is given up."""
         point = min(self._recovery_point, 2**63 - 1)
         unflushed = LogSegments(self._segments.values()).values(point, 2**63 - 1) if self._segments else ()
-        for done, segment in enumerate(unflushed):
-            if self._progress is not None:
-                self._progress(done, len(unflushed))
-            if self._recover_one(segment) > 0:
-                self._give_up(unflushed[done + 1 :])
-                break
-        if self._progress is not None:
-            self._progress(len(unflushed), len(unflushed))
+        run = RecoveryRun(self._directory, unflushed, self._progress, self._threads)
+        with closing(run.scanned()) as scanned:
+            for done, found in enumerate(scanned):
+                cut = self._recover_one(unflushed[done], found)
+                run.note(found, cut)
+                if cut > 0:
+                    self._give_up(unflushed[done + 1 :])
+                    break
+        run.tell_end()
 
-    def _recover_one(self, segment: LogSegment) -> int:
+    def _recover_one(self, segment: LogSegment, found: FoundSegment | None = None) -> int:
         """The bytes cut; with the producers as they were at its base, and a snapshot of them at its end (LOAD-27)."""
         producers = self._producers.fresh()
         segments = LogSegments(s for s in self._segments.values() if s.base_offset < segment.base_offset)
         rebuild_producers(
             producers, segments, self._log_start, segment.base_offset, self._clock.milliseconds(), clean=False
         )
-        cut = recover_segment(segment, producers, self._epochs)
+        found = scan_segment(segment) if found is None else found
+        cut = recover_segment(segment, producers, self._epochs, found)
+        self._tails[segment.base_offset] = found.found.tail
         producers.take_snapshot()
         self._producers.snapshots.refresh()
         return cut
@@ -243,6 +251,7 @@ class LogLoader:
             return end
         _LOG.warning("%s ends at %d, below its log start %d: it begins anew", self._directory, end, self._log_start)
         self._give_up(tuple(self._segments.values()))
+        self._tails.clear()
         self._epochs.clear()
         self._producers.truncate_fully_and_start_at(self._log_start)
         return None
@@ -267,7 +276,7 @@ class LogLoader:
         self._epochs.truncate_from_start(self._log_start)
         self._producers.snapshots.remove_strays(segments.base_offsets)
         self._load_producers(segments, start, next_offset)
-        segments.active.become_active()
+        segments.active.become_active(self._tails.get(segments.active.base_offset))
         return Loaded(segments, start, point, next_offset, tuple(self._given_up), tuple(self._given_up_files))
 
     def _load_producers(self, segments: LogSegments[LogSegment], start: int, next_offset: int) -> None:

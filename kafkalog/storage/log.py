@@ -19,7 +19,7 @@ from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.storage.failure import Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.leftovers import list_files
-from kafkalog.storage.loader import Loaded, LogLoader, Progress
+from kafkalog.storage.loader import Loaded, LogLoader
 from kafkalog.storage.log_append import LogAppender
 from kafkalog.storage.log_state import (
     LogState,
@@ -31,6 +31,7 @@ from kafkalog.storage.log_state import (
 from kafkalog.storage.lookup import bounded, offset_for_time
 from kafkalog.storage.producer_state import EXPIRATION_MS, ProducerStateManager, VerificationGuard
 from kafkalog.storage.read import add_aborted, locate_or_offset_only, read_state
+from kafkalog.storage.recovery_run import Progress
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.transactions import Transactions
 from kafkalog.types import FetchDataInfo, Isolation, LogOffsetMetadata, OffsetAndTimestamp
@@ -66,14 +67,15 @@ class UnifiedLog(LogAppender):
         verify_transactions: bool = False,
         progress: Progress | None = None,
         on_disk_failure: Report | None = None,
+        recovery_threads: int | None = None,
     ) -> UnifiedLog:
         """The log of an existing directory; one without segments gets its first.
 
-        Without `had_clean_shutdown` it is recovered from `recovery_point` on (None: from its beginning), which calls
-        `progress(done, all)` for each segment. `scheduler` None leaves rolled segments to the
-        next `flush` and deletes files at once. Without `high_watermark_follows_end` the high watermark moves only
-        when it is told to. `producer_expiration_ms` is how long idle producers are remembered; with
-        `verify_transactions` a transaction begins only with the guard of a coordinator's answer (LOG-64).
+        Without `had_clean_shutdown` it is recovered from `recovery_point` on (None: from its beginning), in
+        `recovery_threads` threads (None: one a core), which tell `progress`, one at a time. `scheduler` None leaves
+        rolled segments to the next `flush` and deletes files at once. Without `high_watermark_follows_end` the high
+        watermark moves only when it is told to. `producer_expiration_ms` is how long idle producers are remembered;
+        with `verify_transactions` a transaction begins only with the guard of a coordinator's answer (LOG-64).
         `on_disk_failure` is called with errors that the disk is to blame for.
         StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
         """
@@ -94,20 +96,13 @@ class UnifiedLog(LogAppender):
             recovery_point=0 if recovery_point is None else recovery_point,
             had_clean_shutdown=had_clean_shutdown,
             progress=progress,
+            threads=recovery_threads,
         ).load()
         try:
-            state = started(
-                loaded.segments,
-                log_start_offset=loaded.log_start_offset,
-                log_end_offset=loaded.next_offset,
-                recovery_point=loaded.recovery_point,
-                high_watermark=loaded.next_offset if high_watermark_follows_end else None,
-                leader_epoch=epochs.latest_epoch,
-            )
             log = cls(
                 folder,
                 config,
-                state,
+                _first_state(loaded, epochs.latest_epoch, high_watermark_follows_end),
                 epochs,
                 producers,
                 fs=fs,
@@ -387,3 +382,14 @@ class UnifiedLog(LogAppender):
             f"{len(state.segments)} segments{' closed' if self.closed else ''}>"
         )
 
+
+def _first_state(loaded: Loaded, latest_epoch: int, high_watermark_follows_end: bool) -> LogState:
+    """The state of a log that was just loaded; its high watermark is the log end, or else the log start (LOAD-33)."""
+    return started(
+        loaded.segments,
+        log_start_offset=loaded.log_start_offset,
+        log_end_offset=loaded.next_offset,
+        recovery_point=loaded.recovery_point,
+        high_watermark=loaded.next_offset if high_watermark_follows_end else None,
+        leader_epoch=latest_epoch,
+    )

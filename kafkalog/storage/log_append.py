@@ -234,6 +234,8 @@ class LogAppender(LogOwner):
         producers = self._producers.producers
         for txn, stable in producers.completions(staged):
             if txn.is_aborted:
+                if not segment.txn_index.count:
+                    self._unsynced.entries_changed()
                 segment.add_aborted(AbortedTxn(0, txn.producer_id, txn.first_offset, txn.last_offset, stable))
         unstable = producers.first_unstable_after(staged, state.high_watermark)
         if unstable >= 0 and unstable < state.log_start_offset:

@@ -1,4 +1,4 @@
-"""What every step on a log stands on: its state and lock, undoing what failed, chores after the lock, and flushing."""
+"""What every step on a log stands on: its state and lock, undoing what failed, and chores after the lock."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from errno import ENOENT
 from typing import Final
 
 from kafkalog._core.plan import AppendPlan
 from kafkalog._core.producers import Staged
 from kafkalog.config import LogConfig
 from kafkalog.config_keys import MAX_LONG
-from kafkalog.errors import KafkalogError, LogClosed, StorageError
+from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.append import LeaderLimits, ValidatorMetrics
 from kafkalog.storage.failure import LogHealth, Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.log_state import LogState, at_end, flushed_to
+from kafkalog.storage.log_state import LogState, at_end
 from kafkalog.storage.names import parse_topic_partition_dir
 from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.read import locate_or_offset_only
 from kafkalog.storage.rebuild_producers import rebuild_producers
 from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.unsynced import Unsynced
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
@@ -34,7 +34,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class LogBase:
-    """State and lock of one log; `LogOwner` adds what changes its segments, `UnifiedLog` appends, reads and offsets.
+    """State and lock of one log; `LogFlusher` puts it on disk, `LogOwner` changes its segments.
 
     Steps that must not stop half-way hold back Ctrl-C; one that fails leaves a log whose state says what is in its
     files, or one that takes no more writes. Files are synced, epochs written and tasks scheduled outside the lock.
@@ -47,6 +47,7 @@ class LogBase:
         "_clock",
         "_config",
         "_cuts",
+        "_durable",
         "_epochs",
         "_flush_messages",
         "_follows",
@@ -61,6 +62,7 @@ class LogBase:
         "_scheduler",
         "_staged",
         "_state",
+        "_unsynced",
         "last_flush_monotonic_ms",
         "last_flush_time",
         "leader_epoch",
@@ -106,6 +108,8 @@ class LogBase:
         self._active: LogSegment = state.segments.active  # guarded by self._lock
         self._chores: list[Chore] = []  # guarded by self._lock; run after it is released
         self._leftovers: set[int] = set()  # guarded by self._lock; bases of files that could not be removed
+        self._durable = 0  # guarded by self._lock; below it records are on disk, whether or not their indexes are
+        self._unsynced = Unsynced()  # guarded by self._lock
         self._cuts = 0  # guarded by self._lock; grows when a cut of the end begins and when it ends
         self._set_config_locked(config)
 
@@ -159,6 +163,7 @@ class LogBase:
             state.log_end_offset,
             self._milliseconds(),
             clean=False,
+            sync=False,
         )
         if state.high_watermark < state.log_end_offset:
             return state
@@ -236,77 +241,7 @@ class LogBase:
             if self._epochs.has_changed:
                 self._chores.append(self._epochs.write_if_changed)
 
-    # Flushing and closing
-
-    def _flush_later(self, offset: int) -> None:
-        if self._scheduler is not None:
-            self._scheduler.schedule("flush-log", lambda: self._flush_if_usable(offset))
-
-    def _flush_if_usable(self, offset: int) -> None:
-        if self._health.cause is None:
-            self.flush(offset)
-
-    def flush(self, offset: int | None = None) -> None:
-        """Return when everything before `offset` is on disk, directory entries too; None: all that is appended.
-
-        The recovery point is raised to it (LOG-51). A failed sync is a StorageError and poisons the log.
-        """
-        self._health.check()
-        self._flush(offset)
-
-    def _flush_if_due(self) -> None:
-        """Flush where an append made it `flush.messages` offsets that are not on disk; errors as `flush`."""
-        state = self._state
-        if state.log_end_offset - state.recovery_point >= self._flush_messages:
-            self.flush()
-
-    def _flush(self, offset: int | None = None) -> None:
-        while not self._flush_once(offset):
-            pass
-
-    def _flush_once(self, offset: int | None) -> bool:
-        """True when done; False where a segment was cut off or deleted under it, so that it has to begin again."""
-        cuts = self._cuts
-        state = self._state
-        end = state.log_end_offset if offset is None else min(offset, state.log_end_offset)
-        start = state.recovery_point
-        upto = end + 1 if offset is None else end
-        if upto <= start:
-            return self._write_epochs()
-        try:
-            covered = state.segments.values(start, upto)
-            for segment in covered:
-                segment.flush()
-            if covered and covered[-1].base_offset >= start:
-                self._fs.fsync_dir(self.path)
-        except BaseException as error:
-            self._flush_failed(error, state, cuts)
-            return False
-        with self._lock:
-            if cuts == self._cuts:
-                self._state = flushed_to(self._state, end)
-            self.last_flush_time = self._milliseconds()
-            self.last_flush_monotonic_ms = self._clock.monotonic_ms()
-        return self._write_epochs()
-
     def _write_epochs(self) -> bool:
         if self._epochs.has_changed:
             self._epochs.write_if_changed()
         return True
-
-    def _flush_failed(self, error: BaseException, state: LogState, cuts: int) -> None:
-        """Poison the log and raise, unless what could not be synced was deleted, cut or renamed meanwhile (LOG-52)."""
-        with self._lock:
-            is_gone = isinstance(error, LogClosed) or isinstance(error, OSError) and error.errno == ENOENT
-            if is_gone and not self.closed:
-                there = self._state.segments
-                if cuts != self._cuts or any(there.get(s.base_offset) is not s for s in state.segments):
-                    return
-            if isinstance(error, LogClosed):
-                self._health.check()
-            if isinstance(error, OSError):
-                self._health.poison(error)
-        if isinstance(error, OSError) and not isinstance(error, KafkalogError):
-            raise StorageError.from_os(error, "sync the partition directory", path=self.path) from error
-        raise error
-

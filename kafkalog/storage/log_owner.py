@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from kafkalog.errors import StorageError
-from kafkalog.storage.log_base import LogBase
+from kafkalog.storage.log_flush import LogFlusher
 from kafkalog.storage.log_state import LogState, at_end, high_watermark_updated, log_start_incremented
 from kafkalog.storage.names import DELETED_SUFFIX
 from kafkalog.storage.retention import below_log_start, beyond_size, beyond_time
@@ -18,7 +18,7 @@ from kafkalog.storage.truncate import TruncatePlan, plan_delete_before, plan_tru
 from kafkalog.util.interrupts import deferred_interrupts
 
 
-class LogOwner(LogBase):
+class LogOwner(LogFlusher):
     """Rolling, cutting, deleting and closing; rules as for `LogBase`."""
 
     __slots__ = ()
@@ -62,6 +62,8 @@ class LogOwner(LogBase):
                 raise
             if plan.replaced is None:
                 self._finish_segment_locked(old, segment)
+                if state.recovery_point >= plan.base_offset:
+                    self._unsynced.sealed(old)
             else:
                 self._chores.append(lambda: self._delete_later((old,)))
             segments = state.segments.with_added(segment)
@@ -94,6 +96,7 @@ class LogOwner(LogBase):
                 preallocate=config.preallocate,
             )
             segment.begin()
+            self._unsynced.entries_changed()
             return segment
         except BaseException:
             self._drop_new(segment, base_offset)
@@ -185,6 +188,7 @@ class LogOwner(LogBase):
             self._health.poison(error)
             raise
         end = plan.log_end_offset
+        self._durable = min(self._durable, end)
         self._epochs.truncate_from_end(end)
         start = min(state.log_start_offset, end)
         cut = at_end(state, segments, end, log_start_offset=start, leader_epoch=self._epochs.latest_epoch)
@@ -195,6 +199,8 @@ class LogOwner(LogBase):
             self._health.poison(error)
             raise
         if plan.deleted:
+            self._unsynced.entries_changed()
+            self._chores.append(self._sync_entries)
             self._chores.append(lambda: self._delete_later(plan.deleted))
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
@@ -216,12 +222,14 @@ class LogOwner(LogBase):
             except BaseException as error:
                 self._health.poison(error)
                 raise
+            self._durable = 0
             self._epochs.clear()
             self._producers.truncate_fully_and_start_at(offset)
             start = offset if log_start_offset is None else log_start_offset
             emptied = at_end(state, segments, offset, log_start_offset=start, leader_epoch=-1)
             emptied = emptied.replace(first_unstable_offset=-1)
             self._publish_locked(high_watermark_updated(emptied, emptied.end_metadata))
+            self._chores.append(self._sync_entries)
             self._chores.append(lambda: self._delete_later(old))
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
@@ -301,6 +309,7 @@ class LogOwner(LogBase):
         for segment in gone:
             segment.change_file_suffixes("", DELETED_SUFFIX)
             self._drop_snapshot_locked(segment)
+        self._unsynced.entries_changed()
         self._chores.append(lambda: self._delete_later(gone))
 
     def _drop_snapshot_locked(self, segment: LogSegment) -> None:
@@ -368,6 +377,7 @@ class LogOwner(LogBase):
                 try:
                     self._ready_locked()
                     self._remove_leftovers()
+                    self._active.add_final_time_entry()  # before the flush, which syncs it
                 except BaseException as error:
                     failure = error
                 self._health.close()  # before the flush: what is appended after it would not be on disk

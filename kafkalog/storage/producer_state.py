@@ -23,6 +23,7 @@ from kafkalog._core.producers import (
     Staged,
 )
 from kafkalog._core.scan import BatchTable
+from kafkalog._core.trace import ProducerTrace
 from kafkalog.errors import (
     CoordinatorFenced,
     InvalidProducerEpoch,
@@ -154,6 +155,12 @@ class ProducerStateManager:
                 completed = self.producers.completions(staged)
                 self.producers.commit(staged, 0)
         self.map_end_offset = table.last_offset + 1
+        return completed
+
+    def take_over(self, trace: ProducerTrace, last_offset: int) -> list[tuple[CompletedTxn, int]]:
+        """As `replay`, of what a pass over batches up to `last_offset` gathered."""
+        completed = self.producers.take_over(trace)
+        self.map_end_offset = last_offset + 1
         return completed
 
     # Verification (PSM-27, PSM-28, PSM-34)

@@ -15,8 +15,9 @@ def rebuild_producers(
     now_ms: int,
     *,
     clean: bool,
+    sync: bool = True,
 ) -> list[LogSegment]:
-    """Bring `producers` to `last_offset`, and put a snapshot of it on disk where it is new.
+    """Bring `producers` to `last_offset`, and write a snapshot of it where it is new; synced, where `sync` says so.
 
     Returns the segments whose transaction index misses a transaction that was met: it is to be made anew.
 
@@ -27,7 +28,7 @@ def rebuild_producers(
     if clean and producers.snapshots.latest is None and not segments.size_in_bytes:
         for offset in marks:
             producers.map_end_offset = offset
-            producers.take_snapshot()
+            producers.take_snapshot(sync=sync)
         return []
     lagging: list[LogSegment] = []
     was_empty = producers.is_empty and producers.map_end_offset >= last_offset
@@ -37,11 +38,11 @@ def rebuild_producers(
             start = max(segment.base_offset, producers.map_end_offset, log_start_offset)
             producers.map_end_offset = start
             if segment.base_offset in marks:
-                producers.take_snapshot()
+                producers.take_snapshot(sync=sync)
             if not _read(producers, segment, start, last_offset):
                 lagging.append(segment)
     producers.map_end_offset = last_offset
-    producers.take_snapshot()
+    producers.take_snapshot(sync=sync)
     return lagging
 
 

@@ -3,110 +3,115 @@
 The first batch that is cut off, fails its checksum, or does not come after the one before it ends the segment. Both
 indexes and the transaction index are written as appending would have written them, leader epochs and producers are
 brought up to the segment's end (format.md section 7, SEG-20 to SEG-22, LOAD-10 to LOAD-12).
+
+`scan_segment` reads, in any thread, and changes nothing; `recover_segment` then makes it so, segment by segment.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+import threading
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
-from kafkalog._core.plan import RollRules, SegmentTail, plan_append, rows_up_to_epoch
-from kafkalog._core.scan import BatchTable, scan
-from kafkalog.errors import CorruptRecord
+from kafkalog._core.recovery import BAD_CRC, BAD_ORDER, BAD_RANGE, BAD_SIZE, MORE, PARTIAL, RecoveryPass
+from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.producer_state import ProducerStateManager
-from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP_YET, LogSegment
+from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.time_index import TimeIndex
 from kafkalog.storage.txn_index import AbortedTxn
 
 _LOG: Final = logging.getLogger(__name__)
+CHUNK_BYTES: Final = 256 << 10
+"""A chunk stays in the second-level cache between the copy that pread makes and the checksum."""
+_DAMAGE: Final = {
+    PARTIAL: "the rest is no whole batch",
+    BAD_SIZE: "no batch has the size that is given there",
+    BAD_CRC: "the checksum of the batch is wrong",
+    BAD_ORDER: "the batch does not end above the one before it",
+}
+_buffers: Final = threading.local()
 
 
-def recover_segment(segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochCache) -> int:
+class FoundSegment(NamedTuple):
+    """What one pass over a `.log` file shows: the pass, and why it stopped."""
+
+    found: RecoveryPass
+    status: int
+
+
+def scan_segment(segment: LogSegment, tell: Callable[[int], object] | None = None) -> FoundSegment:
+    """One pass over the data of a segment up to the first damage; `tell(bytes)` is called as it goes on.
+
+    Threads: any, beside the passes over other segments. StorageError.
+    """
+    records = segment.records
+    found = RecoveryPass(
+        segment.base_offset,
+        records.size,
+        segment.index_interval_bytes,
+        segment.max_index_size // OffsetIndex.entry_size,
+        segment.max_index_size // TimeIndex.entry_size,
+    )
+    buffer = _buffer()
+    status = MORE
+    while status == MORE:
+        start = found.position
+        have = records.read_into(buffer, start)
+        if have == 0 and start < found.end:  # another process cut the file
+            status = PARTIAL
+            break
+        status = found.check(buffer, 0, have)
+        if status == MORE and found.position == start:  # the file ends inside a batch that a moment ago was whole
+            status = PARTIAL
+        if tell is not None:
+            tell(found.position - start)
+    if tell is not None:
+        tell(found.end - found.position)
+    return FoundSegment(found, status)
+
+
+def recover_segment(
+    segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochCache, scanned: FoundSegment
+) -> int:
     """The bytes cut off the end of the segment; its indexes and what `producers` and `epochs` know of it are new.
 
-    SegmentOffsetOverflow where a sound batch has an offset that the segment cannot hold; StorageError.
+    `scanned` is what `scan_segment` said of it. SegmentOffsetOverflow where a sound batch has an offset that the
+    segment cannot hold; StorageError.
     """
-    offset_index, time_index = segment.offset_index, segment.time_index
-    offset_index.reset()
-    time_index.reset()
+    found, status = scanned
     segment.txn_index.reset()
-    rules = RollRules(
-        segment.base_offset, MAX_RELATIVE_OFFSET, NO_TIMESTAMP_YET, segment.created_ms, segment.index_interval_bytes
-    )
-    tail = SegmentTail(offset_slots=offset_index.max_entries, time_slots=time_index.max_entries - 1)
-    try:
-        for data, table in segment.records.slice(0, segment.size).scanned(check_crc=True):
-            rows = sound_rows(table, tail.last_offset)
-            fitting = _rows_that_fit(segment, table, rows)
-            if fitting:
-                whole = table if fitting == len(table) else _first_rows(data, table, fitting)
-                tail = _take_over(segment, whole, tail, rules)
-                take_over_producers(segment, producers, whole, data)
-                take_over_epochs(epochs, whole)
-            if fitting < rows:
-                segment.ensure_offset_in_range(table.last_offset_of(fitting))
-            if rows < len(table):
-                _LOG.warning("%s: the batch at byte %d is damaged", segment.path, table.position(rows))
-                break
-    except CorruptRecord as error:
-        _LOG.warning("%s", error)
-    cut = segment.records.truncate_to(tail.size)
+    if found.batches:
+        for txn, stable in producers.take_over(found.producers, found.tail.last_offset):
+            if txn.is_aborted:
+                segment.add_aborted(AbortedTxn(0, txn.producer_id, txn.first_offset, txn.last_offset, stable))
+    take_over_epochs(epochs, found)
+    if status == BAD_RANGE:
+        segment.ensure_offset_in_range(found.bad_offset)
+    cut = segment.records.truncate_to(found.tail.size)
     if cut:
-        _LOG.warning("%s: %d bytes behind the last sound batch were cut off", segment.path, cut)
-    offset_index.trim_to_valid_size()
-    if tail.max_timestamp >= 0:
-        time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp, skip_full_check=True)
-    time_index.trim_to_valid_size()
+        where, why = found.tail.size, _DAMAGE.get(status, "the rest is no batch")
+        _LOG.warning("%s: cut at byte %d, offset %d, %d bytes go: %s", segment.path, where, _end(found), cut, why)
+    segment.offset_index.refill(found.offset_index)
+    segment.time_index.refill(found.time_index)
     return cut
 
 
-def sound_rows(table: BatchTable, last_offset: int) -> int:
-    """How many of the first rows have a right checksum and offsets that rise from above `last_offset` on."""
-    rows = len(table) if table.first_invalid < 0 else table.first_invalid
-    if rows and table.monotonic and table.first_offset > last_offset:
-        return rows
-    for row in range(rows):
-        if table.last_offset_of(row) <= last_offset:
-            return row
-        last_offset = table.last_offset_of(row)
-    return rows
+def take_over_epochs(epochs: LeaderEpochCache, found: RecoveryPass) -> None:
+    """Note the leader epochs that begin in a segment and are not known yet (LOG-59, SEG-25)."""
+    for epoch, start_offset in found.leader_epochs:
+        if epoch > epochs.latest_epoch:
+            epochs.assign(epoch, max(start_offset, found.base_offset))
 
 
-def _rows_that_fit(segment: LogSegment, table: BatchTable, rows: int) -> int:
-    """How many of the first `rows`, whose offsets rise, end within the segment's reach."""
-    base = segment.base_offset
-    if not rows or base <= table.last_offset_of(0) <= table.last_offset_of(rows - 1) <= base + MAX_RELATIVE_OFFSET:
-        return rows
-    return next(
-        row for row in range(rows) if not base <= table.last_offset_of(row) <= base + MAX_RELATIVE_OFFSET
-    )
+def _end(found: RecoveryPass) -> int:
+    return found.tail.last_offset + 1 if found.batches else found.base_offset
 
 
-def _first_rows(data: bytes, table: BatchTable, rows: int) -> BatchTable:
-    start = table.position(0)
-    return scan(memoryview(data)[: table.position(rows) - start], file_mode=True, base_position=start)
-
-
-def _take_over(segment: LogSegment, table: BatchTable, tail: SegmentTail, rules: RollRules) -> SegmentTail:
-    """The tail behind the batches of `table`, with the index entries that they bring."""
-    plan = plan_append(table, 0, tail, rules, segment.created_ms, True, True)
-    for last_offset, position, timestamp, its_offset in plan.entries or ():
-        segment.offset_index.append(last_offset, position)
-        if timestamp >= 0:
-            segment.time_index.maybe_append(timestamp, its_offset)
-    return plan.tail
-
-
-def take_over_producers(
-    segment: LogSegment, producers: ProducerStateManager, table: BatchTable, data: Any
-) -> None:
-    """Bring `producers` to the end of `table`, and the transaction index of `segment`, whose batches they are."""
-    for txn, stable in producers.replay(table, data):
-        if txn.is_aborted:
-            segment.add_aborted(AbortedTxn(0, txn.producer_id, txn.first_offset, txn.last_offset, stable))
-
-
-def take_over_epochs(epochs: LeaderEpochCache, table: BatchTable) -> None:
-    """Note the leader epochs that begin in `table` and are not known yet (LOG-59)."""
-    while (row := rows_up_to_epoch(table, epochs.latest_epoch)) < len(table):
-        epochs.assign(table.leader_epoch(row), table.base_offset(row))
+def _buffer() -> bytearray:
+    """The chunk of this thread: one for all files, so that no page of it is touched for the first time twice."""
+    held: bytearray | None = getattr(_buffers, "chunk", None)
+    if held is None:
+        held = _buffers.chunk = bytearray(CHUNK_BYTES)
+    return held

@@ -140,12 +140,17 @@ class LogSegment(SegmentFiles):
             times.last_entry.timestamp,
         )
 
-    def become_active(self) -> int:
+    def become_active(self, known: SegmentTail | None = None) -> int:
         """Make the segment ready for appends; returns the next offset.
 
-        The indexes are opened (made, if missing) at their full length again, the last offset is looked up.
+        The indexes are opened (made, if missing) at their full length again, the last offset is looked up; not where it
+        is `known`, by a pass over all of the segment (bytes since the last index entry count from now on: SEG-36).
         """
         self.resize_indexes(self.max_index_size)
+        if known is not None:
+            largest = TimestampOffset(known.max_timestamp, known.offset_of_max_timestamp)
+            self.tail = self._tail_with(known.last_offset, largest, known.rolling_timestamp)
+            return self.end_offset
         next_offset = self.read_next_offset()
         last = next_offset - 1 if self.size else -1
         self.tail = self._tail_with(last, self.read_largest_timestamp(), self._first_timestamp())
@@ -407,6 +412,7 @@ class LogSegment(SegmentFiles):
         tail = self.tail
         if tail.max_timestamp >= 0:
             self.time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp, skip_full_check=True)
+            self._indexes_changed = True
 
     def on_become_inactive(self) -> None:
         """Close the book on a rolled segment: final time entry, files trimmed, indexes read-only (SEG-28)."""

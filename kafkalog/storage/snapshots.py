@@ -22,11 +22,14 @@ class Snapshots:
     Errors of the system are StorageError. Threads: belongs to the log's lock.
     """
 
-    __slots__ = ("_offsets", "directory", "fs")
+    __slots__ = ("_offsets", "_writes", "directory", "fs", "unsynced")
 
     def __init__(self, directory: str, *, fs: FileSystem = OS) -> None:
         self.directory = directory
         self.fs = fs
+        self.unsynced: tuple[tuple[int, str], ...] = ()
+        """(number of the write, path) of each that was written and is not synced yet."""
+        self._writes = 0
         self._offsets: list[int] = []
         self.refresh()
 
@@ -60,6 +63,9 @@ class Snapshots:
             atomic_write(self.fs, path, format_snapshot(entries), sync=sync)
         except OSError as error:
             raise StorageError.from_os(error, "write the producer snapshot", path=path) from error
+        if not sync:
+            self._writes += 1
+            self.unsynced = (*self.unsynced, (self._writes, path))
         if offset not in self._offsets:
             insort(self._offsets, offset)
 
@@ -78,9 +84,15 @@ class Snapshots:
                 self._offsets.remove(offset)
         return None
 
+    def _given_up(self, offset: int) -> str:
+        """The path of a snapshot that goes, and need not be synced any more."""
+        path = self.path(offset)
+        self.unsynced = tuple(one for one in self.unsynced if one[1] != path)
+        return path
+
     def remove(self, offset: int) -> None:
         """Remove the snapshot of `offset`; one that is not there is no error."""
-        path = self.path(offset)
+        path = self._given_up(offset)
         try:
             self.fs.unlink_if_exists(path)
         except OSError as error:
@@ -111,7 +123,7 @@ class Snapshots:
         """The path the snapshot of `offset` was renamed to, for its delayed delete; None where there is none."""
         if offset not in self._offsets:
             return None
-        path = self.path(offset)
+        path = self._given_up(offset)
         self._offsets.remove(offset)
         try:
             self.fs.rename(path, path + DELETED_SUFFIX)

@@ -142,7 +142,7 @@ def test_deleting_a_partition_deletes_its_future_log_first(tmp_path: Path) -> No
 
 
 def test_a_future_directory_beside_its_current_one_is_kept_and_not_renamed(tmp_path: Path) -> None:
-    """MGR-29: the reference renames onto the current one, and does not start; ours starts and serves the current one."""
+    """MGR-29: the reference renames onto the current one and does not start; ours serves the current one."""
     with Held(tmp_path) as held:
         held.made()
     future = tmp_path / f"t-0.{'b' * 32}-future"

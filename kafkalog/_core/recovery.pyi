@@ -1,0 +1,43 @@
+from typing import final
+
+from typing_extensions import Buffer
+
+from kafkalog._core.plan import SegmentTail
+from kafkalog._core.trace import ProducerTrace
+
+MORE: int
+END: int
+PARTIAL: int
+BAD_SIZE: int
+BAD_CRC: int
+BAD_ORDER: int
+BAD_RANGE: int
+LEAST_CHUNK: int
+
+@final
+class RecoveryPass:
+    base_offset: int
+    position: int
+    end: int
+    batches: int
+    bad_offset: int
+    tail: SegmentTail
+    producers: ProducerTrace
+    def __init__(
+        self,
+        base_offset: int,
+        end: int,
+        index_interval_bytes: int,
+        offset_slots: int,
+        time_slots: int,
+        *,
+        check_crc: bool = True,
+    ) -> None: ...
+    def check(self, buf: Buffer, start: int, length: int) -> int: ...
+    def refuse_a_second(self) -> None: ...
+    @property
+    def offset_index(self) -> bytes: ...
+    @property
+    def time_index(self) -> bytes: ...
+    @property
+    def leader_epochs(self) -> list[tuple[int, int]]: ...

@@ -1,0 +1,6 @@
+from typing import final
+
+@final
+class ProducerTrace:
+    @property
+    def producer_ids(self) -> list[int]: ...
