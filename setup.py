@@ -14,7 +14,7 @@ MODULES = (
 )  # fmt: skip
 USES_CRC = (
     "crc", "scan", "seek", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",
-    "check", "agree", "txns", "admit", "rewrite",
+    "check", "agree", "txns", "admit", "rewrite", "unpack",
     "recovery", "producer", "producers", "trace",
 )  # fmt: skip
 DEBUG = os.environ.get("KAFKALOG_DEBUG") == "1"

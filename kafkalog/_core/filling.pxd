@@ -14,13 +14,13 @@ from kafkalog._core.layout cimport (
     ERR_RECORD_SIZE, ERR_SHORT, ERR_WRAPPER_NESTED, MIN_RECORD_BYTES, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT,
 )
 from kafkalog._core.messages cimport Message, take_fields, take_frame
+from kafkalog._core.sweep cimport Sweep, kl_fetch_ahead, sweep_records
 from kafkalog._core.wrap cimport added
 
-cdef extern from *:
-    """
-    #define kl_fetch_ahead(p) __builtin_prefetch(p)
-    """
-    void kl_fetch_ahead(const void* p) noexcept nogil
+cdef enum:
+    BARREN_SWEEPS = 4               # after so many without a record the rest of a batch goes the careful way
+    LEAST_DELTA = -0x7FFFFFFF
+    MOST_DELTA = 0x7FFFFFFF
 
 
 cdef struct Build:
@@ -88,6 +88,12 @@ cdef inline int take_head(Cursor* c, Fields* f) noexcept nogil:
         status = take_varint(&body, &f.offset_delta)
     c.p = body.end
     return status
+
+
+cdef inline int take_body(Cursor* c, Fields* f) noexcept nogil:
+    """All of the record at the cursor, and on to the next one."""
+    kl_fetch_ahead(c.p + 768)
+    return OK if take_small_record(c, f) else take_record(c, f)
 
 
 cdef struct Hand:
@@ -167,6 +173,39 @@ cdef inline void put_type(Build* b, int64_t first, int64_t last, int32_t kind) n
             types[i] = kind
 
 
+cdef inline Sweep sweep_of(Build* b, BatchRow* row) noexcept nogil:
+    """What a sweep over records of the batch goes by; `most` is 0 where there can be none."""
+    cdef Sweep s
+    s.base_offset = row.base_offset
+    s.own_time = (row.attributes & TIMESTAMP_TYPE_BIT) == 0
+    s.base_timestamp = row.base_timestamp if s.own_time else row.max_timestamp
+    s.rising = not b.every
+    s.lowest_delta = LEAST_DELTA
+    s.highest_delta = MOST_DELTA
+    if s.rising and row.base_offset >= 0 and b.stop_offset >= 0:
+        s.highest_delta = min(b.stop_offset - 1 - row.base_offset, s.highest_delta)
+    s.offsets = <int64_t*>b.offsets.data if b.offsets != NULL else NULL
+    s.timestamps = <int64_t*>b.timestamps.data if b.timestamps != NULL else NULL
+    s.lists = <int32_t*>b.headers.lists.data if b.wants_headers else NULL
+    s.wants_key = b.wants_key
+    s.wants_value = b.wants_value
+    return s
+
+
+cdef inline int64_t sweep_at(
+    Sweep* s, Build* b, Cursor* c, Hand* hand, int64_t row, int64_t most, int64_t next_offset
+) noexcept nogil:
+    """Takes the common records at the cursor, into rows from `row` on; the bytes of their keys and values."""
+    cdef int64_t before = hand.key.used + hand.value.used
+    s.row = row
+    s.most = min(most, b.room - row)
+    s.headers = <int32_t>b.headers.count
+    if s.rising:
+        s.lowest_delta = max(next_offset - s.base_offset, <int64_t>LEAST_DELTA)
+    sweep_records(s, c, &hand.key, &hand.value)
+    return hand.key.used + hand.value.used - before
+
+
 cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Place* place) noexcept nogil:
     """The records of a v2 batch from `place` on; `place` says where it stopped: OK with b.full where it is not at the end."""
     cdef Cursor c
@@ -183,27 +222,30 @@ cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Plac
     cdef int64_t* timestamps = <int64_t*>b.timestamps.data if b.timestamps != NULL else NULL
     cdef bint own_time = (row.attributes & TIMESTAMP_TYPE_BIT) == 0
     cdef Hand hand = hand_of(b)
+    cdef int barren = 0
+    cdef Sweep sweep = sweep_of(b, row)
     c.p = batch + place.at
     c.end = batch + row.size
+    if not b.wants_bodies or row.base_offset < 0 or next_offset < 0 or b.stop_offset < 0:
+        barren = BARREN_SWEEPS
     while True:
+        if barren < BARREN_SWEEPS and c.end - c.p <= left:
+            more = sweep_at(&sweep, b, &c, &hand, n, row.count - i, next_offset)
+            if sweep.row > n:
+                left -= more
+                i += sweep.row - n
+                n = sweep.row
+                next_offset = added(added(row.base_offset, sweep.last_delta), 1)
+            else:
+                barren += 1
         start = c.p
-        if i == row.count:
-            status = OK if start == c.end else ERR_COUNT_LOW
+        if i == row.count or start == c.end:
+            status = ERR_COUNT_HIGH if i < row.count else OK if start == c.end else ERR_COUNT_LOW
             break
-        if start == c.end:
-            status = ERR_COUNT_HIGH
+        status = take_body(&c, &f) if b.wants_bodies else take_head(&c, &f)
+        if status != OK:
             break
-        if not b.wants_bodies:
-            status = take_head(&c, &f)
-            if status != OK:
-                break
-        else:
-            kl_fetch_ahead(start + 768)
-            if not take_small_record(&c, &f):
-                status = take_record(&c, &f)
-                if status != OK:
-                    break
-            more = bytes_of(&hand, &f)
+        more = bytes_of(&hand, &f) if b.wants_bodies else 0
         offset = added(row.base_offset, f.offset_delta)
         if offset >= next_offset or b.every:
             if offset >= b.stop_offset and not b.every:
@@ -244,6 +286,12 @@ cdef inline int fill_messages(Build* b, BatchRow* row, const uint8_t* batch, Pla
     cdef int status
     cdef const uint8_t* start
     cdef int64_t more
+    cdef int64_t n = b.rows
+    cdef int64_t done = place.done
+    cdef int64_t next_offset = b.next_offset
+    cdef int64_t left = b.most_bytes - b.bytes
+    cdef int64_t* offsets = <int64_t*>b.offsets.data if b.offsets != NULL else NULL
+    cdef int64_t* timestamps = <int64_t*>b.timestamps.data if b.timestamps != NULL else NULL
     cdef Hand hand = hand_of(b)
     cdef bint own_time = row.magic == 0 or (row.attributes & TIMESTAMP_TYPE_BIT) == 0
     f.header_count = 0
@@ -260,29 +308,35 @@ cdef inline int fill_messages(Build* b, BatchRow* row, const uint8_t* batch, Pla
         status = take_fields(&m)
         if status != OK:
             break
-        if m.offset >= b.next_offset or b.every:
+        if m.offset >= next_offset or b.every:
             if m.offset >= b.stop_offset and not b.every:
                 b.ended = True
                 break
             f.key, f.key_size, f.value, f.value_size = m.key, m.key_size, m.value, m.value_size
             f.headers = f.end = start
             more = bytes_of(&hand, &f)
-            if b.rows == b.room or (more > b.most_bytes - b.bytes and b.rows > 0):
+            if n == b.room or (more > left and n > 0):
                 b.full = True
                 break
-            status = put_slowly(b, b.rows, &f)
+            status = put_bodies(b, &hand, n, &f)
             if status != OK:
                 break
-            b.bytes += more
-            if b.offsets != NULL:
-                (<int64_t*>b.offsets.data)[b.rows] = m.offset
-            if b.timestamps != NULL:
-                (<int64_t*>b.timestamps.data)[b.rows] = m.timestamp if own_time or m.magic == 0 else row.max_timestamp
-            put_type(b, b.rows, b.rows + 1, -1 if m.magic == 0 else 0 if own_time else 1)
-            b.next_offset = added(m.offset, 1)
-            b.rows += 1
-        place.done += 1
+            left -= more
+            if offsets != NULL:
+                offsets[n] = m.offset
+            if timestamps != NULL:
+                timestamps[n] = m.timestamp if own_time or m.magic == 0 else row.max_timestamp
+            if b.wants_type:
+                put_type(b, n, n + 1, -1 if m.magic == 0 else 0 if own_time else 1)
+            next_offset = added(m.offset, 1)
+            n += 1
+        done += 1
+    lay_down(b, &hand)
+    b.bytes = b.most_bytes - left
+    b.rows = n
+    b.next_offset = next_offset
     place.at = start - batch
+    place.done = done
     return OK if status == ERR_SHORT else status
 
 

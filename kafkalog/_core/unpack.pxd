@@ -51,4 +51,5 @@ cdef class Unpacker:
     cdef int unpack_snappy_block(self, Py_ssize_t at, Py_ssize_t size) except -1
     cdef int unpack_zstd(self) except -1
     cdef int unpack_gzip(self) except -1
+    cdef bint unpack_whole(self) except -1
     cdef int unpack_member(self, Tool tool, Py_ssize_t* at, Py_ssize_t piece) except -1

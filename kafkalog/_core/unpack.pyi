@@ -6,6 +6,7 @@ from typing_extensions import Buffer
 from kafkalog._core.store import Store
 
 GZIP_FASTER: int
+GZIP_WHOLE: int
 FIRST_FAULT: int
 TOO_LARGE: int
 FAULT_TEXT: dict[int, str]

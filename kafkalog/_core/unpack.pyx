@@ -6,10 +6,11 @@ The packages release the GIL while they work. What a block can hold is known, or
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBuffer_FillInfo
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcmp
+from libc.string cimport memchr, memcmp
 
 from kafkalog._core.batch cimport BatchRow
 from kafkalog._core.buffers cimport Held, hold
+from kafkalog._core.crc cimport kl_crc32
 from kafkalog._core.frames cimport (
     BLOCK_SLACK, FAULT_BLOCK_END, FAULT_CODEC, FAULT_GZIP_CUT, FAULT_LIMIT, FAULT_LZ4_BLOCK, FAULT_LZ4_BLOCK_CHECK,
     FAULT_LZ4_BLOCK_SIZE, FAULT_LZ4_DEPENDENT, FAULT_LZ4_HEADER, FAULT_LZ4_HEADER_CHECK, FAULT_LZ4_LARGE_BLOCK,
@@ -17,7 +18,7 @@ from kafkalog._core.frames cimport (
     FAULT_SNAPPY_HEADER, FAULT_SNAPPY_LENGTH, FAULT_SNAPPY_SIZE, FAULT_SNAPPY_VERSION, FAULT_ZSTD_CUT,
     FAULT_ZSTD_DECLARED, FAULT_ZSTD_KIND, FAULT_ZSTD_MAGIC, FAULT_ZSTD_NONE, FAULT_ZSTD_REFUSED,
     FAULT_ZSTD_SKIPPABLE, LZ4_GROWTH, SNAPPY_GROWTH, Block4, Finding, Lz4Frame, ZstdFrame, found, found_value,
-    is_xerial, lz4_block, lz4_header, snappy_length, xerial_block, zstd_frame,
+    is_xerial, little, lz4_block, lz4_header, snappy_length, xerial_block, zstd_frame,
 )
 from kafkalog._core.layout cimport CODEC_MASK, OK, V2_RECORDS_AT
 from kafkalog._core.store cimport MOST, Store
@@ -30,12 +31,18 @@ cdef enum:
     LZ4 = 3
     ZSTD = 4
     FAST_GZIP = 5                   # no codec id: a second package for gzip
+    WHOLE_GZIP = 6                  # nor this: a third one, for a member whose size is known
+    GZIP_HEADER = 10                # bytes of a member without name, comment and extra field
+    GZIP_TRAILER = 8                # CRC-32 and size of what it holds, little-endian
+    DEFLATE_GROWTH = 1032           # no byte of a deflate stream stands for more
+    SMALL_MEMBER = 4 << 10          # below it the setting up costs more than is won
     HEADROOM = 8 << 20              # the last block may need room above the limit before its size is known
     GZIP_BITS = 31                  # a gzip member with the largest window
     PIECE = 256 << 10               # a member is fed in pieces: the package copies what it does not use
     NEXT_PIECE = 16 << 10           # of members behind the first: there may be many, each leaving most of its piece
 
 GZIP_FASTER = FAST_GZIP
+GZIP_WHOLE = WHOLE_GZIP
 FIRST_FAULT = FAULT_LIMIT
 TOO_LARGE = FAULT_LIMIT
 
@@ -76,7 +83,7 @@ cdef class Tool:
     """A package's function for one codec, and the error it raises for damage.
 
     It is `function(data, room) -> bytes filled`; where `gives`, `function(data, most) -> bytes`. That of gzip is
-    `zlib.decompressobj` or one like it.
+    `zlib.decompressobj` or one like it; that of GZIP_WHOLE gives what a bare deflate stream holds.
     """
 
     def __init__(self, function, error, *, gives=False):
@@ -102,13 +109,14 @@ cdef class Unpacker:
     """Decompresses what batches hold; a thread's own, since packages keep their contexts for it.
 
     `find(codec)` gives the Tool of a codec id, asked for once each; also of GZIP_FASTER, a package that is faster than that
-    of gzip but says less of damage, which the other one is then asked about. None stands for no such package. After a status other than 0, `position` (from the
-    first compressed byte on), `text` and `codec` say what is wrong, and what was appended has no meaning.
+    of gzip but says less of damage, which the other one is then asked about, and of GZIP_WHOLE, one that needs to know
+    the size. None stands for no such package. After a status other than 0, `position` (from the first compressed byte
+    on), `text` and `codec` say what is wrong, and what was appended has no meaning.
     """
 
     def __init__(self, find):
         self.find = find
-        self.tools = [None] * 6
+        self.tools = [None] * 7
         self.piece = Piece.__new__(Piece)
 
     def unpack(self, Store store not None, int codec, data, *, int magic=2, int64_t limit_bytes) -> int:
@@ -310,6 +318,8 @@ cdef class Unpacker:
         cdef Py_ssize_t before
         cdef Py_ssize_t piece = PIECE
         cdef int status
+        if self.unpack_whole():
+            return OK
         while True:
             before = self.store.size
             if fast.function is None or self.size - at < 4 or memcmp(self.start + at, b"\x1f\x8b\x08\x00", 4) != 0:
@@ -324,6 +334,36 @@ cdef class Unpacker:
             if self.size - at < 2 or memcmp(self.start + at, b"\x1f\x8b", 2) != 0:
                 return OK
             piece = NEXT_PIECE
+
+    cdef bint unpack_whole(self) except -1:
+        """True where all there is is one member, sound and as large as its last bytes say, which is then appended.
+
+        False, with nothing appended, for anything else: the packages that read member by member say what it is. This
+        one does not say where a stream ends, so there must be nothing that could begin another member.
+        """
+        cdef Tool whole = self.tool(WHOLE_GZIP)
+        cdef const uint8_t* trailer = self.start + self.size - GZIP_TRAILER
+        cdef Py_ssize_t before = self.store.size
+        cdef Py_ssize_t inner = self.size - GZIP_HEADER - GZIP_TRAILER
+        cdef int64_t n
+        if whole.function is None or inner <= 0 or memcmp(self.start, b"\x1f\x8b\x08\x00", 4) != 0:
+            return False
+        n = <int64_t>little(trailer + 4, 4)
+        if n < SMALL_MEMBER or n > self.most - before or n // DEFLATE_GROWTH > inner:
+            return False
+        if has_magic(self.start + GZIP_HEADER, inner):
+            return False
+        try:
+            self.store.append(whole.function(self.lend(GZIP_HEADER, inner), n))
+        except whole.error:
+            return False
+        if (
+            self.store.size - before != n
+            or kl_crc32(0, self.store.data + before, <size_t>n) != little(trailer, 4)
+        ):
+            self.store.cut(before)
+            return False
+        return True
 
     cdef int unpack_member(self, Tool tool, Py_ssize_t* at, Py_ssize_t piece) except -1:
         """Appends one member and moves behind it; `at` stays where the status is not 0."""
@@ -344,6 +384,18 @@ cdef class Unpacker:
                 return found(&self.out, FAULT_LIMIT, at[0])
         at[0] = next - <Py_ssize_t>len(inflater.unused_data)
         return OK
+
+
+cdef bint has_magic(const uint8_t* p, Py_ssize_t n) noexcept nogil:
+    """True where a member of gzip may begin in these bytes."""
+    cdef const uint8_t* end = p + n
+    while True:
+        p = <const uint8_t*>memchr(p, 0x1F, <size_t>(end - p))
+        if p == NULL or end - p < 3:
+            return False
+        if p[1] == 0x8B and p[2] == 0x08:
+            return True
+        p += 1
 
 
 cdef bint lacks_room(str said):

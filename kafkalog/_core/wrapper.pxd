@@ -4,10 +4,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch cimport BatchRow
 from kafkalog._core.cursor cimport Cursor
-from kafkalog._core.endian cimport store64
+from kafkalog._core.endian cimport load32, load64, store64
 from kafkalog._core.layout cimport (
     CODEC_MASK, ERR_SHORT, ERR_WRAPPER_CODEC, ERR_WRAPPER_EMPTY, ERR_WRAPPER_NESTED, ERR_WRAPPER_NULL,
-    ERR_WRAPPER_OFFSET, OK,
+    ERR_WRAPPER_OFFSET, LOG_OVERHEAD, OK, SIZE_AT,
 )
 from kafkalog._core.messages cimport Message, take_fields, take_frame
 from kafkalog._core.wrap cimport added, subtracted
@@ -49,6 +49,7 @@ cdef inline int settle(uint8_t* p, int64_t size, BatchRow* row) noexcept nogil:
     cdef int status
     cdef int64_t base = 0
     cdef int32_t count = 0
+    cdef int32_t _
     c.p = p
     c.end = p + size
     while True:
@@ -72,7 +73,8 @@ cdef inline int settle(uint8_t* p, int64_t size, BatchRow* row) noexcept nogil:
         return ERR_WRAPPER_OFFSET
     base = 0 if row.last_offset == 0 else subtracted(row.last_offset, base)
     row.base_offset = added(row.base_offset, base)
-    c.p = p
-    while take_frame(&c, &m) == OK:
-        store64(<uint8_t*>m.start, added(m.offset, base))
+    # the frames were looked at above
+    for _ in range(count):
+        store64(p, added(load64(p), base))
+        p += LOG_OVERHEAD + load32(p + SIZE_AT)
     return OK

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "consume": ("kafkalog.cli.consume_cmd", "Print the records of a topic."),
     "dump": ("kafkalog.cli.dump_cmd", "Print segment files as the reference's dump tool does."),
+    "handover": ("kafkalog.cli.handover_cmd", "Let a Kafka broker take over the topics in its directories."),
     "ls": ("kafkalog.cli.ls_cmd", "List the files of a topic: length, bytes used, disk blocks, entries."),
     "offsets": ("kafkalog.cli.offsets_cmd", "Find offsets by time; see and move readers' positions."),
     "produce": ("kafkalog.cli.produce_cmd", "Append records from files or stdin to a topic."),

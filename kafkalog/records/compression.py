@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.store import MOST_BYTES, Store
-from kafkalog._core.unpack import Tool, Unpacker
+from kafkalog._core.unpack import GZIP_WHOLE, Tool, Unpacker
 from kafkalog.errors import IllegalArgument
 from kafkalog.records import gzip_member, lz4_frame, xerial, zstd_frame
 from kafkalog.records.codec_errors import unpack_error
@@ -127,13 +127,15 @@ def decompress(codec: int, data: Buffer, *, magic: int = 2, limit_bytes: int = D
 
 
 def _tool(codec: int) -> Tool | None:
-    """The package for a codec id, or for GZIP_FASTER."""
+    """The package for a codec id, or for GZIP_FASTER or GZIP_WHOLE."""
     if codec == CompressionType.LZ4:
         return lz4_frame.tool()
     if codec == CompressionType.SNAPPY:
         return xerial.tool()
     if codec == CompressionType.ZSTD:
         return zstd_frame.tool()
+    if codec == GZIP_WHOLE:
+        return gzip_member.whole_tool()
     return gzip_member.tool() if codec == CompressionType.GZIP else gzip_member.faster_tool()
 
 

@@ -80,11 +80,24 @@ def write_partition_metadata(fs: FileSystem, directory: str | os.PathLike[str], 
             hint="a topic of that name was deleted and made again: use the directory of the new one",
         )
     try:
-        atomic_write(fs, path, f"version: {VERSION}\ntopic_id: {topic_id}".encode())
+        _write(fs, path, topic_id)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not fs.exists(directory):
             return
         raise StorageError.from_os(error, "write the topic id", path=path) from error
+
+
+def replace_topic_id(fs: FileSystem, directory: str | os.PathLike[str], topic_id: str) -> None:
+    """Give a partition directory to another topic; the caller knows that nobody else has it. StorageError."""
+    path = os.path.join(directory, PARTITION_METADATA)
+    try:
+        _write(fs, path, check_topic_id(topic_id))
+    except OSError as error:
+        raise StorageError.from_os(error, "write the topic id", path=path) from error
+
+
+def _write(fs: FileSystem, path: str, topic_id: str) -> None:
+    atomic_write(fs, path, f"version: {VERSION}\ntopic_id: {topic_id}".encode())
 
 
 def _field(lines: list[str], index: int, name: str) -> str:

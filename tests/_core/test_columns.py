@@ -331,3 +331,28 @@ def test_memory_kept_for_the_next_piece_is_bounded() -> None:
 
 def test_every_status_has_a_text() -> None:
     assert all(isinstance(text, str) and text for text in STATUS_TEXT.values())
+
+
+common = st.builds(
+    R, st.none() | st.binary(max_size=140), st.binary(max_size=300), st.integers(T, T + 8000), st.just([]), st.none()
+)
+
+
+@given(st.lists(st.lists(common | rows, min_size=1, max_size=90), min_size=1, max_size=4), st.data())
+@settings(deadline=None, max_examples=80)
+def test_common_records_and_others_in_turn(lists: list[list[R]], data: st.DataObject) -> None:
+    """Runs of common records are taken in steps, whatever stands between them and wherever a range ends."""
+    raw = laid(lists)
+    count = sum(map(len, lists))
+    start = data.draw(st.integers(0, count), label="start")
+    stop = data.draw(st.integers(start, count), label="stop")
+    most_rows = data.draw(st.sampled_from([1, 7, 64, 65, 1000]), label="most_rows")
+    most_bytes = data.draw(st.sampled_from([1, 300, 5000, 1 << 20]), label="most_bytes")
+    builder = ColumnBuilder(ALL, start_offset=start, stop_offset=stop, most_rows=most_rows, most_bytes=most_bytes)
+    got: list[tuple[Any, ...]] = []
+    table, row = scan(raw), 0
+    while row < len(table) and not builder.ended:
+        row = builder.feed(raw, table, row)
+        if builder.full or builder.ended or row == len(table):
+            got += rows_of(builder.take())
+    assert got == [one for one in told(decode(raw, scan(raw))) if start <= one[0] < stop]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog._core.store import Store
-from kafkalog._core.unpack import FAULT_TEXT, FIRST_FAULT, GZIP_FASTER, TOO_LARGE, Tool, Unpacker
+from kafkalog._core.unpack import FAULT_TEXT, FIRST_FAULT, GZIP_FASTER, GZIP_WHOLE, TOO_LARGE, Tool, Unpacker
 from kafkalog.records.compression import compress, new_unpacker
 
 GZIP, SNAPPY, LZ4, ZSTD = range(1, 5)
@@ -41,11 +41,16 @@ def xerial(*blocks: bytes) -> bytes:
 
 
 def test_a_package_is_asked_for_once() -> None:
-    asked = []
-    unpacker = Unpacker(lambda codec: asked.append(codec) or Tool(zlib.decompressobj, zlib.error))  # type: ignore[func-returns-value]
+    asked: list[int] = []
+
+    def find(codec: int) -> Tool | None:
+        asked.append(codec)
+        return None if codec == GZIP_WHOLE else Tool(zlib.decompressobj, zlib.error)
+
+    unpacker = Unpacker(find)
     for _ in range(3):
         assert unpacked(unpacker, GZIP, gzip.compress(TEXT)) == TEXT
-    assert asked == [GZIP, GZIP_FASTER]
+    assert sorted(asked) == [GZIP, GZIP_FASTER, GZIP_WHOLE]
 
 
 def test_it_gets_no_more_room_than_a_block_can_fill() -> None:
@@ -149,7 +154,7 @@ def parts(data: bytes, level: int, extra: bytes, members: int) -> bytes:
 
 @given(
     data=st.binary(max_size=2000),
-    repeats=st.integers(1, 60),
+    repeats=st.integers(1, 60) | st.integers(200, 400),
     level=st.integers(0, 9),
     extra=st.sampled_from([b"", b"\0\0", b"\x1f", b"\x1f\x8b", b"trailing"]),
     members=st.integers(1, 4),
@@ -181,7 +186,8 @@ def test_both_packages_of_gzip_say_the_same(
         assert fast.position == ZLIB.position
 
 
-def test_the_faster_package_is_the_one_that_is_used() -> None:
+def test_the_packages_of_gzip_in_their_order() -> None:
+    """First the one for a whole member; what it does not take goes to the others, the plain one has the last word."""
     used: list[int] = []
 
     def find(codec: int) -> Tool:
@@ -189,14 +195,37 @@ def test_the_faster_package_is_the_one_that_is_used() -> None:
             used.append(codec)
             return zlib.decompressobj(bits)
 
-        return Tool(make, zlib.error)
+        def whole(data: Any, size: int) -> bytes:
+            used.append(codec)
+            return zlib.decompress(data, -15)
+
+        return Tool(whole if codec == GZIP_WHOLE else make, zlib.error)
 
     made = gzip.compress(TEXT, mtime=0)
     unpacker = Unpacker(find)
     assert unpacked(unpacker, GZIP, made) == TEXT
-    assert used == [GZIP_FASTER]
+    assert used == [GZIP_WHOLE]
+    used.clear()
     assert "incorrect data check" in unpacked(unpacker, GZIP, made[:-8] + bytes(4) + made[-4:])
-    assert used == [GZIP_FASTER] * 2 + [GZIP]
+    assert used == [GZIP_WHOLE, GZIP_FASTER, GZIP]
+    used.clear()
+    assert unpacked(unpacker, GZIP, made + made) == TEXT + TEXT and unpacked(unpacker, GZIP, made + b"end") == TEXT
+    assert used == [GZIP_FASTER, GZIP_FASTER, GZIP_FASTER]  # another member, and a size that cannot be
+
+
+def test_a_size_that_cannot_be_is_not_believed() -> None:
+    """The last four bytes of a member say a size: no memory is taken for one that its bytes cannot stand for."""
+    asked: list[int] = []
+
+    def find(codec: int) -> Tool | None:
+        if codec == GZIP_WHOLE:
+            return Tool(lambda data, size: asked.append(size) or b"", ())
+        return Tool(zlib.decompressobj, zlib.error) if codec == GZIP else None
+
+    made = gzip.compress(TEXT, mtime=0)
+    for size in (1 << 30, 0xFFFFFFFF):
+        assert "incorrect" in unpacked(Unpacker(find), GZIP, made[:-4] + size.to_bytes(4, "little"))
+    assert asked == []
 
 
 def test_large_members_are_fed_in_pieces() -> None:

@@ -4,9 +4,11 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from kafkalog.types import TopicPartition
 from tests.interop import toolchain
 from tests.interop.reference import RecordTuple, Reference, record_tuple
 
@@ -18,27 +20,27 @@ CLUSTER_ID = "a2Fma2Fsb2ctaW50ZXJvcA"  # 16 bytes in base64
 class Broker:
     """Runs while the `with` block does and stops as on SIGTERM; the data directory is formatted if it is new.
 
-    work: where settings and the broker's own log (`broker.log`) go; data: the directory of partitions.
+    work: where settings and the broker's own log (`broker.log`) go; data: the directory of partitions; settings: over
+    those that all brokers here have.
     """
 
-    def __init__(self, reference: Reference, work: Path, data: Path) -> None:
+    def __init__(
+        self, reference: Reference, work: Path, data: Path, settings: Mapping[str, str] | None = None
+    ) -> None:
         self._reference = reference
         self._work = work
         self._data = data
+        self._own = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
         self.log_file = work / "broker.log"
         self.bootstrap = ""
 
     def __enter__(self) -> Self:
-        self._work.mkdir(parents=True, exist_ok=True)
         port, controller = _free_ports(2)
         self.bootstrap = f"localhost:{port}"
-        properties = self._work / "server.properties"
-        properties.write_text(_settings(port, controller, self._data), encoding="utf-8")
+        properties = self._properties(port, controller)
         if not (self._data / "meta.properties").exists():
-            format_ = ("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
-            command = toolchain.java_command(*format_, options=toolchain.quick_start())
-            subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+            _format(properties)
         options = (*toolchain.quick_start(), "-Dinterop.level=info")
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
@@ -50,8 +52,26 @@ class Broker:
         self._wait_until_it_answers(port)
         return self
 
+    def format(self) -> None:
+        """Formats the data directory and starts nothing."""
+        _format(self._properties(1, 2))
+
+    def _properties(self, port: int, controller: int) -> Path:
+        self._work.mkdir(parents=True, exist_ok=True)
+        path = self._work / "server.properties"
+        path.write_text(_settings(port, controller, self._data, self._own), encoding="utf-8")
+        return path
+
+    def kill(self) -> None:
+        """Ends it with SIGKILL: nothing is flushed, nothing is marked as clean."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
     def __exit__(self, *raised: object) -> None:
         assert self._process is not None
+        if self._process.poll() is not None:
+            return
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(STOP_S)
@@ -81,6 +101,12 @@ class Broker:
         """The answer to a client's command."""
         return self._reference.ask(do, bootstrap=self.bootstrap, **fields)
 
+    def consume_all(self, partitions: Iterable[TopicPartition], isolation: str) -> dict[str, list[RecordTuple]]:
+        """All records of each partition that a consumer with this isolation level gets, by the partition's name."""
+        named = [[one.topic, one.partition] for one in partitions]
+        found = self.ask("consume_all", partitions=named, isolation=isolation)
+        return {name: [record_tuple(row) for row in rows] for name, rows in found.items()}
+
     def consume(self, topic: str) -> list[RecordTuple]:
         """All records of partition 0, read by the real consumer."""
         return [record_tuple(row) for row in self.ask("consume", topic=topic)]
@@ -94,7 +120,13 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _settings(port: int, controller: int, data: Path) -> str:
+def _format(properties: Path) -> None:
+    format_ = ("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
+    command = toolchain.java_command(*format_, options=toolchain.quick_start())
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+
+
+def _settings(port: int, controller: int, data: Path, own: Mapping[str, str]) -> str:
     settings = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -113,5 +145,6 @@ def _settings(port: int, controller: int, data: Path) -> str:
         "transaction.state.log.min.isr": "1",
         "transaction.state.log.num.partitions": "1",
         "auto.create.topics.enable": "false",
+        **own,
     }
     return "".join(f"{key}={value}\n" for key, value in settings.items())

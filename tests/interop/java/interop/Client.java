@@ -74,6 +74,34 @@ final class Client {
         return records;
     }
 
+    /** Fields: partitions [[topic, number]], isolation. All records of each, by "topic-number", to the level's end. */
+    static Map<String, List<Object>> consumeAll(JsonNode command) {
+        Map<TopicPartition, Long> ends = new HashMap<>();
+        Map<String, List<Object>> records = new HashMap<>();
+        List<TopicPartition> partitions = new ArrayList<>();
+        for (JsonNode one : command.get("partitions")) {
+            partitions.add(new TopicPartition(one.get(0).asText(), one.get(1).asInt()));
+        }
+        Map<String, Object> settings = settings(command);
+        settings.put("isolation.level", command.get("isolation").asText());
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            consumer.assign(partitions);
+            consumer.seekToBeginning(partitions);
+            ends.putAll(consumer.endOffsets(partitions));
+            partitions.forEach(one -> records.put(one.toString(), new ArrayList<>()));
+            long deadline = System.currentTimeMillis() + DEADLINE_MS;
+            while (partitions.stream().anyMatch(one -> consumer.position(one) < ends.get(one))) {
+                if (System.currentTimeMillis() > deadline) {
+                    throw new IllegalStateException("the ends " + ends + " were not reached");
+                }
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
+                    records.get(record.topic() + "-" + record.partition()).add(Describe.record(record));
+                }
+            }
+        }
+        return records;
+    }
+
     private static Map<String, Object> settings(JsonNode command) {
         Map<String, Object> settings = new HashMap<>();
         settings.put("bootstrap.servers", command.get("bootstrap").asText());

@@ -1,0 +1,68 @@
+"""`kafkalog handover`: a broker takes over the topics in its data directories; a dry run unless told to apply."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from kafkalog.cli import common
+
+
+@click.command("handover")
+@common.dir_option
+@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; repeats. Default: all.")
+@click.option(
+    "--metadata-dir", type=click.Path(), metavar="DIR", help="The broker's metadata.log.dir, where that is none of -d."
+)
+@click.option("--dry-run/--apply", "dry_run", default=True, help="Only tell what would be done (default), or do it.")
+@click.option("--keep-records", is_flag=True, help="No retention limit for topics whose records would expire at once.")
+@click.option("--let-expire", is_flag=True, help="The broker may delete records that are past their retention.")
+@click.option("--adopt", is_flag=True, help="Give our partitions to the broker's topic of the same name.")
+@click.option("--undo", is_flag=True, help="Take the newest handover back; possible until the broker is started.")
+@click.option("-J", "--json", "as_json", is_flag=True, help="One JSON object.")
+@common.settings_option
+@common.quiet_options
+def command(
+    dirs: tuple[str, ...],
+    topics: tuple[str, ...],
+    metadata_dir: str | None,
+    dry_run: bool,
+    keep_records: bool,
+    let_expire: bool,
+    adopt: bool,
+    undo: bool,
+    as_json: bool,
+    settings: dict[str, str],
+    quiet: bool,
+    verbose: int,
+) -> int:
+    """Make the topics in a stopped broker's data directories known to it, with their ids and settings.
+
+    The directories are those of log.dirs of one node with process.roles=broker,controller, formatted by
+    kafka-storage.sh; the partitions stay where they are. Without a handover a broker renames directories that it does
+    not know to -stray. Nothing changes without --apply, and nothing at all where something stands against it.
+    -X log.retention.ms=N tells of a default in the broker's server.properties that decides what expires.
+
+    Exit status: 0 the broker knows all of it, 1 something is left to do or refused, 2 wrong usage.
+    """
+    from kafkalog.tools.handover import HandoverOptions, handover, undo_handover
+
+    common.set_verbosity(quiet, verbose)
+    homes = common.need_dirs(dirs)
+    if keep_records and let_expire:
+        raise click.UsageError("--keep-records and --let-expire contradict each other: give one")
+    if undo:
+        if topics or adopt or keep_records or let_expire or settings:
+            raise click.UsageError("--undo takes the newest handover back whole: give only -d and --metadata-dir")
+        journal = undo_handover(homes, metadata_dir=metadata_dir)
+        common.note(f"took {common.plural(len(journal.topics), 'topic')} back", quiet=quiet)
+        return 0
+    options = HandoverOptions(topics, keep_records, let_expire, adopt, settings)
+    report = handover(homes, apply=not dry_run, metadata_dir=metadata_dir, options=options)
+    if as_json:
+        click.echo(json.dumps(report.as_json(), ensure_ascii=True))
+    else:
+        for line in report.lines():
+            click.echo(line)
+    return 0 if report.ok else 1

@@ -1,0 +1,172 @@
+"""`handover`: a broker takes over the topics that lie in its data directories.
+
+A KRaft broker renames every partition directory whose topic id its metadata does not know to `-stray`. A handover
+writes topics, settings, partitions and ids into the metadata of a stopped node that is broker and controller in one:
+into its metadata log, or, where no controller has begun one, into the file that it will begin with. The partitions
+stay where they are. Without `apply` nothing on disk changes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from kafkalog.errors import CorruptCheckpoint, CorruptRecord, IllegalState, UnknownTopicOrPartition
+from kafkalog.manager.log_dir import LogDir, is_locked
+from kafkalog.manager.topics import TopicEntry, TopicStore
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
+from kafkalog.tools import handover_journal
+from kafkalog.tools.directories import partitions
+from kafkalog.tools.handover_apply import apply_plan, take_back
+from kafkalog.tools.handover_expiry import broker_defaults, guard_records
+from kafkalog.tools.handover_journal import Journal
+from kafkalog.tools.handover_node import find_metadata, read_node
+from kafkalog.tools.handover_plan import Found, HandoverPlan, make_plan, refused
+from kafkalog.tools.handover_report import HandoverReport
+from kafkalog.tools.handover_survey import PartitionSurvey, survey
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.fileio import OS, FileSystem
+
+__all__ = ["HandoverOptions", "HandoverReport", "handover", "undo_handover"]
+
+
+@dataclass(frozen=True)
+class HandoverOptions:
+    """What is handed over, and how.
+
+    topics: those named, all by default; keep_records: no limit of age and size for topics of which the broker would
+    delete records at once; let_expire: it may; adopt: a topic that the broker has under another id gets our
+    partitions; settings: the broker's own, where its server.properties differ from Kafka's defaults.
+    """
+
+    topics: Sequence[str] = ()
+    keep_records: bool = False
+    let_expire: bool = False
+    adopt: bool = False
+    settings: Mapping[str, Any] | None = None
+
+
+def handover(
+    dirs: Sequence[str | os.PathLike[str]],
+    *,
+    apply: bool = False,
+    metadata_dir: str | os.PathLike[str] | None = None,
+    options: HandoverOptions = HandoverOptions(),
+    fs: FileSystem = OS,
+    clock: Clock = SYSTEM_CLOCK,
+) -> HandoverReport:
+    """Hand the topics in `dirs` over to the broker that the directories are formatted for, or tell what that would do.
+
+    All of the broker's data directories that hold our partitions are given; `metadata_dir` where its metadata lies in
+    none of them. All is checked before anything changes; with a problem in the report nothing did. A handover that was
+    made before, or was interrupted, leaves only the rest to do.
+
+    With `apply` the locks of all directories are held: DirectoryLocked while a broker runs there. IllegalArgument for
+    directories that are not formatted, or of several brokers; UnknownTopicOrPartition, NotAPartition,
+    CorruptCheckpoint, CorruptRecord, StorageError.
+    """
+    homes = [os.path.realpath(path) for path in dirs]
+    where = None if metadata_dir is None else os.path.realpath(metadata_dir)
+    with ExitStack() as held:
+        if apply:
+            find_metadata(homes, where, fs)  # before a lock file is made anywhere
+            read_node(homes, fs)
+            for path in dict.fromkeys([*homes, *([where] if where else [])]):
+                held.enter_context(LogDir.acquire(path, fs=fs))
+        plan = _planned(homes, where, options, fs, clock)
+        if not apply:
+            busy = [path for path in homes if is_locked(path, fs=fs)]
+            plan.notes += [f"{path} is in use: stop the broker before --apply" for path in busy]
+        elif not plan.problems and not plan.is_done:
+            apply_plan(plan, clock.milliseconds(), fs)
+            _check_done(homes, where, options, plan, fs, clock)
+        return HandoverReport(plan, apply and not plan.problems)
+
+
+def _planned(
+    homes: Sequence[str], where: str | None, options: HandoverOptions, fs: FileSystem, clock: Clock
+) -> HandoverPlan:
+    node = read_node([*homes, *([where] if where and where not in homes else [])], fs)
+    metadata = find_metadata(homes, where, fs)
+    entries: dict[str, TopicEntry] = {}
+    for directory in reversed(homes):
+        entries |= TopicStore(directory, fs=fs).topics()
+    found, broken = _surveyed(homes, options.topics, fs)
+    names = set(options.topics) or {*found, *entries}
+    missing = sorted(names - {*found, *entries})
+    if missing:
+        raise UnknownTopicOrPartition(
+            f"there is no topic {missing[0]}",
+            path=os.pathsep.join(homes),
+            hint=f"topics here: {', '.join(sorted({*found, *entries})[:8]) or 'none'}",
+        )
+    topics = {name: Found(entries.get(name), found.get(name, ())) for name in names}
+    plan = make_plan(node, metadata, topics, home=homes[0], adopt=options.adopt)
+    plan.problems += [refused(error) for error in broken]
+    if any(found.values()):
+        plan.notes += [
+            f"{path} was not closed well: the broker recovers what lies in it"
+            for path in homes
+            if not fs.exists(os.path.join(path, CLEAN_SHUTDOWN_FILE))
+        ]
+    defaults = broker_defaults(plan, options.settings or {})
+    guard_records(
+        plan, defaults, clock.milliseconds(), fs, keep=options.keep_records, let_expire=options.let_expire
+    )
+    return plan
+
+
+def _surveyed(
+    homes: Sequence[str], topics: Sequence[str], fs: FileSystem
+) -> tuple[dict[str, list[PartitionSurvey]], list[CorruptRecord | CorruptCheckpoint]]:
+    """The partitions by topic, and what makes some of them unfit for a broker."""
+    found: dict[str, list[PartitionSurvey]] = {}
+    broken: list[CorruptRecord | CorruptCheckpoint] = []
+    for topic_partition, path in partitions(homes, fs=fs):
+        if topics and topic_partition.topic not in topics:
+            continue
+        try:
+            found.setdefault(topic_partition.topic, []).append(survey(topic_partition, path, fs))
+        except (CorruptRecord, CorruptCheckpoint) as error:
+            broken.append(error)
+    return found, broken
+
+
+def _check_done(
+    homes: Sequence[str], where: str | None, options: HandoverOptions, plan: HandoverPlan, fs: FileSystem, clock: Clock
+) -> None:
+    """IllegalState unless a look at the directories finds nothing left to do: what was written reads back."""
+    again = _planned(homes, where, options, fs, clock)
+    if not again.is_done:
+        raise IllegalState(
+            "the handover was written, but does not read back as it should",
+            path=plan.metadata.path,
+            hint="kafkalog handover --undo takes it back; please report it",
+        )
+
+
+def undo_handover(
+    dirs: Sequence[str | os.PathLike[str]],
+    *,
+    metadata_dir: str | os.PathLike[str] | None = None,
+    fs: FileSystem = OS,
+) -> Journal:
+    """Take the newest handover back, where the broker has not run since; what it had changed.
+
+    IllegalState where it has, or where there is none to take back; DirectoryLocked, CorruptCheckpoint, StorageError.
+    """
+    homes = [os.path.realpath(path) for path in dirs]
+    where = None if metadata_dir is None else os.path.realpath(metadata_dir)
+    with ExitStack() as held:
+        find_metadata(homes, where, fs)
+        for path in dict.fromkeys([*homes, *([where] if where else [])]):
+            held.enter_context(LogDir.acquire(path, fs=fs))
+        metadata = find_metadata(homes, where, fs)
+        journal = handover_journal.read(metadata, fs)
+        if journal is None:
+            raise IllegalState("there is no handover to take back", path=handover_journal.path_of(metadata))
+        take_back(metadata, journal, fs)
+    return journal

@@ -1,0 +1,174 @@
+"""Making topics known to a broker, and taking that back; the caller holds the locks of all directories.
+
+    journal -> partition.metadata, ids in the topics files -> metadata, last and in one step (or in whole topics)
+
+Interrupted anywhere, every record and every topic that was known is as before, and the same handover made again goes
+on from there: nothing is moved, and a topic's records stand together in one batch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from kafkalog.config import LogConfig
+from kafkalog.errors import IllegalState, StorageError
+from kafkalog.manager.cluster_metadata import ClusterMetadata, read_batches
+from kafkalog.manager.topics import TopicStore, format_topics
+from kafkalog.records.control import ControlType
+from kafkalog.records.control_batch import kraft_batch
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.partition_metadata import replace_topic_id
+from kafkalog.tools import handover_journal
+from kafkalog.tools.handover_journal import SAVED_BOOTSTRAP, Journal, digest
+from kafkalog.tools.handover_plan import HandoverPlan, TopicPlan
+from kafkalog.tools.handover_records import batches, config_records, partition_record, producer_ids_record, topic_record
+from kafkalog.util.fileio import FileSystem, atomic_write
+
+METADATA_LOG: Final = {"max.message.bytes": str(2**31 - 1), "segment.bytes": str(1 << 30), "segment.ms": str(2**63 - 1)}
+"""Settings for one append to a metadata log: it takes batches of any size, and age is no reason for a new segment."""
+
+
+def record_groups(plan: HandoverPlan) -> list[list[bytes]]:
+    """The metadata records of a plan; what belongs together is one group."""
+    groups = [_topic_records(plan, topic) for topic in plan.topics if topic.action != "known"]
+    if plan.next_producer_id is not None:
+        groups.insert(0, [producer_ids_record(plan.node.node_id, plan.next_producer_id)])
+    return groups
+
+
+def _topic_records(plan: HandoverPlan, topic: TopicPlan) -> list[bytes]:
+    version = plan.metadata.image.metadata_version
+    partitions = [partition_record(topic.topic_id, one, plan.node.node_id, version) for one in topic.add]
+    if topic.action != "new":
+        return partitions
+    return [topic_record(topic.name, topic.topic_id), *config_records(topic.name, topic.settings), *partitions]
+
+
+def apply_plan(plan: HandoverPlan, now_ms: int, fs: FileSystem) -> None:
+    """Do what the plan says; it has no problem. StorageError, and what opening the metadata log raises."""
+    metadata = plan.metadata
+    groups = record_groups(plan)
+    count = sum(map(len, groups))
+    bootstrap = _bootstrap(metadata, groups, now_ms, fs) if metadata.is_fresh and count else b""
+    carried = {path: before for topic in plan.topics for path, before in topic.carries}
+    journal = Journal(
+        metadata.end_offset,
+        metadata.end_offset + (0 if metadata.is_fresh else count),
+        digest(bootstrap) if bootstrap else "",
+        tuple(topic.name for topic in plan.topics if topic.action != "known"),
+        carried,
+    )
+    if bootstrap:
+        _put(os.path.join(metadata.path, SAVED_BOOTSTRAP), _content(metadata.bootstrap_path, fs), fs)
+    handover_journal.write(metadata, journal, fs)
+    for topic in plan.topics:
+        _carry(topic, fs)
+    if bootstrap:
+        _put(metadata.bootstrap_path, bootstrap, fs)
+    elif count:
+        made = batches(groups, metadata.end_offset, metadata.leader_epoch, now_ms)
+        with _metadata_log(metadata, metadata.end_offset, fs) as log:
+            for batch in made:
+                log.append_as_follower(batch, metadata.leader_epoch)
+
+
+def _carry(topic: TopicPlan, fs: FileSystem) -> None:
+    """The topic's id into its partition directories, and into the topics files that know another."""
+    for path, _ in topic.carries:
+        replace_topic_id(fs, path, topic.topic_id)
+    for directory in sorted({one.directory for one in topic.found}):
+        _set_id(directory, topic.name, topic.topic_id, fs)
+
+
+def _set_id(directory: str, name: str, topic_id: str, fs: FileSystem) -> None:
+    store = TopicStore(directory, fs=fs)
+    topics = store.topics()
+    if name in topics and topics[name].topic_id != topic_id:
+        _put(store.path, format_topics({**topics, name: topics[name]._replace(topic_id=topic_id)}), fs)
+
+
+def _bootstrap(metadata: ClusterMetadata, groups: Iterable[list[bytes]], now_ms: int, fs: FileSystem) -> bytes:
+    """The bootstrap file with our records before its footer: the controller writes them into its new log itself."""
+    path = metadata.bootstrap_path
+    content = _content(path, fs)
+    footer = read_batches(path, fs)[-1]
+    control = footer.control
+    if control is None or control.type != ControlType.SNAPSHOT_FOOTER:
+        raise IllegalState("the bootstrap file has no footer", path=path, hint="format the directory anew")
+    epoch, offset = footer.header.leader_epoch, footer.base_offset
+    made = batches(groups, offset, epoch, now_ms)
+    end = offset + sum(map(len, groups))
+    closing = kraft_batch(ControlType.SNAPSHOT_FOOTER, {}, timestamp=now_ms, base_offset=end, leader_epoch=epoch)
+    return b"".join((content[: len(content) - footer.size], *map(bytes, made), closing))
+
+
+def _content(path: str, fs: FileSystem) -> bytes:
+    try:
+        return fs.read_file(path, 1 << 31)
+    except OSError as error:
+        raise StorageError.from_os(error, "read the bootstrap file", path=path) from error
+
+
+def _put(path: str, content: bytes, fs: FileSystem) -> None:
+    try:
+        atomic_write(fs, path, content)
+    except OSError as error:
+        raise StorageError.from_os(error, "write the file", path=path) from error
+
+
+@contextmanager
+def _metadata_log(metadata: ClusterMetadata, end_offset: int, fs: FileSystem) -> Iterator[UnifiedLog]:
+    """The metadata log, open for writing and on disk when the block ends; IllegalState unless it ends where it should.
+
+    It is opened as after a crash, as a broker always does: its indexes are made anew, and what was seen is whole.
+    """
+    log = UnifiedLog.open(
+        metadata.log_path, LogConfig.from_stored(METADATA_LOG), fs=fs, recovery_point=0, had_clean_shutdown=False
+    )
+    try:
+        if log.log_end_offset != end_offset:
+            raise IllegalState(
+                f"the metadata log ends at {log.log_end_offset}, not at {end_offset} as it did a moment ago",
+                path=metadata.log_path,
+                hint="stop what writes there, and try again",
+            )
+        yield log
+        log.flush()
+    finally:
+        log.close()
+
+
+def take_back(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
+    """Undo the newest handover, where no controller has written since; IllegalState otherwise. StorageError."""
+    if journal.bootstrap_sha256:
+        _restore_bootstrap(metadata, journal, fs)
+    elif metadata.end_offset == journal.end_after > journal.end_before:
+        with _metadata_log(metadata, journal.end_after, fs) as log:
+            log.truncate_to(journal.end_before)
+    elif metadata.end_offset != journal.end_before:
+        raise _too_late(metadata, journal)
+    for path, before in journal.carried.items():
+        if before is not None and fs.exists(path):
+            replace_topic_id(fs, path, before)
+            name, _, _ = os.path.basename(path).rpartition("-")
+            _set_id(os.path.dirname(path), name, before, fs)
+    handover_journal.remove(metadata, fs)
+
+
+def _restore_bootstrap(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
+    if not metadata.is_fresh:
+        raise _too_late(metadata, journal)
+    saved = os.path.join(metadata.path, SAVED_BOOTSTRAP)
+    if digest(_content(metadata.bootstrap_path, fs)) == journal.bootstrap_sha256:
+        _put(metadata.bootstrap_path, _content(saved, fs), fs)
+
+
+def _too_late(metadata: ClusterMetadata, journal: Journal) -> IllegalState:
+    return IllegalState(
+        "the handover cannot be taken back: the broker has run since",
+        path=handover_journal.path_of(metadata),
+        hint="copy the directories, then delete the topics there: " + ", ".join(journal.topics[:5]),
+    )

@@ -1,0 +1,98 @@
+"""What a broker would delete as soon as it has a directory: nobody loses records by a handover unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from kafkalog._core.state import LogState
+from kafkalog.broker_config import BROKER_TABLE, BrokerConfig
+from kafkalog.config import LogConfig
+from kafkalog.errors import UnknownConfig
+from kafkalog.storage.retention import beyond_size, deletable
+from kafkalog.storage.view import LogView
+from kafkalog.tools.handover_plan import HandoverPlan
+from kafkalog.util.fileio import FileSystem
+
+NO_LIMIT: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+def broker_defaults(plan: HandoverPlan, given: Mapping[str, Any]) -> BrokerConfig:
+    """What topics have that set nothing: Kafka's defaults, what the user says of the broker, its dynamic settings.
+
+    ConfigError for what is given and not accepted; dynamic settings that mean nothing to a log are passed over.
+    """
+    dynamic = {}
+    for name, value in plan.metadata.image.broker_settings(plan.node.node_id).items():
+        try:
+            BROKER_TABLE.find(name)
+        except UnknownConfig:
+            continue
+        dynamic[name] = value
+    return BrokerConfig.from_mapping({**given, **dynamic})
+
+
+def guard_records(
+    plan: HandoverPlan, defaults: BrokerConfig, now_ms: int, fs: FileSystem, *, keep: bool, let_expire: bool
+) -> None:
+    """Make it a problem where the broker would delete records at once, unless it was said what to do with them.
+
+    keep: such topics get no limit of age and size; let_expire: they may go, and a note tells which.
+    """
+    for at, topic in enumerate(plan.topics):
+        if topic.action == "known":
+            continue
+        own = topic.settings if topic.action == "new" else plan.metadata.image.topic_settings(topic.name)
+        config = defaults.log_config(own)
+        going = []
+        for one in topic.found:
+            end = expiring_before(one.path, config, now_ms, fs)
+            if end is not None and end > one.start_offset:
+                going.append(f"{one.topic_partition} below offset {end:,}")
+        if not going:
+            continue
+        what = (
+            f"{', '.join(going)}: the broker deletes these records when it has started "
+            f"(retention.ms={config.retention_ms}, retention.bytes={config.retention_bytes})"
+        )
+        if keep and topic.action == "new":
+            plan.topics[at] = replace(topic, settings={**topic.settings, **NO_LIMIT})
+            plan.notes.append(f"{topic.name} gets retention.ms=-1 and retention.bytes=-1, so that nothing expires")
+        elif let_expire:
+            plan.notes.append(what)
+        else:
+            plan.refuse(
+                what,
+                "--keep-records takes the limits off such topics, --let-expire agrees; "
+                "-X log.retention.ms=N tells of another default in the broker's server.properties",
+            )
+
+
+def expiring_before(path: str, config: LogConfig, now_ms: int, fs: FileSystem) -> int | None:
+    """The offset below which a broker with these settings deletes what it is given; None where it deletes nothing.
+
+    Whole segments, oldest first, by age and by size, as `retention.ms` and `retention.bytes` say (LOG-39, LOG-40).
+    """
+    if not config.delete:
+        return None
+    with LogView.open(path, fs=fs) as view:
+        state = LogState(
+            view.segments,
+            log_start_offset=view.log_start_offset,
+            log_end_offset=view.log_end_offset,
+            end_base=view.active_segment.base_offset,
+            end_position=view.active_segment.size,
+            high_watermark=view.log_end_offset,
+        )
+
+        def is_old(segment: Any, _: Any) -> bool:
+            stamp = segment.largest_timestamp
+            return bool(now_ms - (stamp if stamp >= 0 else segment.records.last_modified_ms()) > config.retention_ms)
+
+        old = deletable(state, is_old) if config.retention_ms >= 0 else ()
+        gone = max(old, beyond_size(state, config), key=len)
+        if not gone:
+            return None
+        following = view.segments.higher(gone[-1].base_offset)
+        return view.log_end_offset if following is None else following.base_offset

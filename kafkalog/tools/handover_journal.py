@@ -1,0 +1,95 @@
+"""What a handover changed, kept beside the metadata so that it can be taken back: `kafkalog.handover.json`.
+
+A broker ignores plain files there. The journal is written before the first change and tells of the newest handover.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any, Final, NamedTuple
+
+from kafkalog.errors import CorruptCheckpoint, StorageError
+from kafkalog.manager.cluster_metadata import ClusterMetadata
+from kafkalog.util.fileio import FileSystem, atomic_write
+
+JOURNAL_FILE: Final = "kafkalog.handover.json"
+SAVED_BOOTSTRAP: Final = "kafkalog.bootstrap.checkpoint"
+"""What bootstrap.checkpoint was before."""
+VERSION: Final = 1
+MAX_FILE_BYTES: Final = 64 << 20
+_HINT: Final = "it only serves to take a handover back: move it away"
+
+
+class Journal(NamedTuple):
+    """The newest handover.
+
+    end_before, end_after: where the metadata log ended, both 0 where no controller had written to it; bootstrap_sha256:
+    of the bootstrap file as it was written, "" where it was not; topics: the names that were made known; carried: the
+    topic id that each partition directory had, None for none.
+    """
+
+    end_before: int
+    end_after: int
+    bootstrap_sha256: str
+    topics: tuple[str, ...]
+    carried: dict[str, str | None]
+
+
+def digest(content: bytes) -> str:
+    """SHA-256 in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def path_of(metadata: ClusterMetadata) -> str:
+    """The journal's file."""
+    return os.path.join(metadata.path, JOURNAL_FILE)
+
+
+def write(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
+    """Return when the journal is on disk. StorageError."""
+    path = path_of(metadata)
+    text = json.dumps({"version": VERSION, **journal._asdict()}, indent=1) + "\n"
+    try:
+        atomic_write(fs, path, text.encode())
+    except OSError as error:
+        raise StorageError.from_os(error, "write the handover's journal", path=path) from error
+
+
+def read(metadata: ClusterMetadata, fs: FileSystem) -> Journal | None:
+    """The newest handover; None where there is none. CorruptCheckpoint, StorageError."""
+    path = path_of(metadata)
+    try:
+        content = fs.read_file(path, MAX_FILE_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError.from_os(error, "read the handover's journal", path=path) from error
+    try:
+        return _parsed(json.loads(content.decode()))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptCheckpoint(f"the handover's journal is damaged: {error!r}", path=path, hint=_HINT) from None
+
+
+def _parsed(data: Any) -> Journal:
+    if data["version"] != VERSION:
+        raise ValueError(f"version {data['version']!r} is not known, {VERSION} is")
+    before, after, sha = data["end_before"], data["end_after"], data["bootstrap_sha256"]
+    topics, carried = data["topics"], data["carried"]
+    if not (isinstance(before, int) and isinstance(after, int) and isinstance(sha, str) and 0 <= before <= after):
+        raise ValueError("its offsets are none")
+    if not all(isinstance(name, str) for name in topics):
+        raise ValueError("its topics are no names")
+    if not all(isinstance(one, str) and isinstance(id_, str | None) for one, id_ in carried.items()):
+        raise ValueError("its directories are none")
+    return Journal(before, after, sha, tuple(topics), dict(carried))
+
+
+def remove(metadata: ClusterMetadata, fs: FileSystem) -> None:
+    """Forget the handover. StorageError."""
+    for path in (path_of(metadata), os.path.join(metadata.path, SAVED_BOOTSTRAP)):
+        try:
+            fs.unlink_if_exists(path)
+        except OSError as error:
+            raise StorageError.from_os(error, "remove the handover's journal", path=path) from error

@@ -1,0 +1,105 @@
+"""Which broker the data directories belong to, and where its metadata lies: `meta.properties` (format.md section 8)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kafkalog.errors import CorruptCheckpoint, IllegalArgument, StorageError
+from kafkalog.manager.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from kafkalog.storage.names import META_PROPERTIES
+from kafkalog.storage.partition_metadata import check_topic_id
+from kafkalog.util.fileio import FileSystem
+
+MAX_PROPERTIES_BYTES: Final = 1 << 20
+FORMAT_HINT: Final = (
+    "set log.dirs to it in the broker's server.properties and run "
+    "kafka-storage.sh format --config server.properties --cluster-id ID (a new ID: kafka-storage.sh random-uuid); "
+    "that leaves the partitions in it as they are"
+)
+_PAIR: Final = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:\s]\s*(.*?)\s*")
+
+
+class Node(NamedTuple):
+    """A broker: its cluster, its number, and the id of each of its data directories by path."""
+
+    cluster_id: str
+    node_id: int
+    directory_ids: dict[str, str]
+
+
+def read_node(dirs: Sequence[str], fs: FileSystem) -> Node:
+    """The broker that the data directories were formatted for.
+
+    IllegalArgument where one is not formatted, or for another broker than the rest; CorruptCheckpoint, StorageError.
+    """
+    ids: dict[str, str] = {}
+    found: tuple[str, int] | None = None
+    for directory in dirs:
+        cluster_id, node_id, ids[directory] = _read(directory, fs)
+        if found is not None and found != (cluster_id, node_id):
+            raise IllegalArgument(
+                f"it belongs to node {node_id} of cluster {cluster_id}, {dirs[0]} to node {found[1]} of {found[0]}",
+                path=directory,
+                hint="give the data directories of one broker",
+            )
+        found = cluster_id, node_id
+    if found is None:
+        raise IllegalArgument("no data directory was given")
+    repeated = [path for path in dirs if list(ids.values()).count(ids[path]) > 1]
+    if repeated:
+        raise IllegalArgument(
+            f"{repeated[1]} has the same directory.id", path=repeated[0],
+            hint="one is a copy of the other: format one of them anew",
+        )  # fmt: skip
+    return Node(found[0], found[1], ids)
+
+
+def _read(directory: str, fs: FileSystem) -> tuple[str, int, str]:
+    path = os.path.join(directory, META_PROPERTIES)
+    try:
+        content = fs.read_file(path, MAX_PROPERTIES_BYTES)
+    except FileNotFoundError:
+        raise IllegalArgument("the directory is not formatted for a broker", path=directory, hint=FORMAT_HINT) from None
+    except OSError as error:
+        raise StorageError.from_os(error, "read the broker's ids", path=path) from error
+    lines = (_PAIR.fullmatch(line) for line in content.decode("latin-1").splitlines())
+    pairs = {match[1]: match[2] for match in lines if match}
+    try:
+        if pairs.get("version") != "1":
+            raise ValueError(f"version {ascii(pairs.get('version', '')[:40])} is not that of a KRaft broker, 1 is")
+        return pairs["cluster.id"], _node_id(pairs["node.id"]), check_topic_id(pairs["directory.id"])
+    except KeyError as error:
+        reason = f"{error.args[0]} is missing"
+    except (ValueError, IllegalArgument) as error:
+        reason = str(error)
+    raise CorruptCheckpoint(f"malformed meta.properties: {reason}", path=path, hint=FORMAT_HINT)
+
+
+def _node_id(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) < 2**31):
+        raise ValueError(f"node.id {ascii(text[:40])} is no number of a node")
+    return int(text)
+
+
+def find_metadata(dirs: Sequence[str], metadata_dir: str | None, fs: FileSystem) -> ClusterMetadata:
+    """The broker's metadata: in `metadata_dir`, else in the one data directory that has it.
+
+    IllegalArgument where there is none; errors as for `read_cluster_metadata`.
+    """
+    asked = [metadata_dir] if metadata_dir is not None else list(dict.fromkeys(dirs))
+    found = [one for one in (read_cluster_metadata(path, fs=fs) for path in asked) if one is not None]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise IllegalArgument(
+            f"{found[1].path} has a broker's metadata too", path=found[0].path,
+            hint="say with --metadata-dir which is in use: metadata.log.dir, else the first of log.dirs",
+        )  # fmt: skip
+    raise IllegalArgument(
+        "there is no broker's metadata here: neither a metadata log nor a bootstrap.checkpoint",
+        path=os.pathsep.join(asked),
+        hint="give the broker's metadata.log.dir with --metadata-dir; a directory that is new: " + FORMAT_HINT,
+    )
