@@ -165,7 +165,8 @@ class LogConfig(Settings):
     def replace(self, **values: Any) -> LogConfig:
         """A copy with some settings changed; None takes a setting back to its default."""
         config = LogConfig.from_stored(self._merged(values), self._defaults)
-        config.warn_if_small(3)
+        if config.segment_bytes != self.segment_bytes:
+            config.warn_if_small(3)
         return config
 
     def _fill(self, values: dict[str, Any], defaults: Mapping[str, Any] = MappingProxyType({})) -> None:

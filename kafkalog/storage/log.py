@@ -144,7 +144,7 @@ class UnifiedLog(LogAppender):
         IllegalArgument for a negative length, LogClosed.
         """
         while True:
-            cuts = self._cuts
+            cuts, segments = self._cuts, self._state.segments
             try:
                 state = self._state
                 if isolation == "log_end":
@@ -157,7 +157,7 @@ class UnifiedLog(LogAppender):
                         add_aborted(state, start_offset, found)
             except KafkalogError as error:
                 self._check_readable()
-                if not self._has_cut(cuts):
+                if not self._has_cut(cuts) and self._state.segments is segments:
                     self._health.notice(error)
                     raise
                 continue
@@ -202,12 +202,12 @@ class UnifiedLog(LogAppender):
 
     def _offset_for_time_settled(self, timestamp: int) -> OffsetAndTimestamp | None:
         while True:
-            cuts = self._cuts
+            cuts, segments = self._cuts, self._state.segments
             try:
                 found = self._offset_for_time(self._state, timestamp)
             except KafkalogError as error:
                 self._check_readable()
-                if not self._has_cut(cuts):
+                if not self._has_cut(cuts) and self._state.segments is segments:
                     self._health.notice(error)
                     raise
                 continue

@@ -106,6 +106,7 @@ class LogBase:
         self._health = LogHealth(directory, self.name, on_disk_failure)
         self._state = state  # replaced under self._lock, read without
         self._active: LogSegment = state.segments.active  # guarded by self._lock
+        self._active.records.guard = self._lock
         self._chores: list[Chore] = []  # guarded by self._lock; run after it is released
         self._leftovers: set[int] = set()  # guarded by self._lock; bases of files that could not be removed
         self._durable = 0  # guarded by self._lock; below it records are on disk, whether or not their indexes are
@@ -174,6 +175,7 @@ class LogBase:
         """Make `state` the log's; its last segment takes the appends."""
         active: LogSegment = state.segments.active
         if active is not self._active:
+            active.records.guard = self._lock  # appends go by it: an idle file may be closed under it
             self._active = active
             self._rules = active.roll_rules(self._config)
         self._state = state

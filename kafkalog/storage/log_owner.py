@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from kafkalog.errors import StorageError
 from kafkalog.storage.log_flush import LogFlusher
 from kafkalog.storage.log_state import LogState, at_end, high_watermark_updated, log_start_incremented
 from kafkalog.storage.names import DELETED_SUFFIX
-from kafkalog.storage.retention import below_log_start, beyond_size, beyond_time
+from kafkalog.storage.retention import rules_of
 from kafkalog.storage.roll import plan_roll, remove_stale_files
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
@@ -269,15 +269,10 @@ class LogOwner(LogFlusher):
         """
         deleted = 0
         now_ms = self._milliseconds() if now_ms is None else now_ms
-        rules: tuple[Callable[[LogState], tuple[LogSegment, ...]], ...] = (
-            below_log_start,
-            lambda state: beyond_size(state, self._config),
-            lambda state: beyond_time(state, self._config, now_ms),
-        )
-        for rule in rules if "delete" in self._config.cleanup_policy else rules[:1]:
+        for _, rule in rules_of(self._config):
             with self._lock:
                 self._ready_locked()
-                gone = rule(self._state)
+                gone = rule(self._state, self._config, now_ms)
                 if gone:
                     with deferred_interrupts():
                         deleted += self._delete_segments_locked(gone)
@@ -326,7 +321,7 @@ class LogOwner(LogFlusher):
 
         def delete() -> None:
             for segment in segments:
-                segment.unlink_files(self._fs)
+                segment.unlink_files()
             for path in files:
                 try:
                     self._fs.unlink_if_exists(path)
@@ -346,10 +341,15 @@ class LogOwner(LogFlusher):
         parent = os.path.dirname(self.path)
         target = os.path.join(parent, name)
         with self._lock, self._cutting_locked():  # readers and flushes that miss a file begin again
+            for segment in self._state.segments:
+                segment.will_be_in(target)
             try:
                 self._fs.rename(self.path, target)
-            except OSError as error:
-                raise StorageError.from_os(error, f"rename to {name}", path=self.path) from error
+            except BaseException as error:
+                self._relocate_locked(self.path)
+                if isinstance(error, OSError):
+                    raise StorageError.from_os(error, f"rename to {name}", path=self.path) from error
+                raise
             self._relocate_locked(target)
         try:
             self._fs.fsync_dir(parent)

@@ -6,15 +6,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from kafkalog._core.state import LogState
 from kafkalog.config import LogConfig
 
 Condition = Callable[[Any, Any], bool]
+Reason = Literal["log start", "size", "time"]
 
 
-def deletable(state: LogState, condition: Condition) -> tuple[Any, ...]:
+class Ageing(Protocol):
+    """What the rules look at: the state of a log that is open for writing, or `Aged`."""
+
+    @property
+    def segments(self) -> Any: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+
+
+class Aged(NamedTuple):
+    """Offsets and segments (a LogSegments) of a log, whatever they were read from."""
+
+    segments: Any
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+
+
+class Due(NamedTuple):
+    """A segment that retention takes, and which rule says so."""
+
+    segment: Any
+    reason: Reason
+
+
+def deletable(state: Ageing, condition: Condition) -> tuple[Any, ...]:
     """The oldest segments, up to the first for which `condition(segment, the next one or None)` is false.
 
     None that holds offsets at or above the high watermark, and never an empty active segment (LOG-41, LOG-44).
@@ -32,13 +61,13 @@ def deletable(state: LogState, condition: Condition) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def below_log_start(state: LogState) -> tuple[Any, ...]:
+def below_log_start(state: Ageing) -> tuple[Any, ...]:
     """The segments whose successor begins at or below the log start, whatever the cleanup policy (LOG-38)."""
     start = state.log_start_offset
     return deletable(state, lambda _, following: following is not None and following.base_offset <= start)
 
 
-def beyond_size(state: LogState, config: LogConfig) -> tuple[Any, ...]:
+def beyond_size(state: Ageing, config: LogConfig) -> tuple[Any, ...]:
     """The oldest segments without which the log still has `retention.bytes` (LOG-39); none at -1."""
     limit: int = config.retention_bytes
     surplus = state.segments.size_in_bytes - limit
@@ -55,9 +84,40 @@ def beyond_size(state: LogState, config: LogConfig) -> tuple[Any, ...]:
     return deletable(state, is_surplus)
 
 
-def beyond_time(state: LogState, config: LogConfig, now_ms: int) -> tuple[Any, ...]:
+def beyond_time(state: Ageing, config: LogConfig, now_ms: int) -> tuple[Any, ...]:
     """The oldest segments whose largest timestamp is more than `retention.ms` ago (LOG-40); none at -1."""
     limit: int = config.retention_ms
     if limit < 0:
         return ()
     return deletable(state, lambda segment, _: now_ms - segment.largest_timestamp > limit)
+
+
+Rule = Callable[[Ageing, LogConfig, int], tuple[Any, ...]]
+_RULES: Final[tuple[tuple[Reason, Rule], ...]] = (
+    ("log start", lambda state, config, now_ms: below_log_start(state)),
+    ("size", lambda state, config, now_ms: beyond_size(state, config)),
+    ("time", beyond_time),
+)
+
+
+def rules_of(config: LogConfig) -> tuple[tuple[Reason, Rule], ...]:
+    """The rules that count, in their order (LOG-42); without delete in the policy only the log start (LOG-48)."""
+    return _RULES if config.delete else _RULES[:1]
+
+
+def plan_retention(state: Ageing, config: LogConfig, now_ms: int) -> list[Due]:
+    """The segments that retention would take, oldest first: what `UnifiedLog.delete_old_segments` does, told before.
+
+    Where it takes all of them, an empty segment would be begun first.
+    """
+    due: list[Due] = []
+    aged = Aged(state.segments, state.log_start_offset, state.log_end_offset, state.high_watermark)
+    for reason, rule in rules_of(config):
+        gone = rule(aged, config, now_ms)
+        due += [Due(segment, reason) for segment in gone]
+        if gone:
+            left = aged.segments.without(segment.base_offset for segment in gone)
+            if not len(left):
+                break
+            aged = aged._replace(segments=left, log_start_offset=max(aged.log_start_offset, left[0].base_offset))
+    return due

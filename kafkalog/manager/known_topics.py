@@ -1,0 +1,108 @@
+"""What is known of the topics in some data directories: their settings, by the topics file or a broker's metadata.
+
+A topic that neither knows (copied there, or left by an older broker) is not aged: nobody said how long to keep it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from kafkalog.broker_config import BROKER_TABLE, BrokerConfig
+from kafkalog.config import TOPIC_TABLE, LogConfig
+from kafkalog.config_keys import Table, parse_value
+from kafkalog.errors import ConfigError, CorruptRecord
+from kafkalog.manager.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from kafkalog.manager.topics import TopicStore
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, FileSystem
+
+_LOG: Final = logging.getLogger(__name__)
+KEEP_ALL: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
+"""Settings of a topic that nobody knows."""
+_RETENTION: Final = frozenset(
+    {"log.retention.bytes", "log.retention.hours", "log.retention.minutes", "log.retention.ms"}
+)
+
+
+class KnownTopics(NamedTuple):
+    """What was read: entries of topics files, and the metadata of the first directory that has any."""
+
+    own: Mapping[str, Mapping[str, str]]
+    cluster: ClusterMetadata | None
+
+    def settings_of(self, topic: str) -> Mapping[str, str] | None:
+        """A topic's own settings; None where nobody knows the topic."""
+        if topic in self.own:
+            return self.own[topic]
+        if self.cluster is not None and topic in self.cluster.image.topics:
+            return understood(TOPIC_TABLE, self.cluster.image.topic_settings(topic), f"topic {topic}")
+        return None
+
+    def store_settings(self) -> dict[str, str]:
+        """The broker settings that the cluster's metadata has, as far as they mean something here."""
+        if self.cluster is None:
+            return {}
+        image = self.cluster.image
+        node = next(iter(image.brokers)) if len(image.brokers) == 1 else -1
+        return understood(BROKER_TABLE, image.broker_settings(node), "the broker", unknown_is_fine=True)
+
+    def config_of(self, topic: str, store: BrokerConfig) -> LogConfig:
+        """What counts for a topic in a store; `KEEP_ALL` for one that nobody knows, unless the store says how long."""
+        settings = self.settings_of(topic)
+        if settings is None:
+            settings = {} if self.is_aged(topic, store) else KEEP_ALL
+        return store.log_config(settings)
+
+    def is_aged(self, topic: str, store: BrokerConfig) -> bool:
+        """False for a topic that nobody knows, in a store that does not say how long to keep it."""
+        return self.settings_of(topic) is not None or bool(_RETENTION & store.overrides().keys())
+
+    def has_replicas(self, topic_partition: TopicPartition) -> bool:
+        """True when other brokers have copies, so that the checkpointed high watermark counts, not the log end."""
+        topic, number = topic_partition
+        if topic in self.own or self.cluster is None or topic not in self.cluster.image.topics:
+            return False
+        partition = self.cluster.image.topics[topic].partitions.get(number)
+        return partition is not None and len(partition.replicas) > 1
+
+
+def read_known_topics(directories: Iterable[str], *, fs: FileSystem = OS) -> KnownTopics:
+    """What the topics files of the data directories, and a broker's metadata in one of them, say.
+
+    CorruptCheckpoint, CorruptRecord, InvalidRecord for damage: settings that cannot be read are no reason to take
+    defaults, and delete by them. StorageError.
+    """
+    own: dict[str, Mapping[str, str]] = {}
+    cluster: ClusterMetadata | None = None
+    for directory in directories:
+        for name, entry in TopicStore(directory, fs=fs).topics().items():
+            own.setdefault(name, entry.settings)
+        if cluster is None:
+            cluster = read_cluster_metadata(directory, fs=fs)
+            if cluster is not None and cluster.problem is not None:
+                raise CorruptRecord(
+                    f"the broker's metadata is damaged, so nobody knows its settings: {cluster.problem.message}",
+                    path=cluster.problem.path,
+                    offset=cluster.problem.offset,
+                    position=cluster.problem.position,
+                    hint=f"look at it with `kafkalog verify`; `kafkalog repair {cluster.log_path}` cuts a torn end",
+                )
+    return KnownTopics(own, cluster)
+
+
+def understood(
+    table: Table, settings: Mapping[str, Any], whose: str, *, unknown_is_fine: bool = False
+) -> dict[str, str]:
+    """Those of a broker's settings that this version knows and takes; a warning for each other one."""
+    taken = {}
+    for name, value in settings.items():
+        try:
+            parse_value(table.find(name), value)
+        except ConfigError as error:
+            if not unknown_is_fine:
+                _LOG.warning("%s: its setting %s=%s does not count: %s", whose, name, value, error.message)
+            continue
+        taken[name] = value
+    return taken

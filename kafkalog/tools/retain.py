@@ -1,0 +1,165 @@
+"""`retain`: what retention takes from data directories that no broker runs on, told first, done when asked to.
+
+Each topic has the settings that the topics file or the broker's own metadata say; one that nobody knows is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from kafkalog.broker_config import BrokerConfig
+from kafkalog.config import key_for
+from kafkalog.errors import NotAPartition, PartitionNotFound, StorageError, UnknownTopicOrPartition
+from kafkalog.manager.known_topics import read_known_topics
+from kafkalog.storage.names import is_log_file, parse_dir
+from kafkalog.tools.directories import PartitionPath, partitions
+from kafkalog.tools.retain_partition import DueSegment, PartitionPlan, delete_due, look
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.fileio import OS, FileSystem
+
+RETENTION: Final = frozenset({"retention.bytes", "retention.ms"})
+Path = str | os.PathLike[str]
+
+
+class Kept(NamedTuple):
+    """A partition that retention does not look at, and why."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True)
+class RetainReport:
+    """The segments that retention takes, or has taken where `applied`, and the partitions it passed over."""
+
+    due: tuple[DueSegment, ...]
+    kept: tuple[Kept, ...]
+    partitions: int
+    applied: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes of data in the segments."""
+        return sum(one.size for one in self.due)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> Iterator[str]:
+        """The report as text, a line at a time."""
+        verb = "deleted" if self.applied else "delete"
+        for one in self.due:
+            yield f"{verb} {one.path} ({one.size} bytes, from offset {one.base_offset}): {_why(one)}"
+        for kept in self.kept:
+            yield f"keep {kept.path}: {kept.why}"
+        yield self.summary()
+
+    def summary(self) -> str:
+        """One line: how much goes or went."""
+        of = f"of {self.partitions} partition{'' if self.partitions == 1 else 's'}"
+        if not self.due:
+            return f"nothing to delete {of}"
+        count = f"{len(self.due)} segment{'' if len(self.due) == 1 else 's'} {of}, {self.size} bytes"
+        return f"{count} deleted" if self.applied else f"{count} to delete, nothing was changed: give --apply"
+
+    def json_lines(self) -> Iterator[str]:
+        """One JSON object a line: each segment, each partition kept, then the report."""
+        for one in self.due:
+            yield json.dumps({"type": "segment", **one._asdict()})
+        for kept in self.kept:
+            yield json.dumps({"type": "kept", **kept._asdict()})
+        told = {"type": "retain", "applied": self.applied, "segments": len(self.due), "bytes": self.size}
+        yield json.dumps({**told, "partitions": self.partitions})
+
+
+def _why(one: DueSegment) -> str:
+    if one.reason == "time":
+        return f"older than retention.ms: its newest record is from {_utc(one.largest_timestamp)}"
+    return {"size": "more than retention.bytes", "log start": "below the log start"}[one.reason]
+
+
+def _utc(timestamp_ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+
+
+def retain(
+    paths: Path | Iterable[Path],
+    *,
+    apply: bool = False,
+    topics: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
+    store: Mapping[str, Any] | None = None,
+    now_ms: int | None = None,
+    fs: FileSystem = OS,
+    clock: Clock = SYSTEM_CLOCK,
+) -> RetainReport:
+    """What retention takes from data directories or partition directories; with `apply` it is deleted.
+
+    `topics` names those to look at (none: all). `settings` are topic settings that count over the topics' own, such
+    as retention.ms; `store` are broker settings, such as log.retention.hours, for topics without their own. Ages count
+    up to `now_ms` (None: now). Without `apply` nothing is locked or changed, and a broker may run.
+
+    Nothing at or above a partition's high watermark goes: that is the log end where there is one copy, else what the
+    directory's checkpoint says. Compacted topics lose what lies below their log start, with delete in the policy the
+    rest too.
+
+    PartitionNotFound, NotAPartition, UnknownTopicOrPartition, ConfigError, UnknownConfig, CorruptRecord or
+    CorruptCheckpoint for damaged settings; with `apply` DirectoryLocked, StorageError. A log that was not closed well
+    is recovered first where it has anything to delete.
+    """
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    found = _find([os.fspath(path) for path in several], topics, fs)
+    given = {key_for(name).name: value for name, value in (settings or {}).items()}
+    known = read_known_topics(dict.fromkeys(os.path.dirname(one.path) for one in found), fs=fs)
+    config = BrokerConfig.from_mapping({**known.store_settings(), **(store or {})})
+    now = clock.milliseconds() if now_ms is None else now_ms
+    plans: list[PartitionPlan] = []
+    kept: list[Kept] = []
+    for one in found:
+        topic = one.topic_partition.topic
+        if not known.is_aged(topic, config) and not RETENTION & given.keys():
+            kept.append(Kept(one.path, "nobody knows its topic's settings: give --retention-ms or --retention-bytes"))
+            continue
+        topic_config = known.config_of(topic, config).replace(**given)
+        plan = PartitionPlan(one, topic_config, now, not known.has_replicas(one.topic_partition))
+        plans.append(plan)
+    due = delete_due(plans, fs, clock) if apply else [each for plan in plans for each in look(plan, fs)]
+    return RetainReport(tuple(due), tuple(kept), len(found), apply)
+
+
+def _find(paths: Sequence[str], topics: Sequence[str], fs: FileSystem) -> list[PartitionPath]:
+    """The partitions that the paths stand for, of these topics or all, each once."""
+    found: dict[str, PartitionPath] = {}
+    for given in paths:
+        path = os.path.realpath(given)
+        names = _names(path, given, fs)
+        try:
+            one = parse_dir(os.path.basename(path))
+        except NotAPartition:
+            one = None
+        if one is not None and not one.kind and any(is_log_file(name) for name in names):
+            found[path] = PartitionPath(one.topic_partition, path)
+            continue
+        for each in partitions([path], fs=fs):
+            found[each.path] = each
+    unknown = [topic for topic in topics if all(one.topic_partition.topic != topic for one in found.values())]
+    if unknown:
+        raise UnknownTopicOrPartition(f"there is no topic {unknown[0]}", path=os.pathsep.join(paths))
+    return [one for one in found.values() if not topics or one.topic_partition.topic in topics]
+
+
+def _names(path: str, given: str, fs: FileSystem) -> list[str]:
+    try:
+        return fs.listdir(path)
+    except FileNotFoundError:
+        raise PartitionNotFound("there is no such directory", path=given, hint="check the path") from None
+    except OSError as error:
+        raise StorageError.from_os(error, "list", path=given) from error
