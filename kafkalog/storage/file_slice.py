@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kafkalog._core.scan import REASON_SIZE, BatchHeader, BatchTable, scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, StorageError
-from kafkalog.util.fileio import File
+from kafkalog.storage.lazy_file import DataFile
 
 HEADER_BYTES: Final = 17
 """Bytes that show a batch's offset, size and magic; with fewer left, iteration ends (format.md §5)."""
@@ -18,14 +18,14 @@ LARGEST_CHUNK: Final = 1024 * 1024
 class FileSlice:
     """`size` bytes of a file from `position`, bounds fixed when it was made.
 
-    Nothing is read before it is asked for. It holds the descriptor: a file that was closed, renamed or
-    deleted since stays readable. A file that was cut shorter gives fewer bytes, never an error.
+    Nothing is read before it is asked for. It holds the file: one that was closed, renamed or deleted since
+    stays readable. A file that was cut shorter gives fewer bytes, never an error.
     Threads: immutable, any number may read.
     """
 
     __slots__ = ("file", "position", "size")
 
-    def __init__(self, file: File, position: int, size: int) -> None:
+    def __init__(self, file: DataFile, position: int, size: int) -> None:
         self.file = file
         self.position = position
         self.size = size

@@ -16,6 +16,7 @@ from kafkalog._core.producer import ProducerState
 from kafkalog._core.txns import AbortedRanges
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.storage.failure import Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.leftovers import list_files
 from kafkalog.storage.loader import Loaded, LogLoader
@@ -65,6 +66,7 @@ class UnifiedLog(LogAppender):
         producer_expiration_ms: int = EXPIRATION_MS,
         verify_transactions: bool = False,
         progress: Progress | None = None,
+        on_disk_failure: Report | None = None,
         recovery_threads: int | None = None,
     ) -> UnifiedLog:
         """The log of an existing directory; one without segments gets its first.
@@ -74,6 +76,7 @@ class UnifiedLog(LogAppender):
         rolled segments to the next `flush` and deletes files at once. Without `high_watermark_follows_end` the high
         watermark moves only when it is told to. `producer_expiration_ms` is how long idle producers are remembered;
         with `verify_transactions` a transaction begins only with the guard of a coordinator's answer (LOG-64).
+        `on_disk_failure` is called with errors that the disk is to blame for.
         StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
         """
         folder = os.fspath(directory)
@@ -107,6 +110,7 @@ class UnifiedLog(LogAppender):
                 scheduler=scheduler,
                 leader_epoch=leader_epoch,
                 high_watermark_follows_end=high_watermark_follows_end,
+                on_disk_failure=on_disk_failure,
             )
             return log._begun(loaded)
         except BaseException:
@@ -140,7 +144,7 @@ class UnifiedLog(LogAppender):
         IllegalArgument for a negative length, LogClosed.
         """
         while True:
-            cuts = self._cuts
+            cuts, segments = self._cuts, self._state.segments
             try:
                 state = self._state
                 if isolation == "log_end":
@@ -151,9 +155,10 @@ class UnifiedLog(LogAppender):
                     found = read_state(state, start_offset, max_length, bound, min_one_message)
                     if isolation == "committed":
                         add_aborted(state, start_offset, found)
-            except KafkalogError:
+            except KafkalogError as error:
                 self._check_readable()
-                if not self._has_cut(cuts):
+                if not self._has_cut(cuts) and self._state.segments is segments:
+                    self._health.notice(error)
                     raise
                 continue
             self._check_readable()
@@ -197,12 +202,13 @@ class UnifiedLog(LogAppender):
 
     def _offset_for_time_settled(self, timestamp: int) -> OffsetAndTimestamp | None:
         while True:
-            cuts = self._cuts
+            cuts, segments = self._cuts, self._state.segments
             try:
                 found = self._offset_for_time(self._state, timestamp)
-            except KafkalogError:
+            except KafkalogError as error:
                 self._check_readable()
-                if not self._has_cut(cuts):
+                if not self._has_cut(cuts) and self._state.segments is segments:
+                    self._health.notice(error)
                     raise
                 continue
             self._check_readable()
@@ -253,6 +259,10 @@ class UnifiedLog(LogAppender):
             self._state = state
             self._high_watermark_moved_locked()
         return old
+
+    def _relocate_locked(self, directory: str) -> None:
+        super()._relocate_locked(directory)
+        self._transactions.relocate(directory)
 
     # What it is
 

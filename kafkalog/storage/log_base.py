@@ -14,7 +14,7 @@ from kafkalog.config import LogConfig
 from kafkalog.config_keys import MAX_LONG
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.append import LeaderLimits, ValidatorMetrics
-from kafkalog.storage.failure import LogHealth
+from kafkalog.storage.failure import LogHealth, Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_state import LogState, at_end
 from kafkalog.storage.names import parse_topic_partition_dir
@@ -85,6 +85,7 @@ class LogBase:
         scheduler: Schedules | None,
         leader_epoch: int,
         high_watermark_follows_end: bool,
+        on_disk_failure: Report | None = None,
     ) -> None:
         self.path = directory
         self.name = os.path.basename(os.path.normpath(directory))
@@ -102,9 +103,10 @@ class LogBase:
         self._producers = producers  # guarded by self._lock
         self._staged: tuple[Staged, int] | None = None  # guarded by self._lock; of an append, with its log end
         self._lock = threading.Lock()
-        self._health = LogHealth(directory, self.name)
+        self._health = LogHealth(directory, self.name, on_disk_failure)
         self._state = state  # replaced under self._lock, read without
         self._active: LogSegment = state.segments.active  # guarded by self._lock
+        self._active.records.guard = self._lock
         self._chores: list[Chore] = []  # guarded by self._lock; run after it is released
         self._leftovers: set[int] = set()  # guarded by self._lock; bases of files that could not be removed
         self._durable = 0  # guarded by self._lock; below it records are on disk, whether or not their indexes are
@@ -173,14 +175,30 @@ class LogBase:
         """Make `state` the log's; its last segment takes the appends."""
         active: LogSegment = state.segments.active
         if active is not self._active:
+            active.records.guard = self._lock  # appends go by it: an idle file may be closed under it
             self._active = active
             self._rules = active.roll_rules(self._config)
         self._state = state
 
     @property
     def closed(self) -> bool:
-        """True after `close`."""
+        """True after `close` or `abandon`."""
         return self._health.closed
+
+    def stop_writes(self, cause: BaseException) -> None:
+        """Return when no write is going on, and none will succeed; it is refused with `cause`."""
+        with self._lock:
+            self._health.poison(cause)
+
+    def resume_writes(self, cause: BaseException) -> None:
+        """Take writes again that `stop_writes(cause)` stopped."""
+        with self._lock:
+            self._health.resume(cause)
+
+    def fence(self, cause: BaseException) -> None:
+        """Let no further write begin: the data directory's disk has failed. Waits for nothing."""
+        if self._health.cause is None:
+            self._health.cause = cause
 
     # Undoing
 
@@ -191,6 +209,7 @@ class LogBase:
         if self._state is state:
             with deferred_interrupts():
                 self._settle_locked()
+        self._health.notice(error)
 
     def _settle_locked(self) -> None:
         """Cut the active segment back to the state's end; a log where that fails is poisoned, and the error raised."""
@@ -220,6 +239,7 @@ class LogBase:
             self._do_chores()
         except StorageError as error:
             _LOG.warning("put off until the next append or flush: %s", error)
+            self._health.notice(error)
             if self._epochs.has_changed:
                 self._chores.append(self._epochs.write_if_changed)
 
