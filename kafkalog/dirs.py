@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never
 
 from kafkalog.broker_config import BROKER_TABLE
 from kafkalog.durability import Sync, check_sync
-from kafkalog.errors import IllegalArgument, IllegalState, LogClosed, UnknownConfig, UnknownTopicOrPartition
+from kafkalog.errors import IllegalArgument, IllegalState, LogClosed, UnknownConfig
 from kafkalog.keywords import near, unknown_keyword
 from kafkalog.types import TopicPartition
 
@@ -149,13 +149,13 @@ class LogDirs:
     def __getitem__(self, key: tuple[str, int]) -> Log:
         """The log of a partition, the same object each time. It is closed with the directories.
 
-        UnknownTopicOrPartition (a LookupError); LogClosed, StorageError where its directory is offline.
+        UnknownTopicOrPartition (a LookupError); StorageError where it may be in a directory that is offline; LogClosed.
         """
         topic_partition = _key(key)
         store = self._open()
         log = store.log(topic_partition)
         if log is None:
-            raise _not_here(store, topic_partition)
+            raise store.missing(topic_partition)
         return log
 
     def get(self, topic: str, partition: int = 0) -> Log | None:
@@ -269,15 +269,6 @@ def _key(key: object) -> TopicPartition:
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and isinstance(key[1], int):
         return TopicPartition(*key)
     raise IllegalArgument(f"{key!r} names no partition", hint='use dirs["orders", 0]: a topic and a number')
-
-
-def _not_here(store: LogStore | DirsView, key: TopicPartition) -> UnknownTopicOrPartition:
-    numbers = [one.partition for one in store.partitions if one.topic == key.topic]
-    if numbers:
-        return UnknownTopicOrPartition(
-            f"topic {key.topic} has no partition {key.partition}", hint=f"it has {', '.join(map(str, numbers))}"
-        )
-    return UnknownTopicOrPartition(f"there is no topic {ascii(key.topic[:80])}", hint=store.hint(key.topic))
 
 
 _opened: weakref.WeakSet[LogDirs] = weakref.WeakSet()

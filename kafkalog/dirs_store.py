@@ -11,10 +11,19 @@ from typing import Any, Final
 from kafkalog.api import Log
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.config import LogConfig, key_for
-from kafkalog.dirs_types import Directory, Topic
+from kafkalog.dirs_types import Directory, Topic, missing, unknown_topic
 from kafkalog.durability import Sync
-from kafkalog.errors import InvalidPartitions, NotAPartition, PolicyViolation, TopicExists, UnknownTopicOrPartition
+from kafkalog.errors import (
+    ConfigError,
+    InvalidPartitions,
+    KafkalogError,
+    NotAPartition,
+    PolicyViolation,
+    StorageError,
+    TopicExists,
+)
 from kafkalog.manager.checkpoints import write_recovery_points
+from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.job import Job
 from kafkalog.manager.jobs import write_each
 from kafkalog.manager.known_topics import KEEP_ALL, KnownTopics, read_known_topics
@@ -76,6 +85,7 @@ class LogStore:
         )
         store = cls(manager, scheduler, sync)
         try:
+            _check_cordoned(config, manager.directories)
             manager.schedule_jobs()
         except BaseException:
             store.close()
@@ -189,7 +199,7 @@ class LogStore:
         """The topic with changed settings, and with more partitions where there are fewer than `partitions`."""
         keys = self._partitions_of(name)
         if partitions is not None and partitions < len(keys):
-            raise InvalidPartitions(f"topic {name} has {len(keys)} partitions: their number cannot fall to {partitions}")
+            raise InvalidPartitions(f"topic {name} has {len(keys)} partitions, which cannot become {partitions}")
         if settings:
             self._manager.alter_topic(name, settings)
         for number in range(partitions or 0):
@@ -199,6 +209,7 @@ class LogStore:
 
     def alter(self, settings: Mapping[str, Any]) -> None:
         """Settings of the store that may change while it is open; topics without their own follow."""
+        _check_cordoned(self.config.changed(settings), self._manager.directories)
         self._manager.alter_config(settings)
         if isinstance(self._scheduler, Scheduler):
             self._scheduler.resize(self.config.background_threads)
@@ -211,15 +222,22 @@ class LogStore:
     def _partitions_of(self, name: str) -> list[TopicPartition]:
         found = [key for key in self.partitions if key.topic == name]
         if not found:
-            raise UnknownTopicOrPartition(f"there is no topic {ascii(name[:80])}", hint=self.hint(name))
+            raise self._offline(name) or unknown_topic(name, self.partitions)
         return found
 
-    def hint(self, name: str) -> str:
-        """What to say where a topic is not there."""
-        offline = [one for one in self._manager.directories if not one.is_online]
-        if offline:
-            return f"it may be in {offline[0].path}, which is offline: {offline[0].offline_error}"
-        return "make it with create_topic"
+    def missing(self, key: TopicPartition) -> KafkalogError:
+        """The error for a partition that is not there, or in a directory that is offline."""
+        return self._offline(str(key)) or missing(key, self.partitions)
+
+    def _offline(self, what: str) -> StorageError | None:
+        """Where a directory is offline, what is not here may be there."""
+        for directory in self._manager.directories:
+            if not directory.is_online:
+                why = directory.offline()
+                return StorageError(
+                    f"{what} is not here; {why.message}", errno=why.errno, path=directory.path, hint=why.hint
+                )
+        return None
 
     def flush(self) -> None:
         """All that was appended is on disk, recovery points too; a log that fails stops no other."""
@@ -261,6 +279,17 @@ def _retire(face: Log) -> None:
     opened = face._opened
     if isinstance(opened, StoreLog):
         opened.retire()
+
+
+def _check_cordoned(config: BrokerConfig, directories: Iterable[DataDirectory]) -> None:
+    """ConfigError where cordoned.log.dirs names what is no directory of the store; `*` stands for all."""
+    known = {one.path for one in directories}
+    strange = [path for path in config.cordoned_log_dirs if path != "*" and os.path.realpath(path) not in known]
+    if strange:
+        raise ConfigError(
+            f"cordoned.log.dirs names {strange[0]}, which is no data directory here",
+            hint=f"the directories are {', '.join(sorted(known))}",
+        )
 
 
 def _flushed(log: UnifiedLog) -> int:

@@ -8,8 +8,8 @@ from typing import Any, Final, NoReturn
 
 from kafkalog.api import Log
 from kafkalog.broker_config import BrokerConfig
-from kafkalog.dirs_types import Directory, Topic
-from kafkalog.errors import ReadOnlyLog
+from kafkalog.dirs_types import Directory, Topic, missing
+from kafkalog.errors import KafkalogError, ReadOnlyLog
 from kafkalog.manager.job import Job
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.storage.partition_metadata import read_partition_metadata
@@ -80,11 +80,9 @@ class DirsView:
                 face = self._faces[path] = Log(LogView(path, fs=self._fs), None)
         return face
 
-    def hint(self, name: str) -> str:
-        """What to say where a topic is not there."""
-        known = sorted({key.topic for key in self._found()})
-        shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
-        return f"topics here: {shown}" if known else "there are no topics here"
+    def missing(self, key: TopicPartition) -> KafkalogError:
+        """The error for a partition that is not there."""
+        return missing(key, self.partitions)
 
     def create_topic(
         self, name: str, partitions: int | None, settings: Mapping[str, Any], directory: str | None
