@@ -1,4 +1,4 @@
-"""Read-only shared pages of a file: what `mmap.mmap` gives, without keeping a second descriptor open for each file."""
+"""Shared pages of a file: what `mmap.mmap` gives, without keeping a second descriptor open for each file."""
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBuffer_FillInfo
 from cpython.exc cimport PyErr_SetFromErrno
@@ -8,8 +8,14 @@ cdef extern from "<sys/mman.h>" nogil:
     void* mmap(void* address, size_t length, int protection, int flags, int fd, long long offset)
     int munmap(void* address, size_t length)
     void* MAP_FAILED
+    int msync(void* address, size_t length, int flags)
+    int PROT_NONE
     int PROT_READ
     int MAP_SHARED
+    int MS_SYNC
+
+cdef enum:
+    WITNESS_BYTES = 4096
 
 
 @cython.final
@@ -47,3 +53,33 @@ cdef class Mapping:
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.data, self.length, 1, flags)
+
+
+@cython.final
+cdef class Witness:
+    """An open file without its descriptor: one page that is mapped and never touched keeps the system's record of it.
+
+    A failed write-back is told to the open files there were at that time, and else once to whoever comes first. What
+    was written through `fd` is therefore asked after through this object, once `fd` is closed: `sync` fails where a
+    write-back of the file failed since `fd` was opened, or last synced, whoever has heard of it meanwhile.
+    """
+    cdef void* data
+
+    def __cinit__(self, int fd):
+        self.data = NULL
+        cdef void* data = mmap(NULL, WITNESS_BYTES, PROT_NONE, MAP_SHARED, fd, 0)
+        if data == MAP_FAILED:
+            PyErr_SetFromErrno(OSError)
+        self.data = data
+
+    def sync(self):
+        """Return when nothing of the file was lost; OSError otherwise, once. It does not write the file back itself."""
+        cdef int result
+        with nogil:
+            result = msync(self.data, WITNESS_BYTES, MS_SYNC)
+        if result != 0:
+            PyErr_SetFromErrno(OSError)
+
+    def __dealloc__(self):
+        if self.data != NULL:
+            munmap(self.data, WITNESS_BYTES)

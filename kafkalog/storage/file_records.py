@@ -7,6 +7,8 @@ and would be the end of the process on a mapped page.
 from __future__ import annotations
 
 import os
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
@@ -21,36 +23,58 @@ from kafkalog._core.scan import (
     scan,
 )
 from kafkalog._core.seek import NOT_HERE, find_record_by_time
-from kafkalog.errors import FormatError, IllegalArgument, LogClosed, ReadOnlyLog, StorageError
+from kafkalog.errors import IllegalArgument, LogClosed, ReadOnlyLog, StorageError
 from kafkalog.records.tables import batch_table
-from kafkalog.storage.file_slice import HEADER_BYTES, FileSlice, bad_size, clamp
+from kafkalog.storage.file_slice import HEADER_BYTES, MAX_FILE_SIZE, FileSlice, bad_size, check_file_size, clamp
+from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.types import NO_TIMESTAMP, OffsetAndTimestamp, TimestampOffset
+from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import OS, File, FileSystem
 
-MAX_FILE_SIZE: Final = 2**31 - 1
 FIRST_WINDOW: Final = 4608
 """Bytes read at first by a header walk: one index interval (4096) and the header of the batch after it."""
 SMALL_WINDOW: Final = 512
 LARGEST_WINDOW: Final = 256 * 1024
 
 
-class FileRecords:
-    """One open `.log` file. `size` is its logical length in bytes: without a preallocated tail.
+class _NotReady(Exception):
+    """No descriptor to write to is at hand."""
 
-    Threads: appends, truncation, rename and close belong to the owner's lock; reads and slices may run
-    beside them. A slice keeps the descriptor, so `close` and `delete_if_exists` never pull it away.
+
+class FileRecords:
+    """One `.log` file. `size` is its logical length in bytes: without a preallocated tail.
+
+    It is opened when it is used, and may be closed in between (`lazy_file.py`). An append writes to the descriptor's
+    number, so from the first one on the file stays open, until `end_appends`, or until `lend` finds that its owner, by
+    whose lock `guard` appends go, does nothing at the moment.
+
+    Threads: appends, truncation, rename and close belong to the owner's lock; reads and slices may run beside them. A
+    slice keeps the file, so `close` and `delete_if_exists` never pull it away.
     """
 
-    __slots__ = ("_fd", "_file", "_fs", "_mutable", "_pwrite", "path", "size")
+    __slots__ = (
+        "__weakref__", "_appended_to", "_closed", "_cuts", "_fd", "_file", "_fs", "_lent_size", "_mutable", "_pwrite",
+        "_synced_size", "guard", "path", "size",
+    )  # fmt: skip
 
     def __init__(self, file: File, size: int, *, fs: FileSystem = OS, mutable: bool = True) -> None:
+        self._begin(LazyFile(file.path, fs, "rw" if mutable else "r", file), size, fs, mutable)
+
+    def _begin(self, file: LazyFile, size: int, fs: FileSystem, mutable: bool) -> FileRecords:
         self.path = file.path
         self.size = size
+        self.guard: threading.Lock | None = None
         self._file = file
         self._fs = fs
         self._mutable = mutable
-        self._fd = file.fileno()
-        self._pwrite: Callable[[int, Any, int], int] = fs.pwrite if mutable else partial(_refuse_write, file.path)
+        self._closed = False
+        self._cuts = 0
+        self._synced_size = -1
+        self._lent_size = -1
+        self._fd = -1  # that of self._appended_to
+        self._appended_to: File | None = None
+        self._pwrite: Callable[[int, Any, int], int] = _not_ready if mutable else partial(_refuse_write, file.path)
+        return self
 
     @classmethod
     def open(
@@ -70,6 +94,7 @@ class FileRecords:
         2^31-1 bytes.
         """
         mode = "r" if not mutable else "rw" if file_already_exists else "create"
+        DESCRIPTORS.make_room()
         try:
             file = fs.open_file(path, mode)
             size = file.size()
@@ -77,14 +102,28 @@ class FileRecords:
                 _allocate(file, init_file_size)
         except OSError as error:
             raise StorageError.from_os(error, "open the segment", path=path) from error
-        if size > MAX_FILE_SIZE:
+        try:
+            check_file_size(size, path)
+        except BaseException:
             file.close()
-            raise FormatError(
-                f"the file has {size} bytes, a segment at most 2^31-1",
-                path=path,
-                hint="it is no Kafka segment",
-            )
-        return cls(file, size, fs=fs, mutable=mutable)
+            raise
+        made = cls(file, size, fs=fs, mutable=mutable)
+        made._file.was_written = mutable
+        made._file.share()
+        return made
+
+    @classmethod
+    def listed(cls, path: str, size: int, *, fs: FileSystem = OS, is_on_disk: bool = False) -> FileRecords:
+        """An existing file of that many bytes, which is not opened before it is used.
+
+        `is_on_disk` says that a clean shutdown vouches for it: what is not written to needs no sync. FormatError above
+        2^31-1 bytes.
+        """
+        check_file_size(size, path)
+        made = cls.__new__(cls)._begin(LazyFile(path, fs), size, fs, True)
+        if is_on_disk:
+            made._synced_size = size
+        return made
 
     # Writing
 
@@ -106,22 +145,64 @@ class FileRecords:
             if written != length:
                 length = self._write_rest(data, position, written)
             self.size = position + length
+        except _NotReady:
+            pass
         except BaseException as error:  # an interrupt too: what it leaves must be the old file
             self._undo_append(position, error)
             raise
-        return length
+        else:
+            return length
+        self._begin_appends()
+        return self.append(data)
+
+    def _begin_appends(self) -> None:
+        """Open the file for writing by number; from here on it is closed only by `lend` and `end_appends`."""
+        file = self._file
+        file.owner = weakref.ref(self)
+        file.was_written = True
+        try:
+            self._appended_to = opened = file.opened()
+        except OSError as error:
+            raise self._failure(error, "open", None) from error
+        self._fd = opened.fileno()
+        self._pwrite = self._fs.pwrite
+
+    def end_appends(self) -> None:
+        """No append is to come soon: the file may be closed without asking. The next one opens it again."""
+        self._file.owner = None
+        self._fd, self._appended_to = -1, None
+        if self._mutable and not self._closed:
+            self._pwrite = _not_ready
+
+    def lend(self) -> bool:
+        """True when the file was closed for now; False while its owner is at work, or has just been."""
+        guard = self.guard
+        if guard is None:
+            return False
+        if not guard.acquire(blocking=False):
+            return False
+        try:
+            if self._lent_size != self.size:  # appended to since it was last asked
+                self._lent_size = self.size
+                return False
+            if self._pwrite == self._cut_then_write or not self._file.put_away():
+                return False
+            self.end_appends()
+            return True
+        finally:
+            guard.release()
 
     def _write_rest(self, data: Any, position: int, written: int) -> int:
         """The length of `data` after a first write took only part of it (FILE-15)."""
         view = memoryview(data).cast("B")
-        return written + self._file.pwrite(view[written:], position + written)
+        return written + self._file.opened().pwrite(view[written:], position + written)
 
     def _undo_append(self, position: int, error: BaseException) -> None:
         """Cut the file back to `position`; StorageError for an OSError, else the caller raises on."""
         self.size = position
         if self._mutable and self._fd >= 0:
             try:
-                self._file.truncate(position)
+                self._file.opened().truncate(position)
             except OSError:
                 self._pwrite = self._cut_then_write
         if isinstance(error, OSError) and not isinstance(error, ReadOnlyLog):
@@ -129,7 +210,7 @@ class FileRecords:
 
     def _cut_then_write(self, fd: int, data: Any, position: int) -> int:
         """The write after an append that failed and could not be cut away: that is made good first."""
-        self._file.truncate(position)
+        self._file.opened().truncate(position)
         self._pwrite = self._fs.pwrite
         return self._pwrite(fd, data, position)
 
@@ -144,13 +225,19 @@ class FileRecords:
             raise IllegalArgument(f"cannot truncate to {size}: the segment has {old} bytes", path=self.path)
         if not self._mutable:
             raise ReadOnlyLog("the segment was opened for reading", path=self.path)
+        lazy = self._file
         try:
-            if self._file.size() > size:
-                self._file.truncate(size)
+            file = lazy.opened()
+            if file.size() > size:
+                lazy.was_written = True
+                self._cuts += 1
+                self._synced_size = -1
+                file.truncate(size)
         except OSError as error:
             raise self._failure(error, "truncate", size) from error
         self.size = size
-        self._pwrite = self._fs.pwrite
+        if self._fd >= 0:
+            self._pwrite = self._fs.pwrite
         return old - size
 
     def trim(self) -> None:
@@ -158,11 +245,19 @@ class FileRecords:
         self.truncate_to(self.size)
 
     def flush(self) -> None:
-        """Return when all appended bytes are on disk; StorageError when the disk says no."""
+        """Return when all appended bytes are on disk; StorageError when the disk says no.
+
+        The system is not asked again about what was on disk before, as long as nothing was written.
+        """
+        size, cuts = self.size, self._cuts
+        if size == self._synced_size and not self._closed:
+            return
         try:
             self._file.datasync()
         except OSError as error:
             raise self._failure(error, "flush", None) from error
+        if cuts == self._cuts:
+            self._synced_size = size
 
     # Reading
 
@@ -171,8 +266,10 @@ class FileRecords:
         if position < 0 or size < 0 or position > self.size:
             clamp(position, size, self.size, self.path)
         size = min(size, self.size - position)
+        file = self._file
+        file.used = True
         try:
-            return self._file.pread(size, position)
+            return (file.file or file.opened()).pread(size, position)
         except OSError as error:
             raise self._failure(error, "read", position) from error
 
@@ -183,11 +280,16 @@ class FileRecords:
     def slice(self, position: int, size: int) -> FileSlice:
         """A fixed range, cut at the present end; bytes that come later are not in it (FILE-2, FILE-5).
 
-        IllegalArgument: a negative position or size, or a position beyond the end.
+        IllegalArgument: a negative position or size, or a position beyond the end; StorageError (ENOENT) once the
+        file was unlinked.
         """
         if position < 0 or size < 0 or position > self.size:
             clamp(position, size, self.size, self.path)
-        return FileSlice(self._file, position, min(size, self.size - position))
+        file = self._file
+        if file.is_gone:
+            raise self._failure(file.lost(), "read", position)
+        file.used = True
+        return FileSlice(file, position, min(size, self.size - position))
 
     def tables(self, start: int = 0, end: int | None = None, *, check_crc: bool = False) -> Iterator[BatchTable]:
         """Tables of the whole batches in the file from `start` (a batch's position) to `end`."""
@@ -259,12 +361,13 @@ class FileRecords:
     ) -> tuple[bytes, HeaderWalk, int] | None:
         """Where `find` succeeds first: the window's bytes, the walk and the window's position."""
         end = self.size
-        pread = self._file.pread
+        file = self._file
+        file.used = True
         if position < 0 or position > end:
             clamp(position, 0, end, self.path)
         while end - position >= HEADER_BYTES:
             try:
-                data = pread(min(window, end - position), position)
+                data = (file.file or file.opened()).pread(min(window, end - position), position)
             except OSError as error:
                 raise self._failure(error, "search", position) from error
             walk = find(data, target)
@@ -294,50 +397,96 @@ class FileRecords:
 
     def rename_to(self, path: str | os.PathLike[str]) -> None:
         """Give the file another name; it stays open."""
+        target = os.fspath(path)
         try:
-            self._fs.rename(self.path, path)
+            self._file.rename_to(target)
         except OSError as error:
-            raise StorageError.from_os(error, f"rename to {os.fspath(path)}", path=self.path) from error
-        self.path = self._file.path = os.fspath(path)
+            raise StorageError.from_os(error, f"rename to {target}", path=self.path) from error
+        self.path = target
+
+    def will_be(self, path: str) -> None:
+        """Know that the file's directory is about to get another name; `relocate` says that it has it, or has not."""
+        self._file.will_be(path)
+
+    def relocate(self, path: str) -> None:
+        """Know what the file's name is, now that its directory was renamed."""
+        self._file.relocate(path)
+        self.path = path
 
     def close(self) -> None:
         """Trim, then give the descriptor back once no slice holds it. A second call does nothing."""
         try:
-            if self._mutable and self._fd >= 0:
+            if self._mutable and not self._closed and self._file.was_written:
                 self.trim()
         finally:
             self.close_handlers()
 
     def close_handlers(self) -> None:
         """Give the descriptor back without touching the file; slices keep theirs."""
-        self._fd = -1
-        self._file = File(self.path, -1, self._fs)
+        self._closed = True
+        self._part_with_name(LazyFile(self.path, self._fs, "", File(self.path, -1, self._fs)))
+        if self._mutable:
+            self._pwrite = self._fs.pwrite
 
-    def delete_if_exists(self) -> bool:
-        """True when the file was there and is removed; slices still read it."""
-        self.close_handlers()
+    def _part_with_name(self, instead: LazyFile) -> LazyFile | None:
+        """Let go of the file, which may not be looked for by its name any more; slices that are out keep it open.
+
+        Returns it where there are such.
+        """
+        self.end_appends()
+        held = weakref.ref(self._file)
+        self._file = instead
+        file = held()
+        if file is not None:
+            file.pin()
+        return file
+
+    def unlink(self) -> bool:
+        """True when the file was there and is removed; slices still read it.
+
+        Not closed. Where there is no slice, all else that is asked for is StorageError (ENOENT): who comes with an
+        old state of the log begins again with the new one.
+        """
+        if not self._closed:
+            gone = LazyFile(self.path, self._fs, "")
+            gone.is_gone = True
+            self._file = self._part_with_name(gone) or gone
         try:
             return self._fs.unlink_if_exists(self.path)
         except OSError as error:
             raise StorageError.from_os(error, "delete the segment", path=self.path) from error
 
     @property
+    def is_gone(self) -> bool:
+        """True once the file was unlinked, and nobody reads it."""
+        return self._file.is_gone
+
+    def delete_if_exists(self) -> bool:
+        """True when the file was there and is removed; slices still read it."""
+        self.close_handlers()
+        return self.unlink()
+
+    @property
     def closed(self) -> bool:
         """True after `close`, `close_handlers` or `delete_if_exists`."""
-        return self._fd < 0
+        return self._closed
 
     def _failure(self, error: OSError, doing: str, position: int | None) -> StorageError | LogClosed:
-        if self._fd < 0:
+        if self._closed:
             return LogClosed(f"cannot {doing}: the segment is closed", path=self.path)
         return StorageError.from_os(error, doing, path=self.path, position=position)
 
     def __repr__(self) -> str:
-        return f"<FileRecords {self.path} {self.size} B{' closed' if self._fd < 0 else ''}>"
+        return f"<FileRecords {self.path} {self.size} B{' closed' if self._closed else ''}>"
 
 
 def _refuse_write(path: str, fd: int, data: Any, position: int) -> int:
     # no method: one that is kept would hold its object, and with it the descriptor, until a collection
     raise ReadOnlyLog("the segment was opened for reading", path=path)
+
+
+def _not_ready(fd: int, data: Any, position: int) -> int:
+    raise _NotReady
 
 
 def _allocate(file: File, size: int) -> None:

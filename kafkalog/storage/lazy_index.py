@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from errno import ENOENT
+from typing import Final, Generic, Protocol, TypeVar
 
 from kafkalog.errors import IllegalState, StorageError
+from kafkalog.util.descriptors import MAPS
 from kafkalog.util.fileio import FileSystem
 
 
 class IndexFile(Protocol):
     """What a lazily opened index can be told before or after it is open."""
 
+    @property
+    def length(self) -> int: ...
+    @property
+    def size_in_bytes(self) -> int: ...
+    def flush(self) -> None: ...
     def rename_to(self, path: str) -> None: ...
+    def relocate(self, path: str) -> None: ...
     def delete_if_exists(self) -> bool: ...
     def close(self) -> None: ...
     def close_handler(self) -> None: ...
@@ -21,35 +29,57 @@ class IndexFile(Protocol):
 
 T = TypeVar("T", bound=IndexFile)
 
+IN_USE: Final = 0
+CLOSED: Final = 1
+DELETED: Final = 2
+
 
 class LazyIndex(Generic[T]):
     """One index of one segment, not opened (and its file not made) before `get`.
+
+    An index that is not `pinned` may be dropped again when there are too many mappings (`util/descriptors.py`): what
+    it says is in its file, and the next `get` opens it anew. Whoever has it goes on using it meanwhile.
 
     Threads: the first `get`, and rename, close and delete, take one lock, so that they never see a half-opened
     index (KAFKA-9156); a `get` after the first is one attribute load.
     """
 
-    __slots__ = ("_closed", "_fs", "_lock", "_opener", "index", "path")
+    __slots__ = (
+        "__weakref__", "_fs", "_lock", "_opener", "_state", "_was_opened", "index", "is_pinned", "path", "used",
+    )  # fmt: skip
 
     def __init__(self, path: str, opener: Callable[[str], T], fs: FileSystem) -> None:
         self.path = path
         self.index: T | None = None
+        self.used = False  # never noted: asking for an index costs one load; the one opened first is dropped first
+        self.is_pinned = False  # guarded by self._lock
         self._opener = opener
         self._fs = fs
-        self._closed = False  # guarded by self._lock
+        self._state = IN_USE  # guarded by self._lock
+        self._was_opened = False
         self._lock = threading.Lock()
 
     def get(self) -> T:
-        """The index, opened (the file made, if it is missing) by the first call; IllegalState once closed."""
+        """The index, opened (the file made, if it is missing) by the first call.
+
+        IllegalState once closed, StorageError (ENOENT) once its file was unlinked.
+        """
         index = self.index
         if index is not None:
             return index
+        MAPS.make_room()
         with self._lock:
-            if self.index is None:
-                if self._closed:
+            index = self.index
+            if index is None:
+                if self._state == DELETED:
+                    raise StorageError("the index was deleted", errno=ENOENT, path=self.path)
+                if self._state == CLOSED:
                     raise IllegalState("the index is closed", path=self.path)
-                self.index = self._opener(self.path)
-            return self.index
+                self.index = index = self._opener(self.path)
+                self._was_opened = True
+                if not self.is_pinned:
+                    MAPS.add(self)
+            return index
 
     def make(self) -> None:
         """Return when the file is there; one that was missing is made, and the index open."""
@@ -58,8 +88,48 @@ class LazyIndex(Generic[T]):
 
     @property
     def is_open(self) -> bool:
-        """True once `get` was called."""
+        """True while the index is open."""
         return self.index is not None
+
+    def pin(self) -> None:
+        """Keep the index once it is open: it is about to be written."""
+        with self._lock:
+            self.is_pinned = True
+            MAPS.discard(self)
+
+    def unpin(self) -> None:
+        """Let the index be dropped: it is as it is on disk."""
+        with self._lock:
+            if self.is_pinned:
+                self.is_pinned = False
+                if self.index is not None:
+                    MAPS.add(self)
+
+    def let_go(self) -> bool:
+        """Drop the index; False for one that is pinned, at work, or not as its file is."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            index = self.index
+            if self._state != CLOSED and index is not None:
+                if self.is_pinned or index.length != index.size_in_bytes:
+                    return False
+                self.index = None
+            return True
+        finally:
+            self._lock.release()
+
+    def flush(self) -> None:
+        """Return when the file's content is on disk, of an index that was dropped too; nothing for one never opened."""
+        index = self.index
+        if index is not None:
+            index.flush()
+        elif self._was_opened and self._state == IN_USE:
+            try:
+                with self._fs.open_file(self.path, "rw") as file:
+                    file.datasync()
+            except OSError as error:
+                raise StorageError.from_os(error, "sync the index", path=self.path) from error
 
     def rename_to(self, path: str) -> None:
         """Rename the file. One that was never made stays unmade (SEG-27); an open index goes on working."""
@@ -75,27 +145,41 @@ class LazyIndex(Generic[T]):
                     raise StorageError.from_os(error, f"rename to {path}", path=self.path) from error
             self.path = path
 
+    def relocate(self, path: str) -> None:
+        """Know that the file's directory has another name."""
+        with self._lock:
+            if self.index is not None:
+                self.index.relocate(path)
+            self.path = path
+
+    def unlink(self) -> bool:
+        """True when the file was there and is gone; an open index goes on working, no other is opened."""
+        with self._lock:
+            self._state = self._state or DELETED
+            return self._unlinked()
+
     def delete_if_exists(self) -> bool:
         """True when the file was there and is gone; the index is closed by it."""
         with self._lock:
-            self._closed = True
-            if self.index is not None:
-                return self.index.delete_if_exists()
-            try:
-                return self._fs.unlink_if_exists(self.path)
-            except OSError as error:
-                raise StorageError.from_os(error, "delete the index", path=self.path) from error
+            self._state = CLOSED
+            return self._unlinked() if self.index is None else self.index.delete_if_exists()
+
+    def _unlinked(self) -> bool:
+        try:
+            return self._fs.unlink_if_exists(self.path)
+        except OSError as error:
+            raise StorageError.from_os(error, "delete the index", path=self.path) from error
 
     def close(self) -> None:
-        """Trim and close the index, if it was opened. A second call does nothing."""
+        """Trim and close the index, if it is open. A second call does nothing."""
         with self._lock:
-            self._closed = True
+            self._state = CLOSED
             if self.index is not None:
                 self.index.close()
 
     def close_handler(self) -> None:
         """Give the mapping and the file back without writing anything."""
         with self._lock:
-            self._closed = True
+            self._state = CLOSED
             if self.index is not None:
                 self.index.close_handler()

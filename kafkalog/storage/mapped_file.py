@@ -8,6 +8,7 @@ from typing import Final
 
 from kafkalog._core.mapping import Mapping
 from kafkalog.errors import CorruptIndex, IllegalArgument, StorageError
+from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import File, FileSystem
 
 MAX_INDEX_BYTES: Final = 2**31 - 1
@@ -25,11 +26,14 @@ class MappedFile:
     some file systems (tmpfs), so content that may have holes is handed out as a copy in memory.
     A file that this process may not write is always copied, since its owner may cut it at any time.
 
-    No descriptor is held but by a file that is being written: mappings stay without one.
+    No descriptor is held but by a file that is being written, and that only until others are needed more: mappings
+    stay without one.
     StorageError, with errno and path, whenever the system refuses. Threads: one at a time, but for `sync`.
     """
 
-    __slots__ = ("_file", "_fs", "_name", "length", "mapped", "path", "reserved", "writable")
+    __slots__ = (
+        "__weakref__", "_file", "_fs", "_name", "length", "mapped", "path", "reserved", "used", "writable"
+    )  # fmt: skip
 
     def __init__(self, path: str | os.PathLike[str], name: str, fs: FileSystem, writable: bool) -> None:
         """The file at `path`, which errors call `name`; nothing is opened before `open` or `create`."""
@@ -38,14 +42,17 @@ class MappedFile:
         self.reserved = 0  # so many bytes from the start have disk space behind them
         self.mapped = False
         self.writable = writable
+        self.used = False
         self._name = name
         self._fs = fs
         self._file: File | None = None
 
     def create(self) -> bool:
         """True when there was no such file and there is one now, of length 0."""
+        DESCRIPTORS.make_room()
         try:
             self._file = self._fs.open_file(self.path, "exclusive")
+            DESCRIPTORS.add(self)
         except FileExistsError:
             return False
         except OSError as error:
@@ -149,16 +156,26 @@ class MappedFile:
     def release(self) -> None:
         """Close the descriptor, if one is open; it is opened again when it is needed."""
         file, self._file = self._file, None
+        DESCRIPTORS.discard(self)
         if file is not None:
             try:
                 file.close()
             except OSError as error:
                 raise self._failed("close", error) from error
 
+    def let_go(self) -> bool:
+        """Close the descriptor: always possible, for who is using the file holds it, and `sync` opens its own."""
+        self._file = None
+        return True
+
     def _opened(self) -> File:
-        if self._file is None:
-            self._file = self._fs.open_file(self.path, "rw" if self.writable else "r")
-        return self._file
+        file = self._file
+        if file is None:
+            DESCRIPTORS.make_room()
+            self._file = file = self._fs.open_file(self.path, "rw" if self.writable else "r")
+            DESCRIPTORS.add(self)
+        self.used = True
+        return file
 
     def _failed(self, doing: str, error: OSError, position: int | None = None) -> StorageError:
         return StorageError.from_os(error, f"{doing} the {self._name}", path=self.path, position=position)

@@ -7,7 +7,8 @@ lost one is rebuilt. The rules of appending are in `_core/plan.pyx`; the owner p
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from kafkalog._core.plan import NO_ROLL, AppendPlan, RollRules, SegmentTail, plan_append
 from kafkalog._core.scan import BatchTable, scan
@@ -25,6 +26,8 @@ from kafkalog.types import FetchDataInfo, LogOffsetMetadata, OffsetAndTimestamp,
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
+
+X = TypeVar("X", OffsetIndex, TimeIndex)
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _LONG_BATCH_BYTES: Final = 8192
@@ -102,12 +105,12 @@ class LogSegment(SegmentFiles):
         )
         offsets = LazyIndex(
             os.path.join(folder, index_file_name(base_offset, suffix)),
-            lambda path: OffsetIndex(path, base_offset, size, fs=fs),
+            partial(open_index, OffsetIndex, base_offset, size, fs),
             fs,
         )
         times = LazyIndex(
             os.path.join(folder, time_index_file_name(base_offset, suffix)),
-            lambda path: TimeIndex(path, base_offset, size, fs=fs),
+            partial(open_index, TimeIndex, base_offset, size, fs),
             fs,
         )
         aborted = TransactionIndex(os.path.join(folder, txn_index_file_name(base_offset, suffix)), base_offset, fs=fs)
@@ -374,6 +377,7 @@ class LogSegment(SegmentFiles):
         A batch that holds the offset in its middle goes whole (SEG-11). The indexes have their full length
         after it; a segment cut to nothing begins anew in time (SEG-13).
         """
+        self.pin_indexes()
         found = self.translate_offset(offset)
         tail = self._ready_tail()
         largest, rolling = tail.max_timestamp, tail.rolling_timestamp
@@ -402,6 +406,7 @@ class LogSegment(SegmentFiles):
 
     def resize_indexes(self, size: int) -> None:
         """Give both indexes room for `size` bytes of entries."""
+        self.pin_indexes()
         for index in (self.offset_index, self.time_index):
             if not index.resize(size) and index.read_only:  # it has that length already: lift the write protection
                 index.trim_to_valid_size()
@@ -424,6 +429,8 @@ class LogSegment(SegmentFiles):
         self.offset_index.make_read_only()
         self.time_index.make_read_only()
         self._indexes_changed = True
+        self.unpin_indexes()
+        self.records.end_appends()
 
     def sanity_check(self) -> None:
         """Return when both indexes fit themselves; CorruptIndex otherwise (SEG-29)."""
@@ -441,3 +448,8 @@ class LogSegment(SegmentFiles):
 
     def __repr__(self) -> str:
         return f"<LogSegment {self.base_offset} {self.size} B {self.path}>"
+
+
+def open_index(kind: type[X], base_offset: int, max_index_size: int, fs: FileSystem, path: str) -> X:
+    """The index at `path`, made where it is missing."""
+    return kind(path, base_offset, max_index_size, fs=fs)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.lazy_index import LazyIndex
 from kafkalog.storage.time_index import TimeIndex
 from kafkalog.storage.transaction_index import TransactionIndex
-from kafkalog.util.fileio import FileSystem
 
 
 class SegmentFiles:
@@ -51,6 +51,16 @@ class SegmentFiles:
         """The `.log` file."""
         return self.records.path
 
+    def pin_indexes(self) -> None:
+        """Keep both indexes open: they are about to be written."""
+        self._offset_index.pin()
+        self._time_index.pin()
+
+    def unpin_indexes(self) -> None:
+        """Let both indexes be dropped when there are too many: they are as they are on disk."""
+        self._offset_index.unpin()
+        self._time_index.unpin()
+
     def flush(self) -> None:
         """Return when the data, then the offset, time and transaction index are on disk (SEG-32).
 
@@ -60,9 +70,9 @@ class SegmentFiles:
         if self._indexes_changed:
             self._indexes_changed = False
             try:
-                for index in (self._offset_index.index, self._time_index.index, self.txn_index):
-                    if index is not None:
-                        index.flush()
+                self._offset_index.flush()
+                self._time_index.flush()
+                self.txn_index.flush()
             except BaseException:
                 self._indexes_changed = True
                 raise
@@ -102,13 +112,27 @@ class SegmentFiles:
                 part.rename_to(before)
             raise
 
-    def unlink_files(self, fs: FileSystem) -> None:
-        """Remove all files, but leave them open: readers that hold the segment read on, and the last one closes it."""
+    def will_be_in(self, directory: str) -> None:
+        """Know that the directory of all files is about to get another name, so that reads go on meanwhile."""
+        self.records.will_be(os.path.join(directory, os.path.basename(self.records.path)))
+
+    def relocate(self, directory: str) -> None:
+        """Know what the directory of all files is called, now that it was renamed, or could not be."""
         for part in self._parts():
-            try:
-                fs.unlink_if_exists(part.path)
-            except OSError as error:
-                raise StorageError.from_os(error, "delete the file", path=part.path) from error
+            part.relocate(os.path.join(directory, os.path.basename(part.path)))
+
+    def unlink_files(self) -> None:
+        """Remove all files. Who reads from the segment goes on; StorageError (ENOENT) for all else that is asked."""
+        _all(self.records.unlink, self._keep_for_readers, *(part.unlink for part in self._parts()[1:]))
+
+    def _keep_for_readers(self) -> None:
+        if self.records.is_gone or self.records.closed:
+            return
+        self.pin_indexes()
+        try:
+            self.offset_index, self.time_index  # noqa: B018 - opens them
+        except KafkalogError:  # missing already
+            pass
 
     def delete_if_exists(self) -> None:
         """Remove all files; one that is gone already is fine. Readers keep what they hold open."""

@@ -20,6 +20,7 @@ from kafkalog.storage.txn_index import (
     collect_aborted_txns,
     parse_aborted_txns,
 )
+from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import OS, File, FileSystem
 
 _ENTRY: Final = struct.Struct(">hqqqq")
@@ -33,13 +34,14 @@ class TransactionIndex:
     Threads: changes belong to the owner's lock; `collect` may run beside them. StorageError from the system.
     """
 
-    __slots__ = ("_count", "_file", "_fs", "_last_offset", "base_offset", "path")
+    __slots__ = ("__weakref__", "_count", "_file", "_fs", "_last_offset", "base_offset", "path", "used")
 
     def __init__(self, path: str | os.PathLike[str], base_offset: int, *, fs: FileSystem = OS) -> None:
         self.path = os.fspath(path)
         self.base_offset = base_offset
         self._fs = fs
         self._file: File | None = None
+        self.used = False
         self._count = -1  # not looked at yet
         self._last_offset = -1
 
@@ -58,15 +60,29 @@ class TransactionIndex:
     def _look(self) -> None:
         """Find the number of entries and the last offset; the file is opened only where it is there."""
         try:
-            if self._file is None:
-                self._file = self._fs.open_file(self.path, "rw")
-            count = self._file.size() // ENTRY_BYTES
-            self._last_offset = self._last_offset_of(self._file, count)
+            file = self._opened()
+            count = file.size() // ENTRY_BYTES
+            self._last_offset = self._last_offset_of(file, count)
             self._count = count
         except FileNotFoundError:
             self._count, self._last_offset = 0, -1
         except OSError as error:
             raise StorageError.from_os(error, "open the transaction index", path=self.path) from error
+
+    def _opened(self, mode: str = "rw") -> File:
+        """The open file, which is closed again when others are needed more; OSError, FileNotFoundError without one."""
+        file = self._file
+        if file is None:
+            DESCRIPTORS.make_room()
+            self._file = file = self._fs.open_file(self.path, mode)
+            DESCRIPTORS.add(self)
+        self.used = True
+        return file
+
+    def let_go(self) -> bool:
+        """Close the file for now: who is using it holds it."""
+        self._file = None
+        return True
 
     @staticmethod
     def _last_offset_of(file: File, count: int) -> int:
@@ -85,12 +101,11 @@ class TransactionIndex:
                 offset=entry.last_offset,
             )
         try:
-            if self._file is None:
-                self._file = self._fs.open_file(self.path, "create")
+            file = self._opened("create")
             end = count * ENTRY_BYTES
-            if self._file.size() != end:
-                self._file.truncate(end)
-            self._file.pwrite(_ENTRY.pack(*entry), end)
+            if file.size() != end:
+                file.truncate(end)
+            file.pwrite(_ENTRY.pack(*entry), end)
         except OSError as error:
             raise StorageError.from_os(error, "write the transaction index", path=self.path) from error
         self._count = count + 1
@@ -101,12 +116,12 @@ class TransactionIndex:
         return parse_aborted_txns(self._bytes(0), self.path) if self.count else []
 
     def _bytes(self, start: int) -> bytes:
-        file, count = self._file, self._count
-        if file is None or count <= start:
+        count = self.count
+        if count <= start:
             return b""
         size = min((count - start) * ENTRY_BYTES, MAX_TXN_INDEX_BYTES)
         try:
-            return file.pread(size, start * ENTRY_BYTES)
+            return self._opened().pread(size, start * ENTRY_BYTES)
         except OSError as error:
             raise StorageError.from_os(error, "read the transaction index", path=self.path) from error
 
@@ -119,13 +134,17 @@ class TransactionIndex:
 
     def _first_at_or_above(self, offset: int) -> int:
         """The number of the first entry whose last offset is at or above `offset`: they rise."""
-        file, low, high = self._file, 0, self._count
-        while file is not None and low < high:
-            middle = (low + high) // 2
-            if self._last_offset_of(file, middle + 1) < offset:
-                low = middle + 1
-            else:
-                high = middle
+        low, high = 0, self.count
+        try:
+            file = self._opened() if high else None
+            while file is not None and low < high:
+                middle = (low + high) // 2
+                if self._last_offset_of(file, middle + 1) < offset:
+                    low = middle + 1
+                else:
+                    high = middle
+        except OSError as error:
+            raise StorageError.from_os(error, "read the transaction index", path=self.path) from error
         return low
 
     def sanity_check(self) -> None:
@@ -141,28 +160,26 @@ class TransactionIndex:
 
     def reset(self) -> None:
         """Forget all; a file that is there becomes empty."""
-        try:
-            self.count  # noqa: B018 - opens the file
-        finally:
-            if self._file is not None:
-                self._cut(0, always=True)
+        self._cut(0, always=True)
 
     def _cut(self, count: int, always: bool = False) -> None:
-        file = self._file
-        if file is None or (count == self._count and not always):
+        if not always and count == self.count:
             return
         try:
+            file = self._opened()
             file.truncate(count * ENTRY_BYTES)
             self._last_offset = self._last_offset_of(file, count)
+        except FileNotFoundError:
+            self._last_offset = -1
         except OSError as error:
             raise StorageError.from_os(error, "cut the transaction index", path=self.path) from error
         self._count = count
 
     def flush(self) -> None:
         """Return when the entries are on disk; makes no file where there is none (TXN-8)."""
-        if self._file is not None:
+        if self._count > 0 or self._file is not None:
             try:
-                self._file.sync()
+                self._opened().sync()
             except OSError as error:
                 raise StorageError.from_os(error, "sync the transaction index", path=self.path) from error
 
@@ -176,16 +193,23 @@ class TransactionIndex:
             raise StorageError.from_os(error, "rename the transaction index", path=self.path) from error
         self.path = path
 
-    def delete_if_exists(self) -> bool:
+    def relocate(self, path: str) -> None:
+        """Know that the file's directory has another name."""
+        self.path = path
+
+    def unlink(self) -> bool:
         """True when there was a file, and it is removed."""
         try:
             return self._fs.unlink_if_exists(self.path)
         except OSError as error:
             raise StorageError.from_os(error, "delete the transaction index", path=self.path) from error
 
+    delete_if_exists = unlink
+
     def close(self) -> None:
         """Give the descriptor back; the next use opens the file again."""
         file, self._file, self._count = self._file, None, -1
+        DESCRIPTORS.discard(self)
         if file is not None:
             file.close()
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from kafkalog._core.crc import crc32, crc32c
 from kafkalog._core.scan import REASON_MAGIC, REASON_PARTIAL, REASON_SIZE, BatchTable, scan
 from kafkalog.errors import CorruptRecord, StorageError
-from kafkalog.util.fileio import File
+from kafkalog.storage.lazy_file import DataFile
 
 FIRST_WALK_BYTES: Final = 64 << 10
 WALK_BYTES: Final = 1 << 20
@@ -40,21 +40,21 @@ def empty_end(base_offset: int) -> SegmentEnd:
     return SegmentEnd(0, base_offset)
 
 
-def still_there(file: File, end: SegmentEnd) -> bool:
+def still_there(file: DataFile, end: SegmentEnd) -> bool:
     """True when the last batch of `end` lies where it lay, unchanged."""
     if end.last_position < 0:
         return True
     return _read(file, len(end.header), end.last_position) == end.header
 
 
-def _read(file: File, size: int, position: int) -> bytes:
+def _read(file: DataFile, size: int, position: int) -> bytes:
     try:
         return file.pread(size, position)
     except OSError as error:
         raise StorageError.from_os(error, "read the segment", path=file.path, position=position) from error
 
 
-def extend_end(file: File, base_offset: int, end: SegmentEnd, length: int) -> SegmentEnd:
+def extend_end(file: DataFile, base_offset: int, end: SegmentEnd, length: int) -> SegmentEnd:
     """The end of a file of `length` bytes, found by walking on from `end`: header by header, CRC by CRC.
 
     The walk stops before the first batch that is cut off or damaged, whose offsets do not go up, or whose
@@ -133,7 +133,7 @@ def _bad_batch(path: str, table: BatchTable, row: int, end: SegmentEnd) -> Corru
     return CorruptRecord(what, path=path, offset=end.next_offset, position=end.size, hint=_HINT)
 
 
-def _bad_tail(file: File, table: BatchTable, data: bytes, end: SegmentEnd, length: int) -> CorruptRecord | None:
+def _bad_tail(file: DataFile, table: BatchTable, data: bytes, end: SegmentEnd, length: int) -> CorruptRecord | None:
     """The problem with bytes that are no whole batch; None where they are the zeros of preallocation."""
     tail = _read(file, min(ZEROS_LOOKED_AT, length - end.size), end.size)
     if not tail or (len(tail) >= LOG_OVERHEAD and tail.count(0) == len(tail)):
@@ -155,7 +155,7 @@ def claimed_size(data: bytes) -> int:
     return int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD
 
 
-def is_worth_reading(file: File, position: int, size: int) -> bool:
+def is_worth_reading(file: DataFile, position: int, size: int) -> bool:
     """False for a batch that claims to be huge and is not valid: no memory is taken on the word of its size field."""
     if size <= LARGE_BATCH_BYTES:
         return True

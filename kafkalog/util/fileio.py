@@ -13,6 +13,8 @@ import stat as stat_module
 from collections.abc import Callable
 from typing import Any, Final
 
+from kafkalog.util.descriptors import with_room
+
 _FLAGS: Final = {
     "r": os.O_RDONLY,
     "rw": os.O_RDWR,
@@ -60,7 +62,8 @@ class FileSystem:
         """
         name = os.fspath(path)
         # the File owns the descriptor at once: an interrupt must find exactly one to close it
-        file = File(name, self.open(name, _FLAGS[mode] | os.O_CLOEXEC | os.O_NONBLOCK, 0o666), self)
+        flags = _FLAGS[mode] | os.O_CLOEXEC | os.O_NONBLOCK
+        file = File(name, with_room(self.open, name, flags, 0o666), self)
         try:
             kind = file.stat().st_mode
             if stat_module.S_ISDIR(kind):
@@ -74,7 +77,7 @@ class FileSystem:
 
     def fsync_dir(self, path: str | os.PathLike[str]) -> None:
         """Return when the directory's entries (new, renamed and removed names) are on disk."""
-        fd = self.open(os.fspath(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = with_room(self.open, os.fspath(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self.fsync(fd)
         finally:
@@ -233,7 +236,10 @@ class File:
         fd = getattr(self, "_fd", -1)
         if fd >= 0:
             self._fd = -1
-            self._fs.close(fd)
+            try:
+                self._fs.close(fd)
+            except OSError:  # nobody is there who could be told
+                pass
 
     def __repr__(self) -> str:
         return f"<File {self.path} {'closed' if self._fd < 0 else f'fd {self._fd}'}>"
