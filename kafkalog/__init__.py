@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from kafkalog import control as control
     from kafkalog import decoders as decoders
     from kafkalog import errors as errors
+    from kafkalog import hooks as hooks
+    from kafkalog import metrics as metrics
     from kafkalog._core.record import Record as Record
     from kafkalog.api import Log as Log
     from kafkalog.api import open as open
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.types import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkalog.types import TopicPartition as TopicPartition
 
-_MODULES = ("aio", "control", "decoders", "errors")
+_MODULES = ("aio", "control", "decoders", "errors", "hooks", "metrics")
 _NAMES = {
     "BrokerConfig": ("broker_config", "BrokerConfig"),
     "EARLIEST": ("types", "EARLIEST_TIMESTAMP"),
@@ -49,7 +51,8 @@ _NAMES = {
 
 __all__ = [
     "EARLIEST", "LATEST", "BrokerConfig", "Log", "LogDirs", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch",
-    "TopicPartition", "__version__", "aio", "control", "convert", "decoders", "errors", "open", "open_dirs", "repair",
+    "TopicPartition", "__version__", "aio", "control", "convert", "decoders", "errors", "hooks", "metrics", "open",
+    "open_dirs", "repair",
     "verify",
 ]  # fmt: skip
 

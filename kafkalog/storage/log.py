@@ -10,6 +10,7 @@ holds the state and the order of the steps. `log_owner.py` has the parts that ch
 from __future__ import annotations
 
 import os
+from time import perf_counter
 from typing import Any
 
 from kafkalog._core.producer import ProducerState
@@ -85,6 +86,7 @@ class UnifiedLog(LogAppender):
         producers = ProducerStateManager(
             folder, fs=fs, expiration_ms=producer_expiration_ms, verify_transactions=verify_transactions
         )
+        began = perf_counter()
         loaded = LogLoader(
             folder,
             config,
@@ -112,6 +114,8 @@ class UnifiedLog(LogAppender):
                 high_watermark_follows_end=high_watermark_follows_end,
                 on_disk_failure=on_disk_failure,
             )
+            log.metrics.load_s = perf_counter() - began
+            log.metrics.recovered = not had_clean_shutdown
             return log._begun(loaded)
         except BaseException:
             for segment in loaded.segments:
@@ -126,6 +130,9 @@ class UnifiedLog(LogAppender):
             if loaded.given_up or loaded.given_up_files:
                 self._chores.append(lambda: self._delete_later(loaded.given_up, loaded.given_up_files))
         self._do_chores()
+        state, metrics = self._state, self.metrics
+        ends = {"log_start_offset": state.log_start_offset, "log_end_offset": state.log_end_offset}
+        self._tell("open", duration_ms=metrics.load_s * 1000, recovered=metrics.recovered, **ends)
         return self
 
     # Reading

@@ -6,16 +6,17 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from kafkalog._core.plan import AppendPlan
-from kafkalog._core.producers import Staged
+from kafkalog._core.staged import Staged
 from kafkalog.config import LogConfig
 from kafkalog.config_keys import MAX_LONG
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.append import LeaderLimits, ValidatorMetrics
 from kafkalog.storage.failure import LogHealth, Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.log_metrics import LogMetrics, register
 from kafkalog.storage.log_state import LogState, at_end
 from kafkalog.storage.names import parse_topic_partition_dir
 from kafkalog.storage.producer_state import ProducerStateManager
@@ -24,6 +25,7 @@ from kafkalog.storage.rebuild_producers import rebuild_producers
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.unsynced import Unsynced
 from kafkalog.types import TopicPartition
+from kafkalog.util import events
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
@@ -66,6 +68,7 @@ class LogBase:
         "last_flush_monotonic_ms",
         "last_flush_time",
         "leader_epoch",
+        "metrics",
         "name",
         "path",
         "topic_partition",
@@ -92,6 +95,7 @@ class LogBase:
         self.topic_partition: TopicPartition = parse_topic_partition_dir(self.name)
         self.leader_epoch = leader_epoch
         self.validator_metrics = ValidatorMetrics()
+        self.metrics = LogMetrics()  # changed under self._lock
         self.last_flush_time: int = clock.milliseconds()
         self.last_flush_monotonic_ms: int = clock.monotonic_ms()
         self._fs = fs
@@ -113,6 +117,7 @@ class LogBase:
         self._unsynced = Unsynced()  # guarded by self._lock
         self._cuts = 0  # guarded by self._lock; grows when a cut of the end begins and when it ends
         self._set_config_locked(config)
+        register(self)
 
     def _set_config_locked(self, config: LogConfig) -> None:
         self._config = config
@@ -132,10 +137,11 @@ class LogBase:
 
     def _apply_staged_locked(self) -> None:
         """Let the producers know of an append that is published: whatever interrupted us, it is in the log."""
-        pending, self._staged = self._staged, None
+        pending = self._staged
         state = self._state
         if pending is not None and pending[1] <= state.log_end_offset:
             self._producers.commit(pending[0], state.log_end_offset, state.high_watermark)
+        self._staged = None
 
     def _with_unstable_locked(self, state: LogState) -> LogState:
         """`state` with the first unstable offset that the producers know, not below the log start (LOG-30)."""
@@ -185,6 +191,11 @@ class LogBase:
         """True after `close` or `abandon`."""
         return self._health.closed
 
+    @property
+    def failed(self) -> bool:
+        """True where the log takes no writes since an earlier failure."""
+        return self._health.cause is not None and not self._health.closed
+
     def stop_writes(self, cause: BaseException) -> None:
         """Return when no write is going on, and none will succeed; it is refused with `cause`."""
         with self._lock:
@@ -221,6 +232,14 @@ class LogBase:
         except BaseException as error:
             self._health.poison(error)
             raise
+
+    def _tell_locked(self, event: str, **values: Any) -> None:
+        """Have those who asked for it told of an event, once the lock is released."""
+        if events.wanted(event):
+            self._chores.append(lambda: self._tell(event, **values))
+
+    def _tell(self, event: str, **values: Any) -> None:
+        events.emit(event, self.path, self.topic_partition, **values)
 
     def _do_chores(self) -> None:
         """What the last steps left to do outside the lock: write epochs, schedule flushes and deletes."""

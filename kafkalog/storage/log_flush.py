@@ -7,6 +7,7 @@ after it. A sync that failed is never tried again; the log takes no more writes.
 from __future__ import annotations
 
 from errno import ENOENT
+from time import perf_counter
 
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.storage.log_base import LogBase
@@ -66,6 +67,7 @@ class LogFlusher(LogBase):
         start = state.recovery_point
         upto = end + 1 if offset is None else end
         covered = state.segments.values(start, upto) if upto > start else ()
+        began = perf_counter()
         try:
             self._sync_snapshots(snapshots)
             for segment in covered:
@@ -88,7 +90,14 @@ class LogFlusher(LogBase):
                     self._durable = max(self._durable, self._state.recovery_point)
                 self.last_flush_time = self._milliseconds()
                 self.last_flush_monotonic_ms = self._clock.monotonic_ms()
+        if covered:
+            self._note_flush(end, perf_counter() - began)
         return self._write_epochs()
+
+    def _note_flush(self, offset: int, seconds: float) -> None:
+        with self._lock:
+            self.metrics.flushes.add(seconds)
+        self._tell("flush", offset=offset, duration_ms=seconds * 1000)
 
     def _sync_snapshots(self, snapshots: tuple[tuple[int, str], ...]) -> None:
         """The recovery point moves beyond them, so they come first (KAFKA-9892)."""
@@ -106,6 +115,7 @@ class LogFlusher(LogBase):
             state = self._state
             taken = self._unsynced.taken()
         end = state.log_end_offset
+        began = perf_counter()
         try:
             for segment in state.segments.values(max(state.recovery_point, self._durable), end + 1):
                 segment.records.flush()
@@ -118,6 +128,7 @@ class LogFlusher(LogBase):
             self._unsynced.entries_synced(taken)
             if cuts == self._cuts:
                 self._durable = max(self._durable, end)
+        self._note_flush(end, perf_counter() - began)
         return self._write_epochs()
 
     def _sync_entries(self) -> None:
@@ -152,6 +163,8 @@ class LogFlusher(LogBase):
                 self._health.check()
             if isinstance(error, OSError):
                 self._health.poison(error)
+            self.metrics.flush_failures += 1
+        self._tell("flush_error", error=error)
         if isinstance(error, OSError) and not isinstance(error, KafkalogError):
             raise StorageError.from_os(error, "sync the partition directory", path=self.path) from error
         raise error

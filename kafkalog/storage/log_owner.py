@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from kafkalog.errors import StorageError
 from kafkalog.storage.log_flush import LogFlusher
+from kafkalog.storage.log_metrics import REASONS
 from kafkalog.storage.log_state import LogState, at_end, high_watermark_updated, log_start_incremented
 from kafkalog.storage.names import DELETED_SUFFIX
 from kafkalog.storage.retention import rules_of
@@ -69,6 +70,8 @@ class LogOwner(LogFlusher):
             segments = state.segments.with_added(segment)
             self._publish_locked(at_end(state, segments, plan.base_offset))
             self._chores.append(lambda: self._flush_later(plan.base_offset))
+            self.metrics.rolls += 1
+            self._tell_locked("roll", base_offset=plan.base_offset)
             return segment
 
     def _snapshot_locked(self, offset: int) -> None:
@@ -202,6 +205,11 @@ class LogOwner(LogFlusher):
             self._unsynced.entries_changed()
             self._chores.append(self._sync_entries)
             self._chores.append(lambda: self._delete_later(plan.deleted))
+        self._note_cut_locked(end, state)
+
+    def _note_cut_locked(self, offset: int, before: LogState) -> None:
+        self.metrics.truncations += 1
+        self._tell_locked("truncate", offset=offset, log_end_offset=before.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Empty the log: it begins, ends and has its high watermark at `offset` (LOG-55). StorageError."""
@@ -231,6 +239,7 @@ class LogOwner(LogFlusher):
             self._publish_locked(high_watermark_updated(emptied, emptied.end_metadata))
             self._chores.append(self._sync_entries)
             self._chores.append(lambda: self._delete_later(old))
+            self._note_cut_locked(offset, state)
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
         """True when the log start was raised to `offset`; deletes nothing. OffsetOutOfRange above high watermark."""
@@ -269,17 +278,17 @@ class LogOwner(LogFlusher):
         """
         deleted = 0
         now_ms = self._milliseconds() if now_ms is None else now_ms
-        for _, rule in rules_of(self._config):
+        for reason, rule in rules_of(self._config):
             with self._lock:
                 self._ready_locked()
                 gone = rule(self._state, self._config, now_ms)
                 if gone:
                     with deferred_interrupts():
-                        deleted += self._delete_segments_locked(gone)
+                        deleted += self._delete_segments_locked(gone, reason.replace(" ", "_"))
         self._do_chores()
         return deleted
 
-    def _delete_segments_locked(self, gone: tuple[LogSegment, ...]) -> int:
+    def _delete_segments_locked(self, gone: tuple[LogSegment, ...], reason: str) -> int:
         """Take out the oldest segments; the log starts behind them then (LOG-45)."""
         if len(gone) == len(self._state.segments):
             self._roll_locked(None)
@@ -288,16 +297,16 @@ class LogOwner(LogFlusher):
         if following is None:
             return 0
         self._increment_log_start_locked(following.base_offset)
-        self._remove_locked(gone)
+        self._remove_locked(gone, reason)
         return len(gone)
 
     def _delete_first_segments_locked(self) -> None:
         state = self._state
         gone = plan_delete_before(state, state.log_start_offset)
         if gone:
-            self._remove_locked(gone)
+            self._remove_locked(gone, REASONS[0])
 
-    def _remove_locked(self, gone: tuple[LogSegment, ...]) -> None:
+    def _remove_locked(self, gone: tuple[LogSegment, ...], reason: str) -> None:
         """Take segments out of the log: out of the map, renamed, their files removed later (LOG-46)."""
         state = self._state
         self._state = state.replace(segments=state.segments.without(s.base_offset for s in gone))
@@ -306,6 +315,9 @@ class LogOwner(LogFlusher):
             self._drop_snapshot_locked(segment)
         self._unsynced.entries_changed()
         self._chores.append(lambda: self._delete_later(gone))
+        size = sum(segment.size for segment in gone)
+        self.metrics.deleted(reason, len(gone), size)
+        self._tell_locked("delete", base_offsets=tuple(s.base_offset for s in gone), size=size, reason=reason)
 
     def _drop_snapshot_locked(self, segment: LogSegment) -> None:
         """Give up the snapshot at the base of a segment that goes; its file goes with it (LOG-69)."""
@@ -378,6 +390,7 @@ class LogOwner(LogFlusher):
                     self._ready_locked()
                     self._remove_leftovers()
                     self._active.add_final_time_entry()  # before the flush, which syncs it
+                    self._active.make_indexes()
                 except BaseException as error:
                     failure = error
                 self._health.close()  # before the flush: what is appended after it would not be on disk
@@ -394,6 +407,7 @@ class LogOwner(LogFlusher):
                         segment.close() if failure is None else segment.close_handlers()
                     except BaseException as error:
                         failure = failure or error
+            self._tell("close", log_end_offset=self._state.log_end_offset)
             if failure is not None:
                 raise failure
 
