@@ -64,15 +64,21 @@ def list_files(directory: str, fs: FileSystem) -> list[str]:
         raise StorageError.from_os(error, "read the partition directory", path=directory) from error
 
 
-def clear_leftovers(directory: str, fs: FileSystem) -> None:
-    """Remove and rename what `plan_leftovers` says. StorageError where the system refuses; a second run goes on."""
+def clear_leftovers(directory: str, fs: FileSystem) -> int:
+    """Remove and rename what `plan_leftovers` says. StorageError where the system refuses; a second run goes on.
+
+    The result is the highest base offset of a deleted `.log`, 0 without one: a crash between giving up the last segment
+    and making the next one leaves no other, and a log never goes back to offsets that it gave out.
+    """
     names = list_files(directory, fs)
     plan = plan_leftovers(names)
     for name in plan.removed:
         _remove(directory, name, fs)
     plan = plan._replace(swaps=_without_damaged(directory, plan.swaps, set(names), fs))
+    deleted = [parse_base_offset(name) or 0 for name in plan.removed if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)]
+    highest = max(deleted, default=0)
     if not plan.swaps:
-        return
+        return highest
     replaced = _replaced_range(directory, [n for n in plan.swaps if n.endswith(_SWAPPED_LOG)], fs)
     if replaced is not None:
         gone = set(plan.removed)
@@ -85,6 +91,7 @@ def clear_leftovers(directory: str, fs: FileSystem) -> None:
     # the data file goes last: while its suffix is there, a next start does the same again
     for name in sorted(plan.swaps, key=lambda n: n.endswith(_SWAPPED_LOG)):
         _rename(directory, name, name.removesuffix(SWAP_SUFFIX), fs)
+    return highest
 
 
 def _without_damaged(directory: str, swaps: tuple[str, ...], names: set[str], fs: FileSystem) -> tuple[str, ...]:

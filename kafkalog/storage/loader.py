@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from kafkalog._core.plan import SegmentTail
 from kafkalog.config import LogConfig
-from kafkalog.errors import FormatError, SegmentOffsetOverflow, StorageError
+from kafkalog.errors import FormatError, IllegalState, SegmentOffsetOverflow, StorageError
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.leftovers import clear_leftovers, list_files
 from kafkalog.storage.names import (
@@ -97,19 +97,27 @@ class LogLoader:
         self._progress = progress
         self._threads = threads
         self._segments: dict[int, LogSegment] = {}
+        self._unindexed: list[LogSegment] = []
         self._tails: dict[int, SegmentTail] = {}  # of the segments that were recovered
+        self._deleted_base = 0
         self._given_up: list[LogSegment] = []
         self._given_up_files: list[str] = []
 
     def load(self) -> Loaded:
-        """The log; its last segment is ready for appends. StorageError; CorruptRecord (see `ends_whole`)."""
+        """The log; its last segment is ready for appends. StorageError; CorruptRecord (see `ends_whole`).
+
+        IllegalState where `producers` knows something already: it would be added to (LOAD-19).
+        """
+        if not self._producers.is_empty:
+            raise IllegalState("the producers of a log are known before it is loaded", path=self._directory)
         try:
-            clear_leftovers(self._directory, self._fs)
+            self._deleted_base = clear_leftovers(self._directory, self._fs)
             while True:
                 try:
                     self._open_segments()
                     if not self._clean:
                         self._recover()
+                    self._drop_hiding()
                     break
                 except SegmentOffsetOverflow as error:
                     self._split(error)
@@ -130,12 +138,16 @@ class LogLoader:
                 _LOG.warning("%s has no .log file: removed", os.path.join(self._directory, name))
                 self._unlink(name)
         bases = sorted(base for base in logs if base is not None)
+        if not bases:
+            self._log_start = max(self._log_start, self._deleted_base)
         for at, base in enumerate(bases):
             self._open_segment(base, bases[at + 1] if at + 1 < len(bases) else None, set(names))
-        self._drop_hiding()
 
     def _open_segment(self, base: int, following: int | None, names: set[str]) -> None:
-        """Open one segment. Without `.index`, or with a damaged transaction index, it is recovered (LOAD-7, LOAD-8)."""
+        """Open one segment. Without `.index`, or with a damaged transaction index, it is recovered (LOAD-7, LOAD-8).
+
+        After an unclean end that has to wait until what lies before it is recovered: it may not be readable yet.
+        """
         segment = LogSegment.open(
             self._directory, base, self._config, fs=self._fs, clock=self._clock, file_already_exists=True
         )
@@ -143,7 +155,10 @@ class LogLoader:
         if index_file_name(base) not in names or not self._is_txn_index_sound(segment):
             if segment.size:
                 _LOG.warning("%s: an index is missing or damaged, all are made anew", segment.path)
-            self._recover_one(segment)
+            if self._clean:
+                self._recover_one(segment)
+            else:
+                self._unindexed.append(segment)
         elif self._clean and not self._is_sound(segment, following):
             if segment.size:
                 _LOG.warning("the indexes of %s are missing or damaged: they are made anew", segment.path)
@@ -187,6 +202,7 @@ class LogLoader:
             if other is not segment:
                 other.close_handlers()
         self._segments.clear()
+        self._unindexed.clear()
         self._tails.clear()
 
     def _drop_hiding(self) -> None:
@@ -199,6 +215,7 @@ class LogLoader:
             if not empty.size and before.size and before.read_next_offset() > empty.base_offset:
                 _LOG.warning("%s is empty and overlaps the segment before it: removed", empty.path)
                 empty.delete_if_exists()
+                self._producers.snapshots.remove(empty.base_offset)
                 del self._segments[empty.base_offset]
 
     # Recovery
@@ -207,15 +224,36 @@ class LogLoader:
         """Recover the segments from the one that holds the recovery point on; what follows damage is given up."""
         point = min(self._recovery_point, 2**63 - 1)
         unflushed = LogSegments(self._segments.values()).values(point, 2**63 - 1) if self._segments else ()
+        self._check_flushed(unflushed[0].base_offset if unflushed else 2**63 - 1)
         run = RecoveryRun(self._directory, unflushed, self._progress, self._threads)
         with closing(run.scanned()) as scanned:
             for done, found in enumerate(scanned):
                 cut = self._recover_one(unflushed[done], found)
                 run.note(found, cut)
-                if cut > 0:
+                if cut > 0 and not self._goes_on(unflushed[done], unflushed[done + 1 :]):
                     self._give_up(unflushed[done + 1 :])
                     break
         run.tell_end()
+
+    @staticmethod
+    def _goes_on(segment: LogSegment, following: tuple[LogSegment, ...]) -> bool:
+        """True when the next segment begins where this one ends: what was cut off was no record.
+
+        It was room reserved ahead, or a write that failed and was undone, and the trim at the roll was not synced.
+        """
+        return bool(following) and following[0].base_offset == segment.read_next_offset()
+
+    def _check_flushed(self, upto: int) -> None:
+        """Make the indexes of segments below `upto` sound: their data was flushed, what trimmed them may be lost."""
+        segments = list(self._segments.values())
+        for segment, following in zip(segments, segments[1:], strict=False):
+            if segment.base_offset >= upto:
+                return
+            if segment in self._unindexed:
+                self._recover_one(segment)
+            elif not self._is_sound(segment, following.base_offset):
+                _LOG.warning("the indexes of %s are damaged: they are made anew", segment.path)
+                self._rebuild(segment)
 
     def _recover_one(self, segment: LogSegment, found: FoundSegment | None = None) -> int:
         """The bytes cut; with the producers as they were at its base, and a snapshot of them at its end (LOAD-27)."""
@@ -271,9 +309,11 @@ class LogLoader:
         next_offset = segments.active.read_next_offset()
         kept_all = self._clean and end is not None
         point = next_offset if kept_all else min(self._recovery_point, next_offset)
-        self._epochs.truncate_from_end(next_offset)
         start = max(self._log_start, segments[0].base_offset)
         self._epochs.truncate_from_start(self._log_start)
+        self._epochs.truncate_from_end(next_offset)
+        if not self._clean:
+            self._producers.snapshots.remove_damaged(point)
         self._producers.snapshots.remove_strays(segments.base_offsets)
         self._load_producers(segments, start, next_offset)
         segments.active.become_active(self._tails.get(segments.active.base_offset))
