@@ -21,6 +21,7 @@ class IndexFile(Protocol):
     def size_in_bytes(self) -> int: ...
     def flush(self) -> None: ...
     def rename_to(self, path: str) -> None: ...
+    def relocate(self, path: str) -> None: ...
     def delete_if_exists(self) -> bool: ...
     def close(self) -> None: ...
     def close_handler(self) -> None: ...
@@ -80,6 +81,11 @@ class LazyIndex(Generic[T]):
                     MAPS.add(self)
             return index
 
+    def make(self) -> None:
+        """Return when the file is there; one that was missing is made, and the index open."""
+        if self.index is None and not self._fs.exists(self.path):
+            self.get()
+
     @property
     def is_open(self) -> bool:
         """True while the index is open."""
@@ -137,6 +143,13 @@ class LazyIndex(Generic[T]):
                     pass
                 except OSError as error:
                     raise StorageError.from_os(error, f"rename to {path}", path=self.path) from error
+            self.path = path
+
+    def relocate(self, path: str) -> None:
+        """Know that the file's directory has another name."""
+        with self._lock:
+            if self.index is not None:
+                self.index.relocate(path)
             self.path = path
 
     def unlink(self) -> bool:

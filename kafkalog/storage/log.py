@@ -17,6 +17,7 @@ from kafkalog._core.producer import ProducerState
 from kafkalog._core.txns import AbortedRanges
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.storage.failure import Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.leftovers import list_files
 from kafkalog.storage.loader import Loaded, LogLoader
@@ -66,6 +67,7 @@ class UnifiedLog(LogAppender):
         producer_expiration_ms: int = EXPIRATION_MS,
         verify_transactions: bool = False,
         progress: Progress | None = None,
+        on_disk_failure: Report | None = None,
         recovery_threads: int | None = None,
     ) -> UnifiedLog:
         """The log of an existing directory; one without segments gets its first.
@@ -75,6 +77,7 @@ class UnifiedLog(LogAppender):
         rolled segments to the next `flush` and deletes files at once. Without `high_watermark_follows_end` the high
         watermark moves only when it is told to. `producer_expiration_ms` is how long idle producers are remembered;
         with `verify_transactions` a transaction begins only with the guard of a coordinator's answer (LOG-64).
+        `on_disk_failure` is called with errors that the disk is to blame for.
         StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
         """
         folder = os.fspath(directory)
@@ -109,6 +112,7 @@ class UnifiedLog(LogAppender):
                 scheduler=scheduler,
                 leader_epoch=leader_epoch,
                 high_watermark_follows_end=high_watermark_follows_end,
+                on_disk_failure=on_disk_failure,
             )
             log.metrics.load_s = perf_counter() - began
             log.metrics.recovered = not had_clean_shutdown
@@ -158,9 +162,10 @@ class UnifiedLog(LogAppender):
                     found = read_state(state, start_offset, max_length, bound, min_one_message)
                     if isolation == "committed":
                         add_aborted(state, start_offset, found)
-            except KafkalogError:
+            except KafkalogError as error:
                 self._check_readable()
                 if not self._has_cut(cuts) and self._state.segments is segments:
+                    self._health.notice(error)
                     raise
                 continue
             self._check_readable()
@@ -207,9 +212,10 @@ class UnifiedLog(LogAppender):
             cuts, segments = self._cuts, self._state.segments
             try:
                 found = self._offset_for_time(self._state, timestamp)
-            except KafkalogError:
+            except KafkalogError as error:
                 self._check_readable()
                 if not self._has_cut(cuts) and self._state.segments is segments:
+                    self._health.notice(error)
                     raise
                 continue
             self._check_readable()
@@ -247,6 +253,12 @@ class UnifiedLog(LogAppender):
             self._high_watermark_moved_locked()
         return state.high_watermark
 
+    def maybe_update_high_watermark(self, mark: int | LogOffsetMetadata) -> int | None:
+        """The high watermark after `update_high_watermark`, or None where that changed nothing (LOG-83)."""
+        before = self._state.high_watermark
+        after = self.update_high_watermark(mark)
+        return None if after == before else after
+
     def maybe_increment_high_watermark(self, mark: LogOffsetMetadata) -> LogOffsetMetadata | None:
         """The old high watermark when it grew, or moved to a newer segment, else None (LOG-27).
 
@@ -260,6 +272,10 @@ class UnifiedLog(LogAppender):
             self._state = state
             self._high_watermark_moved_locked()
         return old
+
+    def _relocate_locked(self, directory: str) -> None:
+        super()._relocate_locked(directory)
+        self._transactions.relocate(directory)
 
     # What it is
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafkalog._core.plan import AppendPlan
-from kafkalog._core.producers import Staged
+from kafkalog._core.staged import Staged
 from kafkalog.config import LogConfig
 from kafkalog.config_keys import MAX_LONG
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.append import LeaderLimits, ValidatorMetrics
-from kafkalog.storage.failure import LogHealth
+from kafkalog.storage.failure import LogHealth, Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_metrics import LogMetrics, register
 from kafkalog.storage.log_state import LogState, at_end
@@ -88,6 +88,7 @@ class LogBase:
         scheduler: Schedules | None,
         leader_epoch: int,
         high_watermark_follows_end: bool,
+        on_disk_failure: Report | None = None,
     ) -> None:
         self.path = directory
         self.name = os.path.basename(os.path.normpath(directory))
@@ -106,7 +107,7 @@ class LogBase:
         self._producers = producers  # guarded by self._lock
         self._staged: tuple[Staged, int] | None = None  # guarded by self._lock; of an append, with its log end
         self._lock = threading.Lock()
-        self._health = LogHealth(directory, self.name)
+        self._health = LogHealth(directory, self.name, on_disk_failure)
         self._state = state  # replaced under self._lock, read without
         self._active: LogSegment = state.segments.active  # guarded by self._lock
         self._active.records.guard = self._lock
@@ -136,10 +137,11 @@ class LogBase:
 
     def _apply_staged_locked(self) -> None:
         """Let the producers know of an append that is published: whatever interrupted us, it is in the log."""
-        pending, self._staged = self._staged, None
+        pending = self._staged
         state = self._state
         if pending is not None and pending[1] <= state.log_end_offset:
             self._producers.commit(pending[0], state.log_end_offset, state.high_watermark)
+        self._staged = None
 
     def _with_unstable_locked(self, state: LogState) -> LogState:
         """`state` with the first unstable offset that the producers know, not below the log start (LOG-30)."""
@@ -186,13 +188,28 @@ class LogBase:
 
     @property
     def closed(self) -> bool:
-        """True after `close`."""
+        """True after `close` or `abandon`."""
         return self._health.closed
 
     @property
     def failed(self) -> bool:
         """True where the log takes no writes since an earlier failure."""
         return self._health.cause is not None and not self._health.closed
+
+    def stop_writes(self, cause: BaseException) -> None:
+        """Return when no write is going on, and none will succeed; it is refused with `cause`."""
+        with self._lock:
+            self._health.poison(cause)
+
+    def resume_writes(self, cause: BaseException) -> None:
+        """Take writes again that `stop_writes(cause)` stopped."""
+        with self._lock:
+            self._health.resume(cause)
+
+    def fence(self, cause: BaseException) -> None:
+        """Let no further write begin: the data directory's disk has failed. Waits for nothing."""
+        if self._health.cause is None:
+            self._health.cause = cause
 
     # Undoing
 
@@ -203,6 +220,7 @@ class LogBase:
         if self._state is state:
             with deferred_interrupts():
                 self._settle_locked()
+        self._health.notice(error)
 
     def _settle_locked(self) -> None:
         """Cut the active segment back to the state's end; a log where that fails is poisoned, and the error raised."""
@@ -240,6 +258,7 @@ class LogBase:
             self._do_chores()
         except StorageError as error:
             _LOG.warning("put off until the next append or flush: %s", error)
+            self._health.notice(error)
             if self._epochs.has_changed:
                 self._chores.append(self._epochs.write_if_changed)
 

@@ -46,7 +46,12 @@ class LogFlusher(LogBase):
 
     def _flush_later(self, offset: int) -> None:
         if self._scheduler is not None:
-            self._scheduler.schedule("flush-log", lambda: self.flush(offset))
+            self._scheduler.schedule("flush-log", lambda: self._flush_if_usable(offset))
+
+    def _flush_if_usable(self, offset: int) -> None:
+        """Flush, unless the log was closed or deleted while the task waited."""
+        if self._health.cause is None:
+            self.flush(offset)
 
     def _flush(self, offset: int | None = None) -> None:
         while not self._flush_once(offset):
@@ -74,7 +79,7 @@ class LogFlusher(LogBase):
             if taken.entries or snapshots:
                 self._fs.fsync_dir(self.path)
         except BaseException as error:
-            self._flush_failed(error, state)
+            self._flush_failed(error, state, cuts)
             return False
         with self._lock:
             self._unsynced.synced(taken)
@@ -118,7 +123,7 @@ class LogFlusher(LogBase):
             if taken.entries:
                 self._fs.fsync_dir(self.path)
         except BaseException as error:
-            self._flush_failed(error, state)
+            self._flush_failed(error, state, cuts)
             return False
         with self._lock:
             self._unsynced.entries_synced(taken)
@@ -129,32 +134,39 @@ class LogFlusher(LogBase):
 
     def _sync_entries(self) -> None:
         """Return when the names of files that were made or removed are on disk."""
+        while not self._sync_entries_once():
+            pass
+
+    def _sync_entries_once(self) -> bool:
+        """True when done; False where the directory was renamed meanwhile."""
+        cuts = self._cuts
         with self._lock:
             state = self._state
             taken = self._unsynced.taken()
         try:
             self._fs.fsync_dir(self.path)
         except BaseException as error:
-            self._flush_failed(error, state)
-            raise
+            self._flush_failed(error, state, cuts)
+            return False
         with self._lock:
             self._unsynced.entries_synced(taken)
+        return True
 
     def _sync_cut(self, segment: LogSegment) -> None:
         """Return when the new end of a segment is on disk: what was cut off must not come back beneath new records."""
-        state = self._state
+        cuts, state = self._cuts, self._state
         try:
             segment.records.flush()
         except BaseException as error:
-            self._flush_failed(error, state)
+            self._flush_failed(error, state, cuts)
 
-    def _flush_failed(self, error: BaseException, state: LogState) -> None:
-        """Poison the log and raise, unless what could not be synced was deleted or cut meanwhile (LOG-52)."""
+    def _flush_failed(self, error: BaseException, state: LogState, cuts: int) -> None:
+        """Poison the log and raise, unless what could not be synced was deleted, cut or renamed meanwhile (LOG-52)."""
         with self._lock:
             is_gone = isinstance(error, LogClosed) or isinstance(error, OSError) and error.errno == ENOENT
             if is_gone and not self.closed:
                 there = self._state.segments
-                if any(there.get(segment.base_offset) is not segment for segment in state.segments):
+                if cuts != self._cuts or any(there.get(s.base_offset) is not s for s in state.segments):
                     return
             if isinstance(error, LogClosed):
                 self._health.check()

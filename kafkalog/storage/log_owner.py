@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -37,6 +38,13 @@ class LogOwner(LogFlusher):
         return segment
 
     def _roll_locked(self, expected_offset: int | None) -> LogSegment:
+        try:
+            return self._begin_segment_locked(expected_offset)
+        except OSError as error:
+            self._health.notice(error)
+            raise
+
+    def _begin_segment_locked(self, expected_offset: int | None) -> LogSegment:
         with deferred_interrupts():
             state = self._state
             plan = plan_roll(state, expected_offset)
@@ -346,6 +354,37 @@ class LogOwner(LogFlusher):
         else:
             self._scheduler.schedule("delete-file", delete, delay_ms=self._config.file_delete_delay_ms)
 
+    def rename_dir(self, name: str) -> None:
+        """Give the partition directory another name; all its files are reached there then (LOG-72).
+
+        StorageError: it has its old name, or, where the entry could not be synced, the new one until a power loss.
+        """
+        parent = os.path.dirname(self.path)
+        target = os.path.join(parent, name)
+        with self._lock, self._cutting_locked():  # readers and flushes that miss a file begin again
+            for segment in self._state.segments:
+                segment.will_be_in(target)
+            try:
+                self._fs.rename(self.path, target)
+            except BaseException as error:
+                self._relocate_locked(self.path)
+                if isinstance(error, OSError):
+                    raise StorageError.from_os(error, f"rename to {name}", path=self.path) from error
+                raise
+            self._relocate_locked(target)
+        try:
+            self._fs.fsync_dir(parent)
+        except OSError as error:
+            raise StorageError.from_os(error, "sync the data directory", path=parent) from error
+
+    def _relocate_locked(self, directory: str) -> None:
+        self.path = self._health.path = directory
+        self.name = self._health.name = os.path.basename(directory)
+        for segment in self._state.segments:
+            segment.relocate(directory)
+        self._producers.snapshots.directory = directory
+        self._epochs.relocate(directory)
+
     def close(self) -> None:
         """Flush, add the final time entry, trim and close all files. A second call does nothing.
 
@@ -360,6 +399,7 @@ class LogOwner(LogFlusher):
                     self._ready_locked()
                     self._remove_leftovers()
                     self._active.add_final_time_entry()  # before the flush, which syncs it
+                    self._active.make_indexes()
                 except BaseException as error:
                     failure = error
                 self._health.close()  # before the flush: what is appended after it would not be on disk
@@ -384,5 +424,12 @@ class LogOwner(LogFlusher):
         """Give all files back without writing anything: what a crash would leave. The log is closed after it."""
         with self._lock:
             self._health.close()
+            for segment in self._state.segments:
+                segment.close_handlers()
+
+    def abandon(self, cause: BaseException) -> None:
+        """`close_handlers`, after which every use is a StorageError with this cause."""
+        with self._lock:
+            self._health.abandon(cause)
             for segment in self._state.segments:
                 segment.close_handlers()
