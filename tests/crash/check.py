@@ -191,19 +191,20 @@ def _check_recovery_changes_nothing(
 ) -> None:
     """An unclean opening of what a clean close left finds the same and leaves the same.
 
-    But for the indexes, which a recovery fills anew, and for what it learns or forgets of producers and epochs that
-    have nothing above the log start.
+    But for the indexes, which a recovery fills anew, and for what it learns or forgets of producers, transactions and
+    epochs that have nothing above the log start.
     """
     (path.parent / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
     log = open_again(path, settings)
     try:
         _check_producers(log, found)
+        _check_reading(log, found)
         known = ("producers", "stable", "epochs")
         _same_shown(log, {name: value for name, value in shown.items() if name not in known})
     finally:
         log.close()
     after = _files(path)
-    derived = (CLEAN_SHUTDOWN_FILE, ".index", ".timeindex", ".snapshot", LEADER_EPOCH_CHECKPOINT)
+    derived = (CLEAN_SHUTDOWN_FILE, ".index", ".timeindex", ".txnindex", ".snapshot", LEADER_EPOCH_CHECKPOINT)
     _same_files(*({name: data for name, data in one.items() if not name.endswith(derived)} for one in (before, after)))
 
 
