@@ -13,7 +13,16 @@ from typing import Any
 
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.config import LogConfig
-from kafkalog.errors import IllegalArgument, IllegalState, InconsistentTopicId, LogClosed, StorageError
+from kafkalog.errors import (
+    IllegalArgument,
+    IllegalState,
+    InconsistentTopicId,
+    LogClosed,
+    StorageError,
+    UnknownTopicOrPartition,
+)
+from kafkalog.manager.checkpoints import lower_offsets
+from kafkalog.manager.clean_shutdown import agreed_epoch
 from kafkalog.manager.creation import Creation
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.deletion import DeletionQueue, forget, rename_for_delete
@@ -59,6 +68,8 @@ class LogManager(DirectorySet):
         self.closed = False
         self.preferred: dict[TopicPartition, str] = {}  # guarded by self._lock
         self.jobs: tuple[Job, ...] = jobs_of(self)
+        self.previous_broker_epoch = agreed_epoch(directory.broker_epoch for directory in directories)
+        """The epoch of the broker that stopped cleanly here, where all directories tell the same; else -1 (MGR-28)."""
         self._topics = topics  # guarded by self._lock
         self._doomed = DeletionQueue()
 
@@ -185,7 +196,23 @@ class LogManager(DirectorySet):
         with self._lock:
             self.preferred[topic_partition] = chosen.path
 
-    # Moving and deleting
+    # Cutting, moving and deleting
+
+    def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
+        """True when a log was cut: it ends at `offset`, and no checkpoint of its directory says more (MGR-25).
+
+        UnknownTopicOrPartition, StorageError.
+        """
+        with self._lock:
+            self._check_open()
+            log = self.get(topic_partition)
+            if log is None:
+                raise UnknownTopicOrPartition(f"there is no partition {topic_partition} here")
+            directory = self.directory_of(log)
+            try:
+                return log.truncate_to(offset)
+            finally:
+                lower_offsets(directory, log)
 
     def replace_with_future(self, topic_partition: TopicPartition) -> UnifiedLog:
         """The future log of a partition, which takes the place of the current one; that one is deleted (MGR-9).

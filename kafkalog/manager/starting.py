@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kafkalog.errors import ConfigError, DirectoryLocked, NotAPartition, StorageError
+from kafkalog.manager.clean_shutdown import read_broker_epoch
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.inventory import Inventory, check_no_duplicates, take_inventory
 from kafkalog.manager.loading import DAMAGE, DirectoryLoader, LoadRules, load_all
 from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.meta_properties import MetaProperties, check_one_node, read_meta_properties
 from kafkalog.util.fileio import FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
@@ -33,7 +35,8 @@ def directory_paths(dirs: Iterable[str | os.PathLike[str]]) -> list[str]:
 def take_directories(dirs: Iterable[str | os.PathLike[str]], fs: FileSystem) -> tuple[DataDirectory, ...]:
     """The directories, made where they are missing, each locked or offline.
 
-    DirectoryLocked where one is another's; none is kept then. StorageError when all are offline.
+    DirectoryLocked where one is another's, IllegalArgument where they belong to different nodes; none is kept then.
+    StorageError when all are offline.
     """
     directories = tuple(DataDirectory(path, fs=fs) for path in directory_paths(dirs))
     try:
@@ -44,11 +47,28 @@ def take_directories(dirs: Iterable[str | os.PathLike[str]], fs: FileSystem) -> 
                 raise
             except OSError as error:
                 take_offline(directory, error)
+        _read_identities(directories)
         check_some_online(directories)
     except BaseException:
         release_all(directories)
         raise
     return directories
+
+
+def _read_identities(directories: Iterable[DataDirectory]) -> None:
+    found: dict[str, MetaProperties] = {}
+    for directory in directories:
+        if directory.is_online:
+            try:
+                meta = read_meta_properties(directory.path, directory.fs)
+                directory.broker_epoch = read_broker_epoch(directory.path, directory.fs)
+            except DAMAGE as error:
+                take_offline(directory, error)
+                continue
+            if meta is not None:
+                directory.directory_id = meta.directory_id
+                found[directory.path] = meta
+    check_one_node(found)
 
 
 def take_offline(directory: DataDirectory, error: Exception | None = None) -> None:
