@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from kafkalog._core.plan import SegmentTail
 from kafkalog.config import LogConfig
-from kafkalog.errors import FormatError, SegmentOffsetOverflow, StorageError
+from kafkalog.errors import FormatError, IllegalState, SegmentOffsetOverflow, StorageError
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.leftovers import clear_leftovers, list_files
 from kafkalog.storage.names import (
@@ -104,7 +104,12 @@ class LogLoader:
         self._given_up_files: list[str] = []
 
     def load(self) -> Loaded:
-        """The log; its last segment is ready for appends. StorageError; CorruptRecord (see `ends_whole`)."""
+        """The log; its last segment is ready for appends. StorageError; CorruptRecord (see `ends_whole`).
+
+        IllegalState where `producers` knows something already: it would be added to (LOAD-19).
+        """
+        if not self._producers.is_empty:
+            raise IllegalState("the producers of a log are known before it is loaded", path=self._directory)
         try:
             self._deleted_base = clear_leftovers(self._directory, self._fs)
             while True:
