@@ -36,7 +36,7 @@ def parse_broker_epoch(content: bytes) -> int:
     try:
         document = json.loads(content)
         epoch = int(document["brokerEpoch"])
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return UNKNOWN_EPOCH
     return epoch if 0 <= epoch < 2**63 else UNKNOWN_EPOCH
 
