@@ -370,7 +370,10 @@ class CleaningAborted(IllegalState):
 
 
 class LogClosed(KafkalogError, ValueError):
-    """The log (or writer, or view) was closed."""
+    """The log (or writer, or view) was closed. On the wire it is KAFKA_STORAGE_ERROR."""
+
+    code = 56
+    retriable = True
 
 
 class NotAPartition(KafkalogError, ValueError):
@@ -422,6 +425,13 @@ class CorruptSnapshot(FormatError):
 
 class CorruptCheckpoint(FormatError):
     """A checkpoint, metadata or topics file that cannot be read."""
+
+
+# Warnings
+
+
+class UnsafeFileSystem(UserWarning):
+    """A data directory lies on a file system whose locks, or syncs, may not hold; nothing is refused for that."""
 
 
 def _subclasses(kind: type[ApiError]) -> Iterator[type[ApiError]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalog._core.assign import assign
-from kafkalog._core.plan import AppendPlan, append_info, plan_append
+from kafkalog._core.plan import AppendPlan, append_info, first_old_format, plan_append
 from kafkalog._core.producers import ORIGIN_CLIENT
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog._core.staged import Staged
@@ -130,9 +130,12 @@ class LogAppender(LogOwner):
             with self._lock:
                 state = self._ready_locked()
                 check_follower_offsets(table, state.log_end_offset)
-                if table.last_leader_epoch > state.leader_epoch:
+                old_format = first_old_format(table, table.count) >= 0
+                if old_format or table.last_leader_epoch > state.leader_epoch:
                     self._begin_epochs_locked(table)
                 self._append_locked(data, table, now_ms, base_for_roll(first_offset, table.last_offset))
+                if old_format:
+                    self._state = self._state.replace(leader_epoch=self._epochs.latest_epoch)
         finally:
             if self._chores:
                 self._do_chores_after_append()
@@ -248,6 +251,11 @@ class LogAppender(LogOwner):
         An interrupt between the last two is made up for before the next step (`_ready_locked`).
         """
         producers = self._producers.producers
+        if staged.is_plain and not producers.has_transactions:
+            self._staged = staged, state.log_end_offset
+            self._state = state
+            self._apply_staged_locked()
+            return
         for txn, stable in producers.completions(staged):
             if txn.is_aborted:
                 if not segment.txn_index.count:
@@ -318,8 +326,12 @@ class LogAppender(LogOwner):
         return first_offset, last_offset
 
     def _begin_epochs_locked(self, table: BatchTable) -> None:
+        """Note the epochs of a follower's batches; v0 and v1 have none, and end what was known (LOG-59)."""
         for row in range(table.count):
-            if table.leader_epoch(row) > self._epochs.latest_epoch:
+            if table.magic(row) < 2:
+                self._epochs.clear()
+                self._chores.append(self._epochs.write_if_changed)
+            elif table.leader_epoch(row) > self._epochs.latest_epoch:
                 self._begin_epoch_locked(table.leader_epoch(row), table.base_offset(row))
 
     def _begin_epoch_locked(self, epoch: int, first_offset: int) -> None:
