@@ -15,6 +15,7 @@ from kafkalog.manager.loading import DAMAGE, DirectoryLoader, LoadRules, load_al
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.meta_properties import MetaProperties, check_one_node, read_meta_properties
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.filesystems import warn_if_unsafe
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ def take_directories(dirs: Iterable[str | os.PathLike[str]], fs: FileSystem) -> 
     StorageError when all are offline.
     """
     directories = tuple(DataDirectory(path, fs=fs) for path in directory_paths(dirs))
+    for directory in directories:
+        warn_if_unsafe(directory.path, durable=False)
     try:
         for directory in directories:
             try:
