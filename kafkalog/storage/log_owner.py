@@ -149,6 +149,7 @@ class LogOwner(LogFlusher):
             plan = plan_truncate(state, offset)
             if plan is None:
                 self._epochs.truncate_from_end(offset)
+                self._state = state.replace(leader_epoch=self._epochs.latest_epoch)
             elif plan.start_anew:
                 self._start_anew_locked(offset, None)
             else:

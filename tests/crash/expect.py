@@ -93,6 +93,7 @@ class Witness:
         for batch in model.batches:
             if expected is not None and expected != batch.base:
                 self._gaps.add((expected, batch.base))
+                self._ends.add(batch.base)
             expected = batch.last + 1
         if expected is not None and expected != model.end:
             self._gaps.add((expected, model.end))

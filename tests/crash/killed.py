@@ -7,10 +7,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
+import warnings
 from pathlib import Path
 
+from kafkalog.errors import UnsafeFileSystem
 from tests.crash.session import Operation, Session
 
 STEPS = 5000
@@ -43,4 +46,6 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore", UnsafeFileSystem)
     serve()

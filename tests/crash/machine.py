@@ -18,10 +18,12 @@ import shutil
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kafkalog.errors import UnsafeFileSystem
 from tests.crash.faulty import FAULTS, fail_opening, fail_operation
 from tests.crash.killer import kill_many
 from tests.crash.power import EACH_OPERATION, cut_opening, cut_operation, cut_session
@@ -98,6 +100,7 @@ def main(arguments: list[str]) -> int:
     seed = secrets.randbelow(10**6) if asked.seed is None else asked.seed
     print(f"crash: seed {seed}", flush=True)
     logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore", UnsafeFileSystem)
     with _place(asked.directory) as parent:
         for part in PARTS:
             began = time.monotonic()
