@@ -16,8 +16,8 @@ from kafkalog._core.producer import ProducerState
 from kafkalog._core.txns import AbortedRanges
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.storage.directory import list_directory
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.leftovers import list_files
 from kafkalog.storage.loader import Loaded, LogLoader
 from kafkalog.storage.log_append import LogAppender
 from kafkalog.storage.log_state import (
@@ -77,13 +77,17 @@ class UnifiedLog(LogAppender):
         StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
         """
         folder = os.fspath(directory)
-        list_files(folder, fs)
+        found = list_directory(folder, fs)
         epochs = LeaderEpochCache.open(folder, fs=fs)
         producers = ProducerStateManager(
-            folder, fs=fs, expiration_ms=producer_expiration_ms, verify_transactions=verify_transactions
+            folder,
+            fs=fs,
+            expiration_ms=producer_expiration_ms,
+            verify_transactions=verify_transactions,
+            names=found.names,
         )
         loaded = LogLoader(
-            folder,
+            found,
             config,
             epochs,
             producers,
@@ -119,6 +123,8 @@ class UnifiedLog(LogAppender):
         self._transactions = Transactions(self.path, fs=self._fs)
         with self._lock:
             self._high_watermark_moved_locked()
+            if loaded.is_untouched:
+                self._unsynced.synced(self._unsynced.taken())
             if loaded.given_up or loaded.given_up_files:
                 self._chores.append(lambda: self._delete_later(loaded.given_up, loaded.given_up_files))
         self._do_chores()

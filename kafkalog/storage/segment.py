@@ -416,8 +416,11 @@ class LogSegment(SegmentFiles):
         """Write the largest timestamp into the slot that the time index kept free for it."""
         tail = self.tail
         if tail.max_timestamp >= 0:
-            self.time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp, skip_full_check=True)
-            self._indexes_changed = True
+            index = self.time_index
+            before = index.entries
+            index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp, skip_full_check=True)
+            if index.entries != before:
+                self._indexes_changed = True
 
     def on_become_inactive(self) -> None:
         """Close the book on a rolled segment: final time entry, files trimmed, indexes read-only (SEG-28)."""
