@@ -10,7 +10,7 @@ MODULES = (
     "assign", "index", "seek", "pick", "mapping", "render", "text", "template", "listing", "xxhash", "spare",
     "store", "unpack", "arena", "legacy", "repack", "check", "residency", "agree", "txns", "admit", "rewrite",
     "arrow_memory", "columns", "column_builder", "arrow", "producer", "producers",
-    "trace", "recovery",
+    "trace", "recovery", "counter",
 )  # fmt: skip
 USES_CRC = (
     "crc", "scan", "seek", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",

@@ -1,8 +1,8 @@
 """`python -m asv_benchmarks`: the table of speeds, with ratios against peers run in the same call.
 
 LINES sets the number of lines (default 10,000,000), KAFKA=0 leaves the embedded Kafka out; name groups to run only
-those: commands, compress, append, scan, lookup, read, crc, verify, arrow, codecs. VERIFY_MB sets the size of the log
-that is verified (default 1000).
+those: commands, compress, append, scan, lookup, read, crc, verify, recover, open, arrow, codecs. VERIFY_MB sets the
+size of the log that is verified, or recovered (default 1000).
 """
 
 import os
@@ -10,23 +10,25 @@ import sys
 import tempfile
 from pathlib import Path
 
-from asv_benchmarks import codecs, columns, commands, compressing, engine, verifying
+from asv_benchmarks import codecs, columns, commands, compressing, engine, opening, recovering, verifying
 from asv_benchmarks.measure import Row, show
 from asv_benchmarks.peers import kafka_embedded
 
-GROUPS = ("commands", "compress", "append", "scan", "lookup", "read", "crc", "verify", "arrow", "codecs")
-# rows of the embedded Kafka that stand beside rows of ours: their name -> (our work, theirs times this gives our unit)
+GROUPS = (
+    "commands", "compress", "append", "scan", "lookup", "read", "crc", "verify", "recover", "open", "arrow", "codecs",
+)  # fmt: skip
+# rows of the embedded Kafka that stand beside rows of ours: their name -> (our rows, theirs times this gives our unit)
 KAFKA_ROWS = {
-    "append/1": ("append of ready batches of 1", 1e-6),
-    "append/100": ("append of ready batches of 100", 1e-6),
-    "append/1000": ("append of ready batches of 1000", 1e-6),
-    "scan_crc_iterate/1000": ("scan a file to columns with CRC", 1e-6),
-    "random_read/100": ("random read by offset, batches of 100", 1e-3),
-    "offset_for_time/100": ("lookup by time, batches of 100", 1e-3),
-    "recover/1": ("verify, batches of 1 record", 1e-9),
-    "recover/100": ("verify, batches of 100 records", 1e-9),
-    "offset_index_lookup/warm": ("index lookup, warm", 1.0),
-    "offset_index_lookup/random": ("index lookup, random", 1.0),
+    "append/1": (("append of ready batches of 1",), 1e-6),
+    "append/100": (("append of ready batches of 100",), 1e-6),
+    "append/1000": (("append of ready batches of 1000",), 1e-6),
+    "scan_crc_iterate/1000": (("scan a file to columns with CRC",), 1e-6),
+    "random_read/100": (("random read by offset, batches of 100",), 1e-3),
+    "offset_for_time/100": (("lookup by time, batches of 100",), 1e-3),
+    "recover/1": (("verify, batches of 1 record", "recovery, batches of 1 record"), 1e-9),
+    "recover/100": (("verify, batches of 100 records", "recovery, batches of 100 records"), 1e-9),
+    "offset_index_lookup/warm": (("index lookup, warm",), 1.0),
+    "offset_index_lookup/random": (("index lookup, random",), 1.0),
 }
 
 
@@ -60,6 +62,10 @@ def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
             rows += codecs.rows(directory, int(os.environ.get("LINES", "10000000")), reference)
         elif group == "verify":
             rows += verifying.rows(directory, int(os.environ.get("VERIFY_MB", "1000")))
+        elif group == "recover":
+            rows += recovering.rows(directory, int(os.environ.get("VERIFY_MB", "1000")))
+        elif group == "open":
+            rows += opening.opening_rows(directory)
         elif group == "arrow":
             rows += columns.rows(directory)
         elif group == "crc":
@@ -72,14 +78,15 @@ def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
 def _beside_kafka(rows: list[Row], groups: list[str]) -> None:
     asked = [
         g
-        for g, ours in (("append", "append"), ("read", "read scan"), ("index", "lookup"), ("recover", "verify"))
+        for g, ours in (("append", "append"), ("read", "read scan"), ("index", "lookup"), ("recover", "verify recover"))
         if set(ours.split()) & set(groups)
     ]
     by_work = {row.work: row for row in rows}
     for told in kafka_embedded.measure(asked) if asked else ():
-        work, scale = KAFKA_ROWS.get(told["name"], ("", 1.0))
-        if work in by_work:
-            by_work[work].peers["Kafka"] = float(told["cpu"]) * scale
+        works, scale = KAFKA_ROWS.get(told["name"], ((), 1.0))
+        for work in works:
+            if work in by_work:
+                by_work[work].peers["Kafka"] = float(told["cpu"]) * scale
 
 
 if __name__ == "__main__":

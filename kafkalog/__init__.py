@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from kafkalog import control as control
     from kafkalog import decoders as decoders
     from kafkalog import errors as errors
+    from kafkalog import hooks as hooks
+    from kafkalog import metrics as metrics
     from kafkalog._core.record import Record as Record
     from kafkalog.api import Log as Log
     from kafkalog.api import open as open
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.types import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkalog.types import TopicPartition as TopicPartition
 
-_MODULES = ("aio", "control", "decoders", "errors")
+_MODULES = ("aio", "control", "decoders", "errors", "hooks", "metrics")
 _NAMES = {
     "EARLIEST": ("types", "EARLIEST_TIMESTAMP"),
     "LATEST": ("types", "LATEST_TIMESTAMP"),
@@ -43,7 +45,7 @@ _NAMES = {
 
 __all__ = [
     "EARLIEST", "LATEST", "Log", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch", "TopicPartition",
-    "__version__", "aio", "control", "convert", "decoders", "errors", "open", "repair",
+    "__version__", "aio", "control", "convert", "decoders", "errors", "hooks", "metrics", "open", "repair",
     "verify",
 ]  # fmt: skip
 

@@ -78,6 +78,7 @@ def batch_chunks(
             if sequential and piece.size > CHUNK_BYTES:
                 piece.file.expect_whole_read()
             for chunk in _chunks_of_slice(piece, start, stop, last):
+                log.metrics.reads.add(len(chunk.data))
                 yield chunk
                 start, trouble = chunk.next_offset, None
                 if log.closed:

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -31,6 +32,10 @@ __all__ = ["Cursor", "CursorInfo", "Options", "cursors_of", "open_cursor"]
 _LOG: Final = logging.getLogger(__name__)
 POLL_RECORDS: Final = 500
 _LOST_HINT: Final = "open the cursor with reset='earliest' or 'latest', or move it with kafkalog offsets reset"
+
+
+_living_lock: Final = threading.Lock()
+_living: Final[weakref.WeakSet[Cursor]] = weakref.WeakSet()  # guarded by _living_lock
 
 
 class Cursor:
@@ -65,6 +70,8 @@ class Cursor:
             self._write(self._next)
         self._put_off()
         self._closed = False
+        with _living_lock:
+            _living.add(self)
 
     # Where it is
 
@@ -77,6 +84,11 @@ class Cursor:
     def position(self) -> int:
         """The offset from which the next record will come."""
         return self._next
+
+    @property
+    def engine(self) -> Engine:
+        """What it reads through: the log's own state, or a view."""
+        return self._engine
 
     @property
     def committed(self) -> int:
@@ -312,6 +324,13 @@ class Cursor:
     def __repr__(self) -> str:
         where = "closed" if self._closed else f"at {self._next}"
         return f"<Cursor {self.name} of {self._engine.name} {where} committed {self._committed}>"
+
+
+def living_cursors() -> list[Cursor]:
+    """The cursors of this process that are open."""
+    with _living_lock:
+        found = tuple(_living)
+    return [cursor for cursor in found if not cursor.closed]
 
 
 class CursorInfo(NamedTuple):

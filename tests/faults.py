@@ -83,6 +83,10 @@ class FaultFS(FileSystem):
             if name != "open_read":  # a rule's name for an open that cannot write; "open" is one that can
                 setattr(self, name, self._by_path(name))
 
+    def real(self, op: str) -> Callable[..., Any]:
+        """The call that is made where no rule says otherwise; a subclass may watch it."""
+        return getattr(FileSystem, op)
+
     def fail(
         self, *ops: str, path: str = "", nth: int = 1, times: int = 1 << 30,
         code: int = errno.ENOSPC, partial: int = 0, error: BaseException | None = None,
@@ -117,7 +121,7 @@ class FaultFS(FileSystem):
                 rule.raise_it(path)
 
     def _by_fd(self, op: str) -> Callable[..., Any]:
-        real = getattr(FileSystem, op)
+        real = self.real(op)
 
         def call(fd: int, *args: Any) -> Any:
             path = self._paths.get(fd, "")
@@ -139,7 +143,7 @@ class FaultFS(FileSystem):
         return call
 
     def _by_path(self, op: str) -> Callable[..., Any]:
-        real = getattr(FileSystem, op)
+        real = self.real(op)
 
         def call(path: Any, *args: Any, **named: Any) -> Any:
             text = os.fspath(path)

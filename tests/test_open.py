@@ -406,3 +406,17 @@ def test_a_small_segment_size_is_warned_about_once_where_it_is_given(tmp_path: P
         warnings.simplefilter("error")
         with kafkalog.open(tmp_path / "t-0", "a") as log:
             assert log.settings == {"segment.bytes": "2000"}
+
+
+def test_a_recovery_that_fails_is_no_good_close(tmp_path: Path) -> None:
+    """LOAD-30: what was not closed well, and could not be recovered, is vouched for by nobody."""
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([b"v"] * 10)
+    (tmp_path / MARKER).unlink()
+    fs = FaultFS()
+    fs.fail("pread", "preadv", path=".log", code=errno.EIO)
+    with pytest.raises(StorageError):
+        open_for_append(tmp_path / "t-0", fs=fs)
+    assert not (tmp_path / MARKER).exists()
+    kafkalog.open(tmp_path / "t-0", "a").close()
+    assert (tmp_path / MARKER).exists()

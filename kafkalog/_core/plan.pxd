@@ -58,6 +58,7 @@ cdef class RollRules:
 
 cdef class AppendPlan:
     cdef readonly int roll_reason
+    cdef readonly Py_ssize_t start_row
     cdef readonly Py_ssize_t stop_row
     cdef readonly int64_t start_byte
     cdef readonly int64_t stop_byte

@@ -54,6 +54,7 @@ class RollRules:
 @final
 class AppendPlan:
     roll_reason: int
+    start_row: int
     stop_row: int
     start_byte: int
     stop_byte: int

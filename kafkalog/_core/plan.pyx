@@ -131,7 +131,7 @@ cdef class RollRules:
 
 @cython.final
 cdef class AppendPlan:
-    """One write: rows up to `stop_row`, bytes [`start_byte`, `stop_byte`) of the buffer, and the tail after it.
+    """One write: rows [`start_row`, `stop_row`), bytes [`start_byte`, `stop_byte`) of the buffer, and the tail after it.
 
     With `roll_reason` other than NO_ROLL nothing is planned: the segment has to be rolled first. `entries` is None or
     a list of (last offset, position, timestamp or -1, its offset), the index entries that the write brings; a
@@ -211,7 +211,7 @@ def plan_append(
     plan.last_leader_epoch = -1
     plan.start_byte = plan.stop_byte = batch.position
     plan.first_offset = batch.base_offset
-    plan.stop_row = row
+    plan.start_row = plan.stop_row = row
     if whole:
         reason = roll_reason(tail, rules, table.valid_bytes, table.max_timestamp, table.last_offset, now)
         if reason != KEEP and not (fresh and reason != ROLL_OFFSET):

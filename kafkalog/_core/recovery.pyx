@@ -226,8 +226,12 @@ cdef class RecoveryPass:
 
     cdef int add_epoch(self, int64_t offset, int32_t epoch) noexcept nogil:
         """Notes an epoch above those before it (SEG-25); PASS_MORE, or PASS_MEMORY."""
-        cdef Epoch* last = <Epoch*>(self.epochs.data + self.epochs.used) - 1
-        if epoch <= (last.epoch if self.epochs.used > 0 else -1):
+        cdef Epoch* last
+        cdef int32_t before = -1
+        if self.epochs.used > 0:
+            last = <Epoch*>(self.epochs.data + self.epochs.used) - 1
+            before = last.epoch
+        if epoch <= before:
             return PASS_MORE
         last = <Epoch*>room_for(&self.epochs, sizeof(Epoch))
         if last == NULL:

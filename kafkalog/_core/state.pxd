@@ -14,6 +14,11 @@ cdef class LogState:
     cdef readonly int64_t recovery_point
     cdef readonly int32_t leader_epoch          # the latest of the log, -1: none yet
     cdef readonly object segments
+    # what was appended since the log was opened: writes, batches, bytes, offsets
+    cdef readonly int64_t appends
+    cdef readonly int64_t appended_batches
+    cdef readonly int64_t appended_bytes
+    cdef readonly int64_t appended_offsets
 
     cdef LogState copy(self)
     cdef int check(self) except -1

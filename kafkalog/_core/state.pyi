@@ -16,6 +16,10 @@ class LogState:
     recovery_point: int
     leader_epoch: int
     segments: Any
+    appends: int
+    appended_batches: int
+    appended_bytes: int
+    appended_offsets: int
     def __init__(
         self,
         segments: Any,

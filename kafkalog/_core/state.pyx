@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from kafkalog._core.plan cimport AppendPlan
 from kafkalog._core.values cimport LogOffsetMetadata, offset_metadata
+from kafkalog._core.wrap cimport subtracted
 
 cdef int64_t LAST_OFFSET = 0x7FFFFFFFFFFFFFFF      # an end after it cannot be said
 
@@ -14,7 +15,8 @@ cdef class LogState:
 
     Always: 0 <= log start <= log end, high watermark <= log end, recovery point <= log end. (A high watermark that
     was resolved to the batch that holds it may lie below a log start inside that batch, LOG-29.) `segments` is the
-    owner's immutable segment map; this class does not look into it.
+    owner's immutable segment map; this class does not look into it. What was appended is counted here, where it costs
+    nothing: a state and its successors tell it, and two states that differ in it alone are equal.
     """
 
     def __init__(
@@ -67,6 +69,10 @@ cdef class LogState:
         s.recovery_point = self.recovery_point
         s.leader_epoch = self.leader_epoch
         s.first_unstable_offset = self.first_unstable_offset
+        s.appends = self.appends
+        s.appended_batches = self.appended_batches
+        s.appended_bytes = self.appended_bytes
+        s.appended_offsets = self.appended_offsets
         return s
 
     @property
@@ -93,6 +99,11 @@ cdef class LogState:
             raise AssertionError(f"{plan!r} writes nothing")
         if plan.last_offset < self.log_end_offset or plan.last_offset == LAST_OFFSET:
             raise AssertionError(f"an append that ends at {plan.last_offset} lies below the log end {self.log_end_offset}")
+        s.appends += 1
+        s.appended_batches += plan.stop_row - plan.start_row
+        s.appended_bytes += subtracted(plan.stop_byte, plan.start_byte)
+        # a follower's batch may begin behind the end: the gap holds no records
+        s.appended_offsets += plan.last_offset + 1 - max(plan.first_offset, self.log_end_offset)
         s.log_end_offset = plan.last_offset + 1
         s.end_position = plan.tail.size
         if plan.last_leader_epoch > s.leader_epoch:
@@ -105,12 +116,18 @@ cdef class LogState:
 
     def replace(self, **changes) -> LogState:
         """This state with some attributes changed; the result is checked. TypeError for an unknown name."""
+        cdef LogState s
         fields = {name: getattr(self, name) for name in _FIELDS}
         for name in changes:
             if name not in fields:
                 raise TypeError(f"LogState has no attribute {name!r}")
         fields.update(changes)
-        return LogState(fields.pop("segments"), **fields)
+        s = LogState(fields.pop("segments"), **fields)
+        s.appends = self.appends
+        s.appended_batches = self.appended_batches
+        s.appended_bytes = self.appended_bytes
+        s.appended_offsets = self.appended_offsets
+        return s
 
     def __eq__(self, other):
         if not isinstance(other, LogState):

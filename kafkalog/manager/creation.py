@@ -34,7 +34,7 @@ class Creation(NamedTuple):
 
     def make(self, manager: LogManager, topics: StoreTopics) -> UnifiedLog:
         """The log, in the first directory that takes it; one whose disk fails goes offline, and the next is tried."""
-        offline = [one for one in manager.directories if not one.is_online]
+        offline = list(manager.offline)
         if not self.is_new and offline:
             raise StorageError(
                 f"{self.topic_partition} is not here, and may be in a directory that is offline",
@@ -57,7 +57,8 @@ class Creation(NamedTuple):
         ) from failures[0]
 
     def _candidates(self, manager: LogManager) -> list[DataDirectory]:
-        chosen = None if self.directory is None else find_directory(manager.directories, self.directory)
+        wanted = manager.preferred.get(self.topic_partition, self.directory)
+        chosen = None if wanted is None else find_directory(manager.directories, wanted)
         if self.is_future:
             return [self._future_home(manager, chosen)]
         if chosen is not None:
@@ -93,6 +94,7 @@ class Creation(NamedTuple):
             clock=manager.clock,
             scheduler=manager.scheduler,
             producer_expiration_ms=manager.config.producer_id_expiration_ms,
+            on_disk_failure=lambda error: manager.note_failure(directory, error),
         )
         directory.put(log, is_future=self.is_future)
         _LOG.info("made %s", path)

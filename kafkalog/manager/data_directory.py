@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kafkalog.errors import StorageError
+from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
@@ -23,7 +23,8 @@ class DataDirectory:
     """A data directory that a LogManager holds, or could not take.
 
     `log_dir` is its lock, `directory_id` what its meta.properties says (None: nothing), `offline_error` why it is not
-    in use (None: it is). `logs` and `future_logs` are replaced, never changed: whoever took one may go through it.
+    in use (None: it is; set at once by a failure, while the logs are closed and the lock freed by `take_offline`,
+    later). `logs` and `future_logs` are replaced, never changed: whoever took one may go through it.
     Threads: changed under the manager's lock, read from any.
     """
 
@@ -62,19 +63,30 @@ class DataDirectory:
         made.__cause__ = cause
         return made
 
-    def take_offline(self, error: Exception) -> tuple[UnifiedLog, ...]:
-        """The logs that were open in it: they are in no map any more, and its lock is free. No marker is written."""
-        self.offline_error = error
-        logs = self.all_logs
-        self.logs = self.future_logs = NO_LOGS
+    def note_failure(self, error: Exception) -> None:
+        """From now on no write begins in this directory; waits for nothing, so it may be called under a log's lock."""
+        if self.offline_error is None:
+            self.offline_error = error
+            cause = self.offline()
+            for log in self.all_logs:
+                log.fence(cause)
+
+    def take_offline(self) -> None:
+        """Close the logs as a crash would leave them, take them out, and free the lock; no marker is written."""
         log_dir, self.log_dir = self.log_dir, None
+        logs, self.logs, self.future_logs = self.all_logs, NO_LOGS, NO_LOGS
+        cause = self.offline()
+        for log in logs:
+            try:
+                log.abandon(cause)
+            except (OSError, KafkalogError) as worse:
+                _LOG.warning("%s: %s", log.path, worse)
         if log_dir is not None:
             log_dir.forsake()
             try:
                 log_dir.release()
             except OSError as worse:  # closing the lock file failed, which gives the lock back all the same
                 _LOG.warning("%s: %s", self.path, worse)
-        return logs
 
     @property
     def all_logs(self) -> tuple[UnifiedLog, ...]:

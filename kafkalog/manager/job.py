@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Final
 
@@ -10,6 +11,8 @@ from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.scheduler import ONCE, Schedules, Task
 
 FAR_MS: Final = 2**63 - 1
+_living_lock: Final = threading.Lock()
+_living: Final[weakref.WeakSet[Job]] = weakref.WeakSet()  # guarded by _living_lock
 
 
 class Job:
@@ -23,8 +26,8 @@ class Job:
     """
 
     __slots__ = (
-        "_clock", "_func", "_lock", "_period", "_running", "_scheduler", "_task", "delay_ms", "last_duration_ms",
-        "last_error", "last_run_ms", "name", "runs",
+        "__weakref__", "_clock", "_func", "_lock", "_period", "_running", "_scheduler", "_task", "delay_ms",
+        "last_duration_ms", "last_error", "last_run_ms", "name", "runs",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +52,8 @@ class Job:
         self._lock = threading.Lock()
         self._task: Task | None = None  # guarded by self._lock
         self._scheduler: Schedules | None = None  # guarded by self._lock
+        with _living_lock:
+            _living.add(self)
 
     @property
     def period_ms(self) -> int:
@@ -106,6 +111,12 @@ class Job:
             return f"<Job {self.name} every {every}, not run yet>"
         how = "went well" if self.last_error is None else f"failed: {self.last_error}"
         return f"<Job {self.name} every {every}, {self.runs} runs, the last {self.last_duration_ms} ms, {how}>"
+
+
+def living_jobs() -> list[Job]:
+    """The jobs of this process."""
+    with _living_lock:
+        return list(_living)
 
 
 def _period_or_once(period_ms: int) -> int:

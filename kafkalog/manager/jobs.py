@@ -14,7 +14,6 @@ Each is a function of the directories or logs, in a file of its own noun; this f
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
@@ -25,6 +24,7 @@ from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts
 from kafkalog.manager.flush import flush_dirty_logs, flush_period_ms
 from kafkalog.manager.job import Job
 from kafkalog.manager.retention import cleanup_logs, expire_producers
+from kafkalog.storage.failure import is_disk_failure
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import AgeClock, Clock
 from kafkalog.util.fileio import FileSystem
@@ -32,7 +32,6 @@ from kafkalog.util.fileio import FileSystem
 __all__ = ["Directory", "Job", "Store", "is_disk_failure", "jobs_of"]
 
 _LOG: Final = logging.getLogger(__name__)
-_PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR})
 
 
 class Directory(Protocol):
@@ -60,11 +59,6 @@ class Store(Protocol):
     def fail_directory(self, path: str, error: Exception) -> object: ...
     def delete_logs(self) -> object: ...
     def delete_delay_ms(self) -> int: ...
-
-
-def is_disk_failure(error: BaseException) -> bool:
-    """True for an error that says that a disk does not work; a full disk, or too many open files, may pass."""
-    return isinstance(error, OSError) and error.errno is not None and error.errno not in _PASSING
 
 
 def jobs_of(store: Store) -> tuple[Job, ...]:

@@ -17,10 +17,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from kafkalog.config import LogConfig
-from kafkalog.errors import CorruptRecord, FormatError, KafkalogError, StorageError
+from kafkalog.errors import CorruptRecord, FormatError, KafkalogError
 from kafkalog.manager.data_directory import DataDirectory
+from kafkalog.manager.deletion import forget
 from kafkalog.manager.inventory import Inventory, PartitionPlace
-from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.partition import Found, open_partition
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.recovery_run import RecoveryProgress
@@ -64,6 +64,7 @@ class LoadRules(NamedTuple):
     scheduler: Schedules | None
     producer_expiration_ms: int
     progress: Callable[[LoadProgress], object] | None
+    on_disk_failure: Callable[[DataDirectory, BaseException], object]
 
 
 def read_offsets(directory: str, fs: FileSystem) -> tuple[Offsets, Offsets]:
@@ -97,8 +98,13 @@ class DirectoryLoader:
         self._starts, self._points = read_offsets(directory.path, rules.fs)
 
     def begin(self) -> None:
-        """Take the marker away. StorageError: it cannot be, so nothing may be opened."""
+        """Take the marker away, and what a delete that a crash interrupted left in the checkpoints.
+
+        StorageError, CorruptCheckpoint: nothing may be opened.
+        """
         self._log_dir.loading_begins()
+        here = {place.topic_partition for place in self._places}
+        forget(self.directory.path, (self._starts.keys() | self._points.keys()) - here, self._rules.fs)
         if self._places:
             how = "closed well: no recovery" if self._clean else "not closed well: they are recovered"
             _LOG.info("loading %d logs of %s, %s", len(self._places), self.directory.path, how)
@@ -146,6 +152,7 @@ class DirectoryLoader:
             clock=rules.clock,
             scheduler=rules.scheduler,
             producer_expiration_ms=rules.producer_expiration_ms,
+            on_disk_failure=lambda error: rules.on_disk_failure(self.directory, error),
             progress=None if self._clean else lambda recovery: self._tell(place.name, recovery),
         )
 
@@ -175,19 +182,12 @@ class DirectoryLoader:
                 self._rules.progress(LoadProgress(*logs, *(recovery or (0, 0, 0, 0))))
 
     def give_up(self) -> None:
-        """Close what was opened as a crash would leave it: the directory goes without its marker."""
-        self._log_dir.forsake()
+        """Close what was opened as a crash would leave it; the directory goes without its marker."""
         for log in (*self.logs.values(), *self.future_logs.values()):
-            abandon(self._log_dir, log)
-
-
-def abandon(log_dir: LogDir, log: UnifiedLog) -> None:
-    """Close a log without writing anything."""
-    try:
-        log.close_handlers()
-    except (OSError, KafkalogError) as error:
-        _LOG.warning("%s: %s", log.path, error)
-    log_dir.partition_closed(log.name, False)
+            try:
+                log.close_handlers()
+            except (OSError, KafkalogError) as error:
+                _LOG.warning("%s: %s", log.path, error)
 
 
 def load_all(loaders: Sequence[DirectoryLoader], threads: int) -> None:
@@ -209,14 +209,3 @@ def load_all(loaders: Sequence[DirectoryLoader], threads: int) -> None:
     finally:
         for pool in pools:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def storage_error(error: Exception, path: str) -> StorageError:
-    """The same as a StorageError of the directory."""
-    if isinstance(error, StorageError):
-        return error
-    if isinstance(error, OSError) and not isinstance(error, KafkalogError):
-        return StorageError.from_os(error, "use the data directory", path=path)
-    made = StorageError(f"the data directory cannot be used: {error}", path=path)
-    made.__cause__ = error
-    return made

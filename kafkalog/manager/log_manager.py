@@ -7,21 +7,24 @@ This class holds the directories and the lock; what is done is done by `starting
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any
 
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.config import LogConfig
-from kafkalog.errors import IllegalArgument, InconsistentTopicId, LogClosed
+from kafkalog.errors import IllegalArgument, IllegalState, InconsistentTopicId, LogClosed, StorageError
 from kafkalog.manager.creation import Creation
-from kafkalog.manager.data_directory import DataDirectory, Logs
-from kafkalog.manager.loading import LoadProgress, LoadRules
+from kafkalog.manager.data_directory import DataDirectory
+from kafkalog.manager.deletion import DeletionQueue, forget, rename_for_delete
+from kafkalog.manager.directory_set import DirectorySet
+from kafkalog.manager.jobs import Job, jobs_of
+from kafkalog.manager.loading import DAMAGE, LoadProgress, LoadRules
+from kafkalog.manager.moving import swap
+from kafkalog.manager.placement import find_directory
 from kafkalog.manager.starting import check_some_online, load_directories, release_all, take_directories, take_offline
 from kafkalog.manager.stopping import close_all
 from kafkalog.manager.store_topics import StoreTopics
-from kafkalog.storage.failure import is_disk_failure
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
@@ -32,7 +35,7 @@ from kafkalog.util.scheduler import Schedules
 __all__ = ["LoadProgress", "LogManager"]
 
 
-class LogManager:
+class LogManager(DirectorySet):
     """All logs of some data directories, until `close`; made by `open`.
 
     `logs` and `future_logs` are snapshots that do not change; `directories` has the ones that are offline too.
@@ -49,16 +52,15 @@ class LogManager:
         clock: Clock,
         scheduler: Schedules | None,
     ) -> None:
-        self.directories = directories
+        super().__init__(directories, scheduler)
         self.config = config
         self.fs = fs
         self.clock = clock
-        self.scheduler = scheduler
-        self.logs: Logs = MappingProxyType({})
-        self.future_logs: Logs = MappingProxyType({})
         self.closed = False
-        self._topics = topics
-        self._lock = threading.RLock()
+        self.preferred: dict[TopicPartition, str] = {}  # guarded by self._lock
+        self.jobs: tuple[Job, ...] = jobs_of(self)
+        self._topics = topics  # guarded by self._lock
+        self._doomed = DeletionQueue()
 
     @classmethod
     def open(
@@ -95,12 +97,11 @@ class LogManager:
         return manager
 
     def _load(self, progress: Callable[[LoadProgress], object] | None) -> None:
-        for directory in self.directories:
-            if directory.is_online:
-                try:
-                    self._topics.read(directory)
-                except (OSError, ValueError) as error:
-                    take_offline(directory, error)
+        for directory in tuple(self.online):
+            try:
+                self._topics.read(directory)
+            except DAMAGE as error:
+                take_offline(directory, error)
         check_some_online(self.directories)
         rules = LoadRules(
             self.config_of,
@@ -110,22 +111,16 @@ class LogManager:
             self.scheduler,
             self.config.producer_id_expiration_ms,
             progress,
+            self.note_failure,
         )
-        load_directories(self.directories, rules)
+        inventories = load_directories(self.directories, rules)
+        due_ms = self.clock.monotonic_ms() + self.config.log_segment_delete_delay_ms
+        for directory in self.directories:
+            for place in inventories[directory.path].deleted if directory.path in inventories else ():
+                self._doomed.add(directory, place.path, due_ms)
         self._publish()
 
-    def _publish(self) -> None:
-        """Make the snapshots of all logs anew."""
-        self.logs = MappingProxyType({key: log for one in self.directories for key, log in one.logs.items()})
-        self.future_logs = MappingProxyType(
-            {key: log for one in self.directories for key, log in one.future_logs.items()}
-        )
-
     # What there is
-
-    def get(self, topic_partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
-        """The log of a partition, or its future one; None where there is none (MGR-1)."""
-        return (self.future_logs if is_future else self.logs).get(topic_partition)
 
     def config_of(self, topic: str) -> LogConfig:
         """What counts for a topic: its own settings, and the store's where it has none."""
@@ -139,7 +134,7 @@ class LogManager:
         """
         with self._lock:
             self._check_open()
-            self._topics.alter([one for one in self.directories if one.is_online], topic, self.logs, changes)
+            self._topics.alter(tuple(self.online), topic, self.logs, changes)
             config = self.config_of(topic)
             for log in (*self.logs.values(), *self.future_logs.values()):
                 if log.topic_partition.topic == topic:
@@ -182,43 +177,120 @@ class LogManager:
             )
         return log
 
-    # A disk that fails
-
-    def fail_directory(self, path: str | os.PathLike[str], error: Exception) -> None:
-        """Take a directory offline: its logs are closed and in no map any more, its lock is free (MGR-23).
-
-        A second call for it does nothing. IllegalArgument for a path that is none of the manager's.
-        """
-        real = os.path.realpath(path)
+    def prefer(self, topic_partition: TopicPartition, directory: str | os.PathLike[str]) -> None:
+        """Let the next log of a partition, current or future, be made in this directory (MGR-8). IllegalArgument."""
+        chosen = find_directory(self.directories, directory)
+        if chosen is None:
+            raise IllegalArgument(f"{os.fspath(directory)!r} is no data directory of this manager")
         with self._lock:
-            directory = next((one for one in self.directories if one.path == real), None)
-            if directory is None:
-                raise IllegalArgument(f"{real} is no data directory of this manager")
-            if directory.is_online and not self.closed:
-                take_offline(directory, error)
-                self._publish()
+            self.preferred[topic_partition] = chosen.path
 
-    def disk_error(self, directory: DataDirectory, error: Exception) -> None:
-        """Judge an error met in a directory: one of its disk takes it offline, a full one does not."""
-        if is_disk_failure(error):
-            self.fail_directory(directory.path, error)
+    # Moving and deleting
+
+    def replace_with_future(self, topic_partition: TopicPartition) -> UnifiedLog:
+        """The future log of a partition, which takes the place of the current one; that one is deleted (MGR-9).
+
+        IllegalState where there is none, or it does not end where the current one does; StorageError: nothing changed.
+        """
+        with self._lock:
+            self._check_open()
+            current, future = self.get(topic_partition), self.get(topic_partition, is_future=True)
+            if current is None or future is None:
+                what = "future log" if current is not None else "log"
+                raise IllegalState(f"{topic_partition} has no {what} to take the place of the current one")
+            source, target = self.directory_of(current), self.directory_of(future)
+            try:
+                swap(source, target, current, future)
+            except StorageError as error:
+                self.disk_error(source if current.path in str(error.path) else target, error)
+                raise
+            finally:
+                self._publish()
+            self.preferred.pop(topic_partition, None)
+            self._deleted(source, current)
+            return future
+
+    def delete(self, topic_partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
+        """The log that is deleted: in no map any more, its directory renamed, its files removed later (MGR-10).
+
+        A partition's future log goes before it. None where there is none, StorageError where it may be in a directory
+        that is offline (MGR-12), or the rename fails: then it is as it was.
+        """
+        with self._lock:
+            self._check_open()
+            if not is_future and topic_partition in self.future_logs:
+                self.delete(topic_partition, is_future=True)
+            log = self.get(topic_partition, is_future=is_future)
+            if log is None:
+                for directory in self.offline:
+                    raise directory.offline()
+                return None
+            directory = self.directory_of(log)
+            try:
+                rename_for_delete(directory, log)
+            except StorageError as error:
+                self.disk_error(directory, error)
+                raise
+            directory.drop(topic_partition, is_future=is_future)
+            self._publish()
+            self._deleted(directory, log)
+            return log
+
+    def _deleted(self, directory: DataDirectory, log: UnifiedLog) -> None:
+        """What is left to do once a log's directory has its name as one that is deleted."""
+        delay_ms = self.config.log_segment_delete_delay_ms
+        self._doomed.add(directory, log.path, self.clock.monotonic_ms() + delay_ms, log)
+        key = log.topic_partition
+        try:
+            if key not in directory.logs and key not in directory.future_logs:
+                forget(directory.path, (key,), directory.fs)
+            self._topics.forget_if_gone(directory, key.topic, self.logs)
+        except DAMAGE as error:
+            self.disk_error(directory, error)
+
+    def delete_logs(self) -> int:
+        """How many deleted partitions were removed from disk: those whose time has come.
+
+        The first error, a StorageError, is raised when all had their turn; what is left is tried again later.
+        """
+        retry_ms = max(1000, self.config.log_segment_delete_delay_ms)
+        return self._doomed.run(self.clock.monotonic_ms(), retry_ms, self.disk_error)
+
+    def delete_delay_ms(self) -> int:
+        """Ms until the next deleted partition is due; `file.delete.delay.ms` where none waits."""
+        due_ms = self._doomed.next_due_ms
+        if due_ms is None:
+            return self.config.log_segment_delete_delay_ms
+        return max(0, due_ms - self.clock.monotonic_ms())
 
     # Ending
+
+    def schedule_jobs(self) -> None:
+        """Let the scheduler run the jobs. IllegalState for a manager without one."""
+        if self.scheduler is None:
+            raise IllegalState("this manager was opened without a scheduler")
+        for job in self.jobs:
+            job.start(self.scheduler)
 
     def close(self) -> None:
         """Close all logs and give the locks back; a second call does nothing. A Ctrl-C waits until it is done.
 
-        Directories close side by side; one with an error has no clean-shutdown marker, the others do. The first error
-        is raised then, with a note of each other one.
+        Jobs are stopped first. Directories close side by side; one with an error has no clean-shutdown marker, the
+        others do. The first error is raised then, with a note of each other one.
         """
-        with deferred_interrupts(), self._lock:
-            if self.closed:
-                return
-            self.closed = True
-            errors = close_all(self.directories, self.config.num_recovery_threads_per_data_dir)
-            for directory in self.directories:
-                directory.put_all({}, {})
-            self._publish()
+        with deferred_interrupts():
+            for job in self.jobs:
+                job.stop()
+            with self._lock:
+                if self.closed:
+                    return
+                self._settle()
+                self.closed = True
+                errors = close_all(self.directories, self.config.num_recovery_threads_per_data_dir)
+                self._doomed.close()
+                for directory in self.directories:
+                    directory.put_all({}, {})
+                self._publish()
         if errors:
             for other in errors[1:]:
                 errors[0].add_note(f"and: {other}")

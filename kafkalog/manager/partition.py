@@ -10,6 +10,7 @@ from kafkalog.config import LogConfig
 from kafkalog.errors import NotAPartition, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TopicEntry, TopicStore
+from kafkalog.storage.failure import Report
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, parse_base_offset
 from kafkalog.storage.partition_metadata import read_partition_metadata, write_partition_metadata
@@ -46,6 +47,7 @@ def open_partition(
     scheduler: Schedules | None = None,
     producer_expiration_ms: int = EXPIRATION_MS,
     progress: Progress | None = None,
+    on_disk_failure: Report | None = None,
 ) -> UnifiedLog:
     """The log of a partition directory in `log_dir`, recovered where it was not closed well.
 
@@ -70,6 +72,7 @@ def open_partition(
             had_clean_shutdown=found.is_clean,
             producer_expiration_ms=producer_expiration_ms,
             progress=progress,
+            on_disk_failure=on_disk_failure,
         )
     except BaseException:
         # no record was written: what there was is as whole as before, and what was to be made is taken away

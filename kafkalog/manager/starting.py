@@ -10,7 +10,7 @@ from typing import Final
 from kafkalog.errors import ConfigError, DirectoryLocked, NotAPartition, StorageError
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.inventory import Inventory, check_no_duplicates, take_inventory
-from kafkalog.manager.loading import DAMAGE, DirectoryLoader, LoadRules, abandon, load_all
+from kafkalog.manager.loading import DAMAGE, DirectoryLoader, LoadRules, load_all
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.util.fileio import FileSystem
 
@@ -51,14 +51,12 @@ def take_directories(dirs: Iterable[str | os.PathLike[str]], fs: FileSystem) -> 
     return directories
 
 
-def take_offline(directory: DataDirectory, error: Exception) -> None:
-    """Note that a directory cannot be used; its logs are closed as a crash would leave them."""
-    _LOG.error("the data directory %s is offline: %s", directory.path, error)
-    log_dir = directory.log_dir
-    if log_dir is not None:
-        for log in directory.all_logs:
-            abandon(log_dir, log)
-    directory.take_offline(error)
+def take_offline(directory: DataDirectory, error: Exception | None = None) -> None:
+    """Note that a directory cannot be used (None: it was noted); its logs are closed as a crash would leave them."""
+    if error is not None:
+        directory.note_failure(error)
+    _LOG.error("the data directory %s is offline: %s", directory.path, directory.offline_error)
+    directory.take_offline()
 
 
 def check_some_online(directories: Sequence[DataDirectory]) -> None:
@@ -118,12 +116,11 @@ def _has_begun(loader: DirectoryLoader) -> bool:
 
 
 def _finish(loader: DirectoryLoader) -> None:
-    if loader.failure is not None:
-        loader.give_up()
-        take_offline(loader.directory, loader.failure)
-        return
     loader.directory.put_all(loader.logs, loader.future_logs)
-    loader.directory.held.loading_done()
+    if loader.failure is not None:
+        take_offline(loader.directory, loader.failure)
+    else:
+        loader.directory.held.loading_done()
 
 
 def release_all(directories: Iterable[DataDirectory]) -> None:

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts, write_recovery_points
 from kafkalog.manager.data_directory import DataDirectory
+from kafkalog.manager.log_dir import LogDir
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ def _close_directory(directory: DataDirectory, threads: int) -> list[Exception]:
     errors: list[Exception] = []
     try:
         with ThreadPoolExecutor(max(1, min(threads, len(logs))), "kafkalog-close") as pool:
-            for error in pool.map(lambda log: _close_log(directory, log), logs):
+            for error in pool.map(lambda log: _close_log(log_dir, log), logs):
                 if error is not None:
                     errors.append(error)
         if not errors:
@@ -53,24 +54,17 @@ def _close_directory(directory: DataDirectory, threads: int) -> list[Exception]:
     return errors
 
 
-def _close_log(directory: DataDirectory, log: UnifiedLog) -> Exception | None:
+def _close_log(log_dir: LogDir, log: UnifiedLog) -> Exception | None:
     failure: Exception | None = None
     try:
         log.close()
     except Exception as error:
         failure = error
-    directory.held.partition_closed(log.name, failure is None)
+    log_dir.partition_closed(log.name, failure is None)
     return failure
 
 
 def write_checkpoints(directory: DataDirectory) -> None:
     """Put recovery points, log starts and high watermarks of a directory's logs on disk. StorageError."""
-    points, starts, marks = {}, {}, {}
-    for key, log in directory.logs.items():
-        state, end = log.state, log.data_end_offset
-        points[key] = min(state.recovery_point, end)
-        marks[key] = min(state.high_watermark, end)
-        if state.log_start_offset > state.segments[0].base_offset:
-            starts[key] = state.log_start_offset
-    for name, offsets in ((RECOVERY_POINT_FILE, points), (LOG_START_FILE, starts), (HIGH_WATERMARK_FILE, marks)):
-        OffsetCheckpoint(directory.file(name), fs=directory.fs).write(offsets)
+    for write in (write_recovery_points, write_log_starts, write_high_watermarks):
+        write(directory.path, directory.all_logs, fs=directory.fs)

@@ -68,6 +68,16 @@ class StoreTopics:
             self._known[name] = made
         return made
 
+    def forget_if_gone(self, directory: DataDirectory, topic: str, logs: Logs) -> None:
+        """Take a topic out of a directory's file once it has no partition there, and out of memory once none is left.
+
+        StorageError.
+        """
+        if not any(key.topic == topic for key in (*directory.logs, *directory.future_logs)):
+            TopicStore(directory.path, fs=directory.fs).remove(topic)
+        if not any(key.topic == topic for key in logs):
+            self._known.pop(topic, None)
+
     def alter(
         self, directories: Sequence[DataDirectory], topic: str, logs: Logs, changes: Mapping[str, Any]
     ) -> None:

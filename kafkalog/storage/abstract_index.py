@@ -277,6 +277,10 @@ class AbstractIndex(Generic[E]):
         """Give the file another name; look-ups go on meanwhile (IDX-15)."""
         self._file.rename(path)
 
+    def relocate(self, path: str) -> None:
+        """Know that the file's directory has another name."""
+        self._file.path = path
+
     def close(self) -> None:
         """Trim the file to its entries and close it; afterwards any use is LogClosed. A second call does nothing.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import Final
 
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
@@ -27,6 +28,10 @@ def is_disk_failure(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno is not None and error.errno not in _NOT_THE_DISK
 
 
+Report = Callable[[BaseException], object]
+"""Called under the log's lock, so it may note the failure and no more."""
+
+
 class LogHealth:
     """Whether a log may still be written; once it may not, every write raises why.
 
@@ -35,26 +40,43 @@ class LogHealth:
     Threads: set and read under the owner's lock; reading it without is harmless.
     """
 
-    __slots__ = ("cause", "name", "path")
+    __slots__ = ("cause", "closed", "name", "path", "report")
 
-    def __init__(self, path: str, name: str) -> None:
+    def __init__(self, path: str, name: str, report: Report | None = None) -> None:
         self.path = path
         self.name = name
+        self.report = report
         self.cause: BaseException | None = None
+        self.closed = False
+        """True after `close` or `abandon`: there are no files to read either."""
+
+    def notice(self, error: BaseException) -> None:
+        """Tell the owner of the data directory of an error that its disk is to blame for."""
+        if self.report is not None and is_disk_failure(error):
+            self.report(error)
 
     def poison(self, cause: BaseException) -> None:
-        """No write succeeds after this; the first cause is kept."""
+        """No write succeeds after this; the first cause is kept. One of the disk's is told."""
         if self.cause is None:
             self.cause = cause
+        if isinstance(cause, OSError) and cause.errno is not None and self.report is not None:
+            self.report(cause)
+
+    def resume(self, cause: BaseException) -> None:
+        """Allow writes again, if nothing but `cause` forbids them."""
+        if self.cause is cause:
+            self.cause = None
 
     def close(self) -> None:
         """From now on every use is LogClosed."""
         self.cause = LogClosed(f"log {self.name} is closed")
+        self.closed = True
 
-    @property
-    def closed(self) -> bool:
-        """True after `close`."""
-        return isinstance(self.cause, LogClosed)
+    def abandon(self, cause: BaseException) -> None:
+        """From now on every use, reading too, is a StorageError with this cause."""
+        if not self.closed:
+            self.cause = cause
+            self.closed = True
 
     def check(self) -> None:
         """Return while writes are allowed; LogClosed, or StorageError with the first failure, otherwise."""
@@ -63,6 +85,8 @@ class LogHealth:
             return
         if isinstance(cause, LogClosed):
             raise LogClosed(cause.message)
+        if isinstance(cause, StorageError) and cause.errno is None:  # nothing failed in this log: it says all itself
+            raise StorageError(cause.message, path=cause.path or self.path, hint=cause.hint) from cause
         why = cause.message if isinstance(cause, KafkalogError) else str(cause) or type(cause).__name__
         code = cause.errno if isinstance(cause, OSError) else None
         raise StorageError(

@@ -23,15 +23,14 @@ from kafkalog._core.scan import (
     scan,
 )
 from kafkalog._core.seek import NOT_HERE, find_record_by_time
-from kafkalog.errors import FormatError, IllegalArgument, LogClosed, ReadOnlyLog, StorageError
+from kafkalog.errors import IllegalArgument, LogClosed, ReadOnlyLog, StorageError
 from kafkalog.records.tables import batch_table
-from kafkalog.storage.file_slice import HEADER_BYTES, FileSlice, bad_size, clamp
+from kafkalog.storage.file_slice import HEADER_BYTES, MAX_FILE_SIZE, FileSlice, bad_size, check_file_size, clamp
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.types import NO_TIMESTAMP, OffsetAndTimestamp, TimestampOffset
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import OS, File, FileSystem
 
-MAX_FILE_SIZE: Final = 2**31 - 1
 FIRST_WINDOW: Final = 4608
 """Bytes read at first by a header walk: one index interval (4096) and the header of the batch after it."""
 SMALL_WINDOW: Final = 512
@@ -405,6 +404,15 @@ class FileRecords:
             raise StorageError.from_os(error, f"rename to {target}", path=self.path) from error
         self.path = target
 
+    def will_be(self, path: str) -> None:
+        """Know that the file's directory is about to get another name; `relocate` says that it has it, or has not."""
+        self._file.will_be(path)
+
+    def relocate(self, path: str) -> None:
+        """Know what the file's name is, now that its directory was renamed."""
+        self._file.relocate(path)
+        self.path = path
+
     def close(self) -> None:
         """Trim, then give the descriptor back once no slice holds it. A second call does nothing."""
         try:
@@ -479,14 +487,6 @@ def _refuse_write(path: str, fd: int, data: Any, position: int) -> int:
 
 def _not_ready(fd: int, data: Any, position: int) -> int:
     raise _NotReady
-
-
-def check_file_size(size: int, path: str | os.PathLike[str]) -> None:
-    """FormatError above 2^31-1 bytes."""
-    if size > MAX_FILE_SIZE:
-        raise FormatError(
-            f"the file has {size} bytes, a segment at most 2^31-1", path=path, hint="it is no Kafka segment"
-        )
 
 
 def _allocate(file: File, size: int) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any, Final
 
 from kafkalog._core.scan import REASON_SIZE, BatchHeader, BatchTable, scan
-from kafkalog.errors import CorruptRecord, IllegalArgument, StorageError
+from kafkalog.errors import CorruptRecord, FormatError, IllegalArgument, StorageError
 from kafkalog.storage.lazy_file import DataFile
 
 HEADER_BYTES: Final = 17
 """Bytes that show a batch's offset, size and magic; with fewer left, iteration ends (format.md §5)."""
+MAX_FILE_SIZE: Final = 2**31 - 1
 FIRST_CHUNK: Final = 64 * 1024
 LARGEST_CHUNK: Final = 1024 * 1024
 
@@ -116,6 +118,14 @@ def clamp(position: int, size: int, limit: int, path: str) -> tuple[int, int]:
             f"no range of {limit} bytes: position {position}, size {size}", path=path, position=position
         )
     return position, min(size, limit - position)
+
+
+def check_file_size(size: int, path: str | os.PathLike[str]) -> None:
+    """FormatError above 2^31-1 bytes."""
+    if size > MAX_FILE_SIZE:
+        raise FormatError(
+            f"the file has {size} bytes, a segment at most 2^31-1", path=path, hint="it is no Kafka segment"
+        )
 
 
 def bad_size(value: int, path: str, position: int) -> CorruptRecord:

@@ -128,6 +128,20 @@ class LazyFile:
         self._mode = ""
         DESCRIPTORS.discard(self)
 
+    def will_be(self, path: str) -> None:
+        """Know that the file's directory is about to get another name; `relocate` says that it has it, or has not."""
+        self._next_path = path
+        self._renames += 1
+
+    def relocate(self, path: str) -> None:
+        """Know what the file's name is now."""
+        self.path = path
+        self._next_path = None
+        self._renames += 1
+        file = self.file
+        if file is not None:
+            file.path = path
+
     def rename_to(self, path: str) -> None:
         """Give the file another name; OSError leaves the old one."""
         self._next_path = path

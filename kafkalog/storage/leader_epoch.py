@@ -127,6 +127,11 @@ class LeaderEpochCache:
         if entries != self._entries:
             self._entries = entries
 
+    def relocate(self, directory: str) -> None:
+        """Know that the partition directory has another name."""
+        with self._writing:
+            self._file.path = os.path.join(directory, LEADER_EPOCH_CHECKPOINT)
+
     def write_if_changed(self) -> None:
         """Return when the file says what the memory says, on disk. StorageError leaves the old file."""
         with self._writing:

@@ -56,24 +56,27 @@ def plan_leftovers(names: Iterable[str]) -> Leftovers:
     return Leftovers((*removed, *cleaned), tuple(swaps))
 
 
-def clear_leftovers(directory: Directory, fs: FileSystem) -> bool:
-    """True when there was something: `plan_leftovers` says what is removed and renamed.
+def clear_leftovers(directory: Directory, fs: FileSystem) -> int | None:
+    """Remove and rename what `plan_leftovers` says; None where there was nothing to do.
 
-    StorageError where the system refuses; a second run goes on.
+    Else the highest base offset of a deleted `.log`, 0 without one: a crash between giving up the last segment and
+    making the next one leaves no other, and a log never goes back to offsets that it gave out. StorageError where the
+    system refuses; a second run goes on.
     """
     if not any(name.endswith(_IN_TRANSIT) for name in directory.names):
-        return False
-    _clear(directory.path, directory.names, fs)
-    return True
+        return None
+    return _clear(directory.path, directory.names, fs)
 
 
-def _clear(directory: str, names: tuple[str, ...], fs: FileSystem) -> None:
+def _clear(directory: str, names: tuple[str, ...], fs: FileSystem) -> int:
     plan = plan_leftovers(names)
     for name in plan.removed:
         _remove(directory, name, fs)
     plan = plan._replace(swaps=_without_damaged(directory, plan.swaps, set(names), fs))
+    deleted = [parse_base_offset(name) or 0 for name in plan.removed if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)]
+    highest = max(deleted, default=0)
     if not plan.swaps:
-        return
+        return highest
     replaced = _replaced_range(directory, [n for n in plan.swaps if n.endswith(_SWAPPED_LOG)], fs)
     if replaced is not None:
         gone = set(plan.removed)
@@ -86,6 +89,7 @@ def _clear(directory: str, names: tuple[str, ...], fs: FileSystem) -> None:
     # the data file goes last: while its suffix is there, a next start does the same again
     for name in sorted(plan.swaps, key=lambda n: n.endswith(_SWAPPED_LOG)):
         _rename(directory, name, name.removesuffix(SWAP_SUFFIX), fs)
+    return highest
 
 
 def _without_damaged(directory: str, swaps: tuple[str, ...], names: set[str], fs: FileSystem) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from kafkalog._core.plan import SegmentTail
 from kafkalog.config import LogConfig
-from kafkalog.errors import FormatError, SegmentOffsetOverflow, StorageError
+from kafkalog.errors import FormatError, IllegalState, SegmentOffsetOverflow, StorageError
 from kafkalog.storage.directory import Directory, list_directory
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.leftovers import clear_leftovers
@@ -33,7 +33,13 @@ from kafkalog.storage.names import (
     txn_index_file_name,
 )
 from kafkalog.storage.producer_state import ProducerStateManager
-from kafkalog.storage.rebuild import ends_whole, last_entries_agree, rebuild_indexes
+from kafkalog.storage.rebuild import (
+    ends_whole,
+    last_entries_agree,
+    offset_index_fits,
+    rebuild_indexes,
+    time_index_fits,
+)
 from kafkalog.storage.rebuild_producers import rebuild_producers
 from kafkalog.storage.recovery import FoundSegment, recover_segment, scan_segment
 from kafkalog.storage.recovery_run import Progress, RecoveryRun
@@ -44,6 +50,7 @@ from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
+_INDEX_NAMES: Final = (index_file_name, time_index_file_name)
 
 
 class Loaded(NamedTuple):
@@ -65,12 +72,13 @@ class LogLoader:
     """One opening of one directory; `load` does it, once.
 
     `recovery_point` and `log_start_offset` are what the directory's checkpoints say; `progress` and `threads` as in
-    `RecoveryRun`. Threads: one, and those; many directories may load in parallel.
+    `RecoveryRun`; `listed` is what is in the directory, if that was looked at just now. Threads: one, and those; many
+    directories may load in parallel.
     """
 
     def __init__(
         self,
-        directory: Directory,
+        directory: str,
         config: LogConfig,
         epochs: LeaderEpochCache,
         producers: ProducerStateManager,
@@ -82,9 +90,10 @@ class LogLoader:
         had_clean_shutdown: bool = True,
         progress: Progress | None = None,
         threads: int | None = None,
+        listed: Directory | None = None,
     ) -> None:
-        self._directory = directory.path
-        self._found = directory
+        self._directory = directory
+        self._found = list_directory(directory, fs) if listed is None else listed
         self._config = config
         self._epochs = epochs
         self._producers = producers
@@ -96,13 +105,20 @@ class LogLoader:
         self._progress = progress
         self._threads = threads
         self._segments: dict[int, LogSegment] = {}
+        self._unindexed: list[LogSegment] = []
         self._tails: dict[int, SegmentTail] = {}  # of the segments that were recovered
+        self._deleted_base = 0
         self._given_up: list[LogSegment] = []
         self._given_up_files: list[str] = []
         self._touched = False  # names in the directory have changed
 
     def load(self) -> Loaded:
-        """The log; its last segment is ready for appends. StorageError; CorruptRecord (see `ends_whole`)."""
+        """The log; its last segment is ready for appends. StorageError; CorruptRecord (see `ends_whole`).
+
+        IllegalState where `producers` knows something already: it would be added to (LOAD-19).
+        """
+        if not self._producers.is_empty:
+            raise IllegalState("the producers of a log are known before it is loaded", path=self._directory)
         try:
             self._clear_leftovers()
             while True:
@@ -110,6 +126,7 @@ class LogLoader:
                     self._open_segments()
                     if not self._clean:
                         self._recover()
+                    self._drop_hiding()
                     break
                 except SegmentOffsetOverflow as error:
                     self._split(error)
@@ -121,7 +138,9 @@ class LogLoader:
             raise
 
     def _clear_leftovers(self) -> None:
-        if clear_leftovers(self._found, self._fs):
+        deleted_base = clear_leftovers(self._found, self._fs)
+        if deleted_base is not None:
+            self._deleted_base = deleted_base
             self._look_again()
 
     def _look_again(self) -> None:
@@ -148,14 +167,17 @@ class LogLoader:
                 _LOG.warning("%s has no .log file: removed", os.path.join(self._directory, name))
                 self._unlink(name)
         bases = sorted(logs)
+        if not bases:
+            self._log_start = max(self._log_start, self._deleted_base)
         names = frozenset([name for _, name in indexes])
         for at, base in enumerate(bases):
             self._open_segment(base, bases[at + 1] if at + 1 < len(bases) else None, names)
-        self._drop_hiding()
 
     def _open_segment(self, base: int, following: int | None, indexes: frozenset[str]) -> None:
-        """Open one segment. Without `.index`, or with a damaged transaction index, it is recovered (LOAD-7, LOAD-8)."""
-        is_flushed = self._clean or following is not None and following <= self._recovery_point
+        """Open one segment. Without `.index`, or with a damaged transaction index, it is recovered (LOAD-7, LOAD-8).
+
+        After an unclean end that has to wait until what lies before it is recovered: it may not be readable yet.
+        """
         self._segments[base] = segment = open_listed(
             self._found,
             base,
@@ -164,13 +186,16 @@ class LogLoader:
             fs=self._fs,
             clock=self._clock,
             is_on_disk=self._clean,
-            believes_indexes=not is_flushed,
+            believes_indexes=not self._clean,
         )
         has_txns = txn_index_file_name(base) in indexes
         if index_file_name(base) not in indexes or has_txns and not self._is_txn_index_sound(segment):
             if segment.size:
                 _LOG.warning("%s: an index is missing or damaged, all are made anew", segment.path)
-            self._recover_one(segment)
+            if self._clean:
+                self._recover_one(segment)
+            else:
+                self._unindexed.append(segment)
         elif self._clean and not self._is_sound(segment, following is None, indexes):
             if segment.size:
                 _LOG.warning("the indexes of %s are missing or damaged: they are made anew", segment.path)
@@ -190,6 +215,12 @@ class LogLoader:
         """True when the indexes are there and, at the log's end, fit the data (recovery looks for itself)."""
         has_both = time_index_file_name(segment.base_offset) in indexes
         return has_both and not (is_last and not (last_entries_agree(segment) and ends_whole(segment)))
+
+    def _indexes_fit(self, segment: LogSegment, offsets: int) -> bool:
+        """True when both indexes are there and fit the data, which has room for so many offsets."""
+        base, size = segment.base_offset, segment.size
+        by_offset, by_time = (os.path.join(self._directory, name_of(base)) for name_of in _INDEX_NAMES)
+        return offset_index_fits(self._fs, by_offset, size, offsets) and time_index_fits(self._fs, by_time, offsets)
 
     def _rebuild(self, segment: LogSegment) -> None:
         """Make the indexes anew from the data; what is behind its last sound batch, whatever the marker says, goes."""
@@ -219,6 +250,7 @@ class LogLoader:
             if other is not segment:
                 other.close_handlers()
         self._segments.clear()
+        self._unindexed.clear()
         self._tails.clear()
         self._look_again()
 
@@ -232,6 +264,7 @@ class LogLoader:
             if not empty.size and before.size and before.read_next_offset() > empty.base_offset:
                 _LOG.warning("%s is empty and overlaps the segment before it: removed", empty.path)
                 empty.delete_if_exists()
+                self._producers.snapshots.remove(empty.base_offset)
                 del self._segments[empty.base_offset]
 
     # Recovery
@@ -240,15 +273,36 @@ class LogLoader:
         """Recover the segments from the one that holds the recovery point on; what follows damage is given up."""
         point = min(self._recovery_point, 2**63 - 1)
         unflushed = LogSegments(self._segments.values()).values(point, 2**63 - 1) if self._segments else ()
+        self._check_flushed(unflushed[0].base_offset if unflushed else 2**63 - 1)
         run = RecoveryRun(self._directory, unflushed, self._progress, self._threads)
         with closing(run.scanned()) as scanned:
             for done, found in enumerate(scanned):
                 cut = self._recover_one(unflushed[done], found)
                 run.note(found, cut)
-                if cut > 0:
+                if cut > 0 and not self._goes_on(unflushed[done], unflushed[done + 1 :]):
                     self._give_up(unflushed[done + 1 :])
                     break
         run.tell_end()
+
+    @staticmethod
+    def _goes_on(segment: LogSegment, following: tuple[LogSegment, ...]) -> bool:
+        """True when the next segment begins where this one ends: what was cut off was no record.
+
+        It was room reserved ahead, or a write that failed and was undone, and the trim at the roll was not synced.
+        """
+        return bool(following) and following[0].base_offset == segment.read_next_offset()
+
+    def _check_flushed(self, upto: int) -> None:
+        """Make the indexes of segments below `upto` sound: their data was flushed, what trimmed them may be lost."""
+        segments = list(self._segments.values())
+        for segment, following in zip(segments, segments[1:], strict=False):
+            if segment.base_offset >= upto:
+                return
+            if segment in self._unindexed:
+                self._recover_one(segment)
+            elif not self._indexes_fit(segment, following.base_offset - segment.base_offset):
+                _LOG.warning("the indexes of %s are damaged: they are made anew", segment.path)
+                self._rebuild(segment)
 
     def _recover_one(self, segment: LogSegment, found: FoundSegment | None = None) -> int:
         """The bytes cut; with the producers as they were at its base, and a snapshot of them at its end (LOAD-27)."""
@@ -308,9 +362,11 @@ class LogLoader:
         next_offset = segments.active.read_next_offset() if end is None else end
         kept_all = self._clean and end is not None
         point = next_offset if kept_all else min(self._recovery_point, next_offset)
-        self._epochs.truncate_from_end(next_offset)
         start = max(self._log_start, segments[0].base_offset)
         self._epochs.truncate_from_start(self._log_start)
+        self._epochs.truncate_from_end(next_offset)
+        if not self._clean:
+            self._producers.snapshots.remove_damaged(point)
         self._producers.snapshots.remove_strays(segments.base_offsets)
         self._load_producers(segments, start, next_offset)
         segments.active.become_active(self._tails.get(segments.active.base_offset))

@@ -10,6 +10,7 @@ holds the state and the order of the steps. `log_owner.py` has the parts that ch
 from __future__ import annotations
 
 import os
+from time import perf_counter
 from typing import Any
 
 from kafkalog._core.producer import ProducerState
@@ -17,6 +18,7 @@ from kafkalog._core.txns import AbortedRanges
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.storage.directory import list_directory
+from kafkalog.storage.failure import Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.loader import Loaded, LogLoader
 from kafkalog.storage.log_append import LogAppender
@@ -65,6 +67,7 @@ class UnifiedLog(LogAppender):
         producer_expiration_ms: int = EXPIRATION_MS,
         verify_transactions: bool = False,
         progress: Progress | None = None,
+        on_disk_failure: Report | None = None,
         recovery_threads: int | None = None,
     ) -> UnifiedLog:
         """The log of an existing directory; one without segments gets its first.
@@ -74,6 +77,7 @@ class UnifiedLog(LogAppender):
         rolled segments to the next `flush` and deletes files at once. Without `high_watermark_follows_end` the high
         watermark moves only when it is told to. `producer_expiration_ms` is how long idle producers are remembered;
         with `verify_transactions` a transaction begins only with the guard of a coordinator's answer (LOG-64).
+        `on_disk_failure` is called with errors that the disk is to blame for.
         StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
         """
         folder = os.fspath(directory)
@@ -86,8 +90,9 @@ class UnifiedLog(LogAppender):
             verify_transactions=verify_transactions,
             names=found.names,
         )
+        began = perf_counter()
         loaded = LogLoader(
-            found,
+            folder,
             config,
             epochs,
             producers,
@@ -98,6 +103,7 @@ class UnifiedLog(LogAppender):
             had_clean_shutdown=had_clean_shutdown,
             progress=progress,
             threads=recovery_threads,
+            listed=found,
         ).load()
         try:
             log = cls(
@@ -111,7 +117,10 @@ class UnifiedLog(LogAppender):
                 scheduler=scheduler,
                 leader_epoch=leader_epoch,
                 high_watermark_follows_end=high_watermark_follows_end,
+                on_disk_failure=on_disk_failure,
             )
+            log.metrics.load_s = perf_counter() - began
+            log.metrics.recovered = not had_clean_shutdown
             return log._begun(loaded)
         except BaseException:
             for segment in loaded.segments:
@@ -128,6 +137,9 @@ class UnifiedLog(LogAppender):
             if loaded.given_up or loaded.given_up_files:
                 self._chores.append(lambda: self._delete_later(loaded.given_up, loaded.given_up_files))
         self._do_chores()
+        state, metrics = self._state, self.metrics
+        ends = {"log_start_offset": state.log_start_offset, "log_end_offset": state.log_end_offset}
+        self._tell("open", duration_ms=metrics.load_s * 1000, recovered=metrics.recovered, **ends)
         return self
 
     # Reading
@@ -157,9 +169,10 @@ class UnifiedLog(LogAppender):
                     found = read_state(state, start_offset, max_length, bound, min_one_message)
                     if isolation == "committed":
                         add_aborted(state, start_offset, found)
-            except KafkalogError:
+            except KafkalogError as error:
                 self._check_readable()
                 if not self._has_cut(cuts) and self._state.segments is segments:
+                    self._health.notice(error)
                     raise
                 continue
             self._check_readable()
@@ -206,9 +219,10 @@ class UnifiedLog(LogAppender):
             cuts, segments = self._cuts, self._state.segments
             try:
                 found = self._offset_for_time(self._state, timestamp)
-            except KafkalogError:
+            except KafkalogError as error:
                 self._check_readable()
                 if not self._has_cut(cuts) and self._state.segments is segments:
+                    self._health.notice(error)
                     raise
                 continue
             self._check_readable()
@@ -259,6 +273,10 @@ class UnifiedLog(LogAppender):
             self._state = state
             self._high_watermark_moved_locked()
         return old
+
+    def _relocate_locked(self, directory: str) -> None:
+        super()._relocate_locked(directory)
+        self._transactions.relocate(directory)
 
     # What it is
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalog._core.assign import assign
-from kafkalog._core.plan import append_info, plan_append
+from kafkalog._core.plan import AppendPlan, append_info, plan_append
 from kafkalog._core.producers import Staged
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.storage.append import (
@@ -34,6 +34,7 @@ from kafkalog.storage.read import locate_or_offset_only
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.txn_index import AbortedTxn
 from kafkalog.types import LogAppendInfo
+from kafkalog.util import events
 
 
 class LogAppender(LogOwner):
@@ -221,10 +222,16 @@ class LogAppender(LogOwner):
                 self._state = after if after.first_unstable_offset < 0 else self._with_unstable_locked(after)
             else:
                 self._publish_staged_locked(segment, state.appended(plan, self._follows), staged)
+            if events.appends_wanted:
+                self._tell_append_locked(plan)
         except BaseException as error:
             self._undo_write_locked(state, plan, error)
             raise
         return None
+
+    def _tell_append_locked(self, plan: AppendPlan) -> None:
+        place = {"first_offset": plan.first_offset, "last_offset": plan.last_offset}
+        self._tell_locked("append", **place, size=plan.stop_byte - plan.start_byte)
 
     def _publish_staged_locked(self, segment: LogSegment, state: LogState, staged: Staged) -> None:
         """Publish an append of producers: aborted transactions into the index first, then all at once, then memory.
@@ -262,6 +269,8 @@ class LogAppender(LogOwner):
             try:
                 segment.write(view[plan.start_byte : plan.stop_byte], plan)
                 self._state = state.appended(plan, self._follows)
+                if events.appends_wanted:
+                    self._tell_append_locked(plan)
             except BaseException as error:
                 self._undo_write_locked(state, plan, error)
                 raise

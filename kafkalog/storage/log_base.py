@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from kafkalog._core.plan import AppendPlan
 from kafkalog._core.producers import Staged
@@ -14,8 +14,9 @@ from kafkalog.config import LogConfig
 from kafkalog.config_keys import MAX_LONG
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.append import LeaderLimits, ValidatorMetrics
-from kafkalog.storage.failure import LogHealth
+from kafkalog.storage.failure import LogHealth, Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.log_metrics import LogMetrics, register
 from kafkalog.storage.log_state import LogState, at_end
 from kafkalog.storage.names import parse_topic_partition_dir
 from kafkalog.storage.producer_state import ProducerStateManager
@@ -24,6 +25,7 @@ from kafkalog.storage.rebuild_producers import rebuild_producers
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.unsynced import Unsynced
 from kafkalog.types import TopicPartition
+from kafkalog.util import events
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
@@ -66,6 +68,7 @@ class LogBase:
         "last_flush_monotonic_ms",
         "last_flush_time",
         "leader_epoch",
+        "metrics",
         "name",
         "path",
         "topic_partition",
@@ -85,12 +88,14 @@ class LogBase:
         scheduler: Schedules | None,
         leader_epoch: int,
         high_watermark_follows_end: bool,
+        on_disk_failure: Report | None = None,
     ) -> None:
         self.path = directory
         self.name = os.path.basename(os.path.normpath(directory))
         self.topic_partition: TopicPartition = parse_topic_partition_dir(self.name)
         self.leader_epoch = leader_epoch
         self.validator_metrics = ValidatorMetrics()
+        self.metrics = LogMetrics()  # changed under self._lock
         self.last_flush_time: int = clock.milliseconds()
         self.last_flush_monotonic_ms: int = clock.monotonic_ms()
         self._fs = fs
@@ -102,7 +107,7 @@ class LogBase:
         self._producers = producers  # guarded by self._lock
         self._staged: tuple[Staged, int] | None = None  # guarded by self._lock; of an append, with its log end
         self._lock = threading.Lock()
-        self._health = LogHealth(directory, self.name)
+        self._health = LogHealth(directory, self.name, on_disk_failure)
         self._state = state  # replaced under self._lock, read without
         self._active: LogSegment = state.segments.active  # guarded by self._lock
         self._active.records.guard = self._lock
@@ -112,6 +117,7 @@ class LogBase:
         self._unsynced = Unsynced()  # guarded by self._lock
         self._cuts = 0  # guarded by self._lock; grows when a cut of the end begins and when it ends
         self._set_config_locked(config)
+        register(self)
 
     def _set_config_locked(self, config: LogConfig) -> None:
         self._config = config
@@ -181,8 +187,28 @@ class LogBase:
 
     @property
     def closed(self) -> bool:
-        """True after `close`."""
+        """True after `close` or `abandon`."""
         return self._health.closed
+
+    @property
+    def failed(self) -> bool:
+        """True where the log takes no writes since an earlier failure."""
+        return self._health.cause is not None and not self._health.closed
+
+    def stop_writes(self, cause: BaseException) -> None:
+        """Return when no write is going on, and none will succeed; it is refused with `cause`."""
+        with self._lock:
+            self._health.poison(cause)
+
+    def resume_writes(self, cause: BaseException) -> None:
+        """Take writes again that `stop_writes(cause)` stopped."""
+        with self._lock:
+            self._health.resume(cause)
+
+    def fence(self, cause: BaseException) -> None:
+        """Let no further write begin: the data directory's disk has failed. Waits for nothing."""
+        if self._health.cause is None:
+            self._health.cause = cause
 
     # Undoing
 
@@ -193,6 +219,7 @@ class LogBase:
         if self._state is state:
             with deferred_interrupts():
                 self._settle_locked()
+        self._health.notice(error)
 
     def _settle_locked(self) -> None:
         """Cut the active segment back to the state's end; a log where that fails is poisoned, and the error raised."""
@@ -204,6 +231,14 @@ class LogBase:
         except BaseException as error:
             self._health.poison(error)
             raise
+
+    def _tell_locked(self, event: str, **values: Any) -> None:
+        """Have those who asked for it told of an event, once the lock is released."""
+        if events.wanted(event):
+            self._chores.append(lambda: self._tell(event, **values))
+
+    def _tell(self, event: str, **values: Any) -> None:
+        events.emit(event, self.path, self.topic_partition, **values)
 
     def _do_chores(self) -> None:
         """What the last steps left to do outside the lock: write epochs, schedule flushes and deletes."""
@@ -222,6 +257,7 @@ class LogBase:
             self._do_chores()
         except StorageError as error:
             _LOG.warning("put off until the next append or flush: %s", error)
+            self._health.notice(error)
             if self._epochs.has_changed:
                 self._chores.append(self._epochs.write_if_changed)
 

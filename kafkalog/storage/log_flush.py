@@ -7,6 +7,7 @@ after it. A sync that failed is never tried again; the log takes no more writes.
 from __future__ import annotations
 
 from errno import ENOENT
+from time import perf_counter
 
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.storage.log_base import LogBase
@@ -44,7 +45,12 @@ class LogFlusher(LogBase):
 
     def _flush_later(self, offset: int) -> None:
         if self._scheduler is not None:
-            self._scheduler.schedule("flush-log", lambda: self.flush(offset))
+            self._scheduler.schedule("flush-log", lambda: self._flush_if_usable(offset))
+
+    def _flush_if_usable(self, offset: int) -> None:
+        """Flush, unless the log was closed or deleted while the task waited."""
+        if self._health.cause is None:
+            self.flush(offset)
 
     def _flush(self, offset: int | None = None) -> None:
         while not self._flush_once(offset):
@@ -61,6 +67,7 @@ class LogFlusher(LogBase):
         start = state.recovery_point
         upto = end + 1 if offset is None else end
         covered = state.segments.values(start, upto) if upto > start else ()
+        began = perf_counter()
         try:
             self._sync_snapshots(snapshots)
             for segment in covered:
@@ -71,7 +78,7 @@ class LogFlusher(LogBase):
             if taken.entries or snapshots:
                 self._fs.fsync_dir(self.path)
         except BaseException as error:
-            self._flush_failed(error, state)
+            self._flush_failed(error, state, cuts)
             return False
         with self._lock:
             self._unsynced.synced(taken)
@@ -83,7 +90,14 @@ class LogFlusher(LogBase):
                     self._durable = max(self._durable, self._state.recovery_point)
                 self.last_flush_time = self._milliseconds()
                 self.last_flush_monotonic_ms = self._clock.monotonic_ms()
+        if covered:
+            self._note_flush(end, perf_counter() - began)
         return self._write_epochs()
+
+    def _note_flush(self, offset: int, seconds: float) -> None:
+        with self._lock:
+            self.metrics.flushes.add(seconds)
+        self._tell("flush", offset=offset, duration_ms=seconds * 1000)
 
     def _sync_snapshots(self, snapshots: tuple[tuple[int, str], ...]) -> None:
         """The recovery point moves beyond them, so they come first (KAFKA-9892)."""
@@ -101,45 +115,56 @@ class LogFlusher(LogBase):
             state = self._state
             taken = self._unsynced.taken()
         end = state.log_end_offset
+        began = perf_counter()
         try:
             for segment in state.segments.values(max(state.recovery_point, self._durable), end + 1):
                 segment.records.flush()
             if taken.entries:
                 self._fs.fsync_dir(self.path)
         except BaseException as error:
-            self._flush_failed(error, state)
+            self._flush_failed(error, state, cuts)
             return False
         with self._lock:
             self._unsynced.entries_synced(taken)
             if cuts == self._cuts:
                 self._durable = max(self._durable, end)
+        self._note_flush(end, perf_counter() - began)
         return self._write_epochs()
 
     def _sync_entries(self) -> None:
         """Return when the names of files that were made or removed are on disk."""
+        while not self._sync_entries_once():
+            pass
+
+    def _sync_entries_once(self) -> bool:
+        """True when done; False where the directory was renamed meanwhile."""
+        cuts = self._cuts
         with self._lock:
             state = self._state
             taken = self._unsynced.taken()
         try:
             self._fs.fsync_dir(self.path)
         except BaseException as error:
-            self._flush_failed(error, state)
-            raise
+            self._flush_failed(error, state, cuts)
+            return False
         with self._lock:
             self._unsynced.entries_synced(taken)
+        return True
 
-    def _flush_failed(self, error: BaseException, state: LogState) -> None:
-        """Poison the log and raise, unless what could not be synced was deleted or cut meanwhile (LOG-52)."""
+    def _flush_failed(self, error: BaseException, state: LogState, cuts: int) -> None:
+        """Poison the log and raise, unless what could not be synced was deleted, cut or renamed meanwhile (LOG-52)."""
         with self._lock:
             is_gone = isinstance(error, LogClosed) or isinstance(error, OSError) and error.errno == ENOENT
             if is_gone and not self.closed:
                 there = self._state.segments
-                if any(there.get(segment.base_offset) is not segment for segment in state.segments):
+                if cuts != self._cuts or any(there.get(s.base_offset) is not s for s in state.segments):
                     return
             if isinstance(error, LogClosed):
                 self._health.check()
             if isinstance(error, OSError):
                 self._health.poison(error)
+            self.metrics.flush_failures += 1
+        self._tell("flush_error", error=error)
         if isinstance(error, OSError) and not isinstance(error, KafkalogError):
             raise StorageError.from_os(error, "sync the partition directory", path=self.path) from error
         raise error

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from kafkalog.errors import StorageError
 from kafkalog.storage.log_flush import LogFlusher
+from kafkalog.storage.log_metrics import REASONS
 from kafkalog.storage.log_state import LogState, at_end, high_watermark_updated, log_start_incremented
 from kafkalog.storage.names import DELETED_SUFFIX
 from kafkalog.storage.retention import rules_of
@@ -36,6 +38,13 @@ class LogOwner(LogFlusher):
         return segment
 
     def _roll_locked(self, expected_offset: int | None) -> LogSegment:
+        try:
+            return self._begin_segment_locked(expected_offset)
+        except OSError as error:
+            self._health.notice(error)
+            raise
+
+    def _begin_segment_locked(self, expected_offset: int | None) -> LogSegment:
         with deferred_interrupts():
             state = self._state
             plan = plan_roll(state, expected_offset)
@@ -61,6 +70,8 @@ class LogOwner(LogFlusher):
             segments = state.segments.with_added(segment)
             self._publish_locked(at_end(state, segments, plan.base_offset))
             self._chores.append(lambda: self._flush_later(plan.base_offset))
+            self.metrics.rolls += 1
+            self._tell_locked("roll", base_offset=plan.base_offset)
             return segment
 
     def _snapshot_locked(self, offset: int) -> None:
@@ -194,6 +205,11 @@ class LogOwner(LogFlusher):
             self._unsynced.entries_changed()
             self._chores.append(self._sync_entries)
             self._chores.append(lambda: self._delete_later(plan.deleted))
+        self._note_cut_locked(end, state)
+
+    def _note_cut_locked(self, offset: int, before: LogState) -> None:
+        self.metrics.truncations += 1
+        self._tell_locked("truncate", offset=offset, log_end_offset=before.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Empty the log: it begins, ends and has its high watermark at `offset` (LOG-55). StorageError."""
@@ -223,6 +239,7 @@ class LogOwner(LogFlusher):
             self._publish_locked(high_watermark_updated(emptied, emptied.end_metadata))
             self._chores.append(self._sync_entries)
             self._chores.append(lambda: self._delete_later(old))
+            self._note_cut_locked(offset, state)
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
         """True when the log start was raised to `offset`; deletes nothing. OffsetOutOfRange above high watermark."""
@@ -261,17 +278,17 @@ class LogOwner(LogFlusher):
         """
         deleted = 0
         now_ms = self._milliseconds() if now_ms is None else now_ms
-        for _, rule in rules_of(self._config):
+        for reason, rule in rules_of(self._config):
             with self._lock:
                 self._ready_locked()
                 gone = rule(self._state, self._config, now_ms)
                 if gone:
                     with deferred_interrupts():
-                        deleted += self._delete_segments_locked(gone)
+                        deleted += self._delete_segments_locked(gone, reason.replace(" ", "_"))
         self._do_chores()
         return deleted
 
-    def _delete_segments_locked(self, gone: tuple[LogSegment, ...]) -> int:
+    def _delete_segments_locked(self, gone: tuple[LogSegment, ...], reason: str) -> int:
         """Take out the oldest segments; the log starts behind them then (LOG-45)."""
         if len(gone) == len(self._state.segments):
             self._roll_locked(None)
@@ -280,16 +297,16 @@ class LogOwner(LogFlusher):
         if following is None:
             return 0
         self._increment_log_start_locked(following.base_offset)
-        self._remove_locked(gone)
+        self._remove_locked(gone, reason)
         return len(gone)
 
     def _delete_first_segments_locked(self) -> None:
         state = self._state
         gone = plan_delete_before(state, state.log_start_offset)
         if gone:
-            self._remove_locked(gone)
+            self._remove_locked(gone, REASONS[0])
 
-    def _remove_locked(self, gone: tuple[LogSegment, ...]) -> None:
+    def _remove_locked(self, gone: tuple[LogSegment, ...], reason: str) -> None:
         """Take segments out of the log: out of the map, renamed, their files removed later (LOG-46)."""
         state = self._state
         self._state = state.replace(segments=state.segments.without(s.base_offset for s in gone))
@@ -298,6 +315,9 @@ class LogOwner(LogFlusher):
             self._drop_snapshot_locked(segment)
         self._unsynced.entries_changed()
         self._chores.append(lambda: self._delete_later(gone))
+        size = sum(segment.size for segment in gone)
+        self.metrics.deleted(reason, len(gone), size)
+        self._tell_locked("delete", base_offsets=tuple(s.base_offset for s in gone), size=size, reason=reason)
 
     def _drop_snapshot_locked(self, segment: LogSegment) -> None:
         """Give up the snapshot at the base of a segment that goes; its file goes with it (LOG-69)."""
@@ -324,6 +344,37 @@ class LogOwner(LogFlusher):
             delete()
         else:
             self._scheduler.schedule("delete-file", delete, delay_ms=self._config.file_delete_delay_ms)
+
+    def rename_dir(self, name: str) -> None:
+        """Give the partition directory another name; all its files are reached there then (LOG-72).
+
+        StorageError: it has its old name, or, where the entry could not be synced, the new one until a power loss.
+        """
+        parent = os.path.dirname(self.path)
+        target = os.path.join(parent, name)
+        with self._lock, self._cutting_locked():  # readers and flushes that miss a file begin again
+            for segment in self._state.segments:
+                segment.will_be_in(target)
+            try:
+                self._fs.rename(self.path, target)
+            except BaseException as error:
+                self._relocate_locked(self.path)
+                if isinstance(error, OSError):
+                    raise StorageError.from_os(error, f"rename to {name}", path=self.path) from error
+                raise
+            self._relocate_locked(target)
+        try:
+            self._fs.fsync_dir(parent)
+        except OSError as error:
+            raise StorageError.from_os(error, "sync the data directory", path=parent) from error
+
+    def _relocate_locked(self, directory: str) -> None:
+        self.path = self._health.path = directory
+        self.name = self._health.name = os.path.basename(directory)
+        for segment in self._state.segments:
+            segment.relocate(directory)
+        self._producers.snapshots.directory = directory
+        self._epochs.relocate(directory)
 
     def close(self) -> None:
         """Flush, add the final time entry, trim and close all files. A second call does nothing.
@@ -355,6 +406,7 @@ class LogOwner(LogFlusher):
                         segment.close() if failure is None else segment.close_handlers()
                     except BaseException as error:
                         failure = failure or error
+            self._tell("close", log_end_offset=self._state.log_end_offset)
             if failure is not None:
                 raise failure
 
@@ -362,5 +414,12 @@ class LogOwner(LogFlusher):
         """Give all files back without writing anything: what a crash would leave. The log is closed after it."""
         with self._lock:
             self._health.close()
+            for segment in self._state.segments:
+                segment.close_handlers()
+
+    def abandon(self, cause: BaseException) -> None:
+        """`close_handlers`, after which every use is a StorageError with this cause."""
+        with self._lock:
+            self._health.abandon(cause)
             for segment in self._state.segments:
                 segment.close_handlers()

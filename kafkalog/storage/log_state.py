@@ -104,18 +104,15 @@ def at_end(
     """
     active = segments.active
     start = state.log_start_offset if log_start_offset is None else log_start_offset
-    moved = LogState(
-        segments,
+    moved = state.replace(
+        segments=segments,
         log_start_offset=min(start, log_end_offset),
         log_end_offset=log_end_offset,
         end_base=active.base_offset,
         end_position=active.size,
         high_watermark=min(state.high_watermark, log_end_offset),
-        high_watermark_base=state.high_watermark_base,
-        high_watermark_position=state.high_watermark_position,
         recovery_point=min(state.recovery_point, log_end_offset),
         leader_epoch=state.leader_epoch if leader_epoch is None else leader_epoch,
-        first_unstable_offset=state.first_unstable_offset,
     )
     return _mark_at_end(moved) if state.high_watermark >= log_end_offset else moved
 

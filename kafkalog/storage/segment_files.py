@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from kafkalog.errors import IllegalArgument, KafkalogError
@@ -113,6 +114,15 @@ class SegmentFiles:
             for part, before in done:
                 part.rename_to(before)
             raise
+
+    def will_be_in(self, directory: str) -> None:
+        """Know that the directory of all files is about to get another name, so that reads go on meanwhile."""
+        self.records.will_be(os.path.join(directory, os.path.basename(self.records.path)))
+
+    def relocate(self, directory: str) -> None:
+        """Know what the directory of all files is called, now that it was renamed, or could not be."""
+        for part in self._parts():
+            part.relocate(os.path.join(directory, os.path.basename(part.path)))
 
     def unlink_files(self) -> None:
         """Remove all files. Who reads from the segment goes on; StorageError (ENOENT) for all else that is asked."""

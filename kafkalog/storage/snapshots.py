@@ -101,6 +101,16 @@ class Snapshots:
         if offset in self._offsets:
             self._offsets.remove(offset)
 
+    def remove_damaged(self, lowest: int) -> None:
+        """Remove those from `lowest` on that cannot be read: a crash may leave them, they are synced with a flush."""
+        self.refresh()
+        for offset in [o for o in self._offsets if o >= lowest]:
+            try:
+                read_snapshot(self.path(offset), fs=self.fs)
+            except CorruptSnapshot as error:
+                _LOG.warning("%s: removed", error)
+                self.remove(offset)
+
     def remove_below(self, offset: int) -> None:
         """Remove the snapshots below `offset`, itself kept (PSM-22)."""
         for gone in [o for o in self._offsets if o < offset]:

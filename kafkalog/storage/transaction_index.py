@@ -193,6 +193,10 @@ class TransactionIndex:
             raise StorageError.from_os(error, "rename the transaction index", path=self.path) from error
         self.path = path
 
+    def relocate(self, path: str) -> None:
+        """Know that the file's directory has another name."""
+        self.path = path
+
     def unlink(self) -> bool:
         """True when there was a file, and it is removed."""
         try:

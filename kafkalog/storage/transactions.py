@@ -136,6 +136,10 @@ class Transactions:
             self._follow(segments, end_offset, end_position)
             return min(self._tail_now.scan.open.values(), default=None)
 
+    def relocate(self, directory: str) -> None:
+        """Know that the partition directory has another name."""
+        self._directory = directory
+
     def aborted_ranges(
         self, segments: Any, end_offset: int, end_position: int, first_offset: int, next_offset: int
     ) -> AbortedRanges:

@@ -23,6 +23,7 @@ from kafkalog.errors import (
     StorageError,
 )
 from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.log_metrics import LogMetrics, register
 from kafkalog.storage.lookup import bounded
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.transactions import AbortedTransaction, Transactions
@@ -66,6 +67,8 @@ class LogView:
         self._transactions = Transactions(self.path, fs=fs)
         self._fs = fs
         self._epoch_problem: KafkalogError | None = None
+        self.metrics = LogMetrics()
+        register(self)
 
     @classmethod
     def open(

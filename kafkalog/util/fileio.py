@@ -236,7 +236,10 @@ class File:
         fd = getattr(self, "_fd", -1)
         if fd >= 0:
             self._fd = -1
-            self._fs.close(fd)
+            try:
+                self._fs.close(fd)
+            except OSError:  # nobody is there who could be told
+                pass
 
     def __repr__(self) -> str:
         return f"<File {self.path} {'closed' if self._fd < 0 else f'fd {self._fd}'}>"

@@ -151,22 +151,27 @@ def test_offsets_by_time_are_those_the_admin_client_got(case: Case, level: str) 
     then finds none; there the first record that the consumer got at or after the time is right. Its answer for the
     latest offset has the epoch of its own boot, and so has the earliest one of an empty log.
     """
-    rows = expected(case, level)
     with kafkalog.open(case.directory) as log:
-        listed = listed_offsets(case, level)
-        for name, row in listed.items():
-            code = CODES.get(name, int(name) if name.isdecimal() else None)
-            if code is None:
-                continue
-            found = log.offset_for_time(code, isolation=level)
-            before = found is not None and found.offset < listed["earliest"]["offset"]
-            if before and case.kind == "crash-partition":
-                continue  # the broker ran retention before it answered
-            if row["offset"] == -1:
-                first = next((r for r in rows if code >= 0 and r["timestamp"] >= code), None)
-                assert (found and found.offset) == (first and first["offset"]), name
-                continue
-            assert found is not None and found.offset == row["offset"], name
-            assert found.timestamp == row["timestamp"], name
-            if code != -1 and not (code == -2 and log.start_offset == log.end_offset):
-                assert found.leader_epoch == row["leaderEpoch"], name
+        check_listed_offsets(log, case, level)
+
+
+def check_listed_offsets(log: kafkalog.Log, case: Case, level: str) -> None:
+    """Each offset that was asked for is found, with its time and leader epoch."""
+    rows, listed = expected(case, level), listed_offsets(case, level)
+    assert listed
+    for name, row in listed.items():
+        code = CODES.get(name, int(name) if name.isdecimal() else None)
+        if code is None:
+            continue
+        found = log.offset_for_time(code, isolation=level)
+        before = found is not None and found.offset < listed["earliest"]["offset"]
+        if before and case.kind == "crash-partition":
+            continue  # the broker ran retention before it answered
+        if row["offset"] == -1:
+            first = next((r for r in rows if code >= 0 and r["timestamp"] >= code), None)
+            assert (found and found.offset) == (first and first["offset"]), name
+            continue
+        assert found is not None and found.offset == row["offset"], name
+        assert found.timestamp == row["timestamp"], name
+        if code != -1 and not (code == -2 and log.start_offset == log.end_offset):
+            assert found.leader_epoch == row["leaderEpoch"], name

@@ -48,13 +48,13 @@ class Run(NamedTuple):
     options: DumpOptions
 
 
-def runs_of(case: Case) -> list[Run]:
-    """Every run of a partition that was made on its files as the archive has them."""
+def runs_of(case: Case, folders: tuple[str, ...] = FOLDERS) -> list[Run]:
+    """Every run of a partition that was made on its files as the archive has them, or as other `folders` say."""
     deep = DumpOptions(deep_iteration=True, print_data_log=True, reader=READERS.get(case.topic))
     runs = []
     for name in case.expected:
         folder, *rest = Path(name).parts
-        if folder not in FOLDERS or name.endswith(NOTES):
+        if folder not in folders or name.endswith(NOTES):
             continue
         kind = next(suffix for suffix in (DEEP, *RUNS) if name.endswith(suffix))
         file = os.path.join(*rest).removesuffix(kind) + "." + kind.split(".")[1]

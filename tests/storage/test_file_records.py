@@ -21,7 +21,8 @@ from kafkalog.errors import (
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType
 from kafkalog.records.memory import MemoryRecords
-from kafkalog.storage.file_records import MAX_FILE_SIZE, FileRecords
+from kafkalog.storage.file_records import FileRecords
+from kafkalog.storage.file_slice import MAX_FILE_SIZE
 from kafkalog.types import OffsetAndTimestamp, TimestampOffset
 from tests import raw_batches
 from tests.builder import R, batch, message_v1

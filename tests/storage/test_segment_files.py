@@ -171,7 +171,7 @@ def test_flush_syncs_data_before_the_indexes(tmp_path: Path) -> None:
 
 
 def test_delete_removes_all_files_and_tolerates_missing_ones(tmp_path: Path) -> None:
-    """SEG-27: a reader that holds a slice reads on."""
+    """SEG-27, SEG-31: a reader that holds a slice reads on; files that are gone already are as good as deleted."""
     seg = segment(tmp_path)
     seg.append(run(0, 3))
     piece = seg.records.slice(0, 300)

@@ -61,6 +61,11 @@ final class Measure {
         this.rounds = rounds;
     }
 
+    /** The same with fewer rounds, for work that lasts. */
+    Measure atMost(int most) {
+        return new Measure(seconds, Math.min(rounds, most));
+    }
+
     void rate(String name, String unit, Work work) throws Exception {
         print(name, unit, work, 1e9, false);
     }

@@ -1,0 +1,169 @@
+"""Deleting a partition: renamed at once, its files removed after `file.delete.delay.ms` (MGR-10 to MGR-12).
+
+    rename      `<topic>-<partition>.<id>-delete`, on disk before anything else: a crash from here on only means that
+                the next start goes on with the delete
+    forget      its lines in the directory's checkpoints, and its topic once no partition is left
+    remove      the files, then the directory, by the job that deletes
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from kafkalog.errors import StorageError
+from kafkalog.manager.data_directory import DataDirectory
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.names import delete_dir_name
+from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import (
+    CLEANER_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    OffsetCheckpoint,
+)
+from kafkalog.util.fileio import FileSystem
+
+_LOG: Final = logging.getLogger(__name__)
+_CHECKPOINTS: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
+
+
+class Doomed(NamedTuple):
+    """A partition directory that waits for its delete; `log` is it, open for readers that still hold it, or None."""
+
+    due_ms: int
+    order: int
+    directory: DataDirectory
+    path: str
+    log: UnifiedLog | None
+
+    def close(self) -> None:
+        """Give the log's files back."""
+        if self.log is not None:
+            self.log.close_handlers()
+
+
+class DeletionQueue:
+    """The directories that wait for their delete, by the monotonic time at which they are due. Threads: safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: list[Doomed] = []  # guarded by self._lock
+        self._orders = itertools.count()
+
+    def add(self, directory: DataDirectory, path: str, due_ms: int, log: UnifiedLog | None = None) -> None:
+        """Remove the directory `path` once it is `due_ms`."""
+        with self._lock:
+            heapq.heappush(self._waiting, Doomed(due_ms, next(self._orders), directory, path, log))
+
+    def run(self, now_ms: int, retry_ms: int, failed: Callable[[DataDirectory, Exception], object]) -> int:
+        """How many directories were removed: those that were due.
+
+        What cannot be removed waits for `retry_ms` more. Each failure is told, the first is raised at the end.
+        """
+        failures: list[StorageError] = []
+        due = self._take_due(now_ms)
+        for one in due:
+            try:
+                remove(one)
+            except StorageError as error:
+                failures.append(error)
+                failed(one.directory, error)
+                self.add(one.directory, one.path, now_ms + retry_ms, one.log)
+        if failures:
+            raise failures[0]
+        return len(due)
+
+    def _take_due(self, now_ms: int) -> list[Doomed]:
+        due = []
+        with self._lock:
+            while self._waiting and self._waiting[0].due_ms <= now_ms:
+                due.append(heapq.heappop(self._waiting))
+        return due
+
+    def close(self) -> None:
+        """Give all files back; what still waits is removed after the next start."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            one.close()
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the first one is due; None where none waits."""
+        with self._lock:
+            return self._waiting[0].due_ms if self._waiting else None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+def rename_for_delete(directory: DataDirectory, log: UnifiedLog) -> None:
+    """Give a log's directory its name as one that is deleted, and let nothing be written to it any more.
+
+    StorageError: it has its old name and is as it was.
+    """
+    before = log.name
+    cause = StorageError(f"the partition {log.topic_partition} was deleted", path=log.path)
+    log.stop_writes(cause)
+    try:
+        log.rename_dir(delete_dir_name(log.topic_partition))
+    except BaseException:
+        if log.name == before:
+            log.resume_writes(cause)
+        raise
+    finally:
+        if log.name != before and directory.log_dir is not None:
+            directory.log_dir.partition_closed(before, True)
+    _LOG.info("%s is deleted: renamed to %s", before, log.path)
+
+
+def remove(doomed: Doomed) -> None:
+    """Remove a directory and all in it; StorageError, then a part of it is left for the next attempt.
+
+    Nothing is done in a data directory that is offline: its next start goes on.
+    """
+    doomed.close()
+    fs = doomed.directory.fs
+    if not doomed.directory.is_online:
+        return
+    try:
+        _remove_tree(doomed.path, fs)
+        fs.fsync_dir(os.path.dirname(doomed.path))
+    except OSError as error:
+        raise StorageError.from_os(error, "remove the deleted partition", path=doomed.path) from error
+    _LOG.info("removed %s", doomed.path)
+
+
+def _remove_tree(path: str, fs: FileSystem) -> None:
+    try:
+        with fs.scandir(path) as entries:  # type: ignore[arg-type]
+            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    except FileNotFoundError:
+        return
+    for name, is_directory in found:
+        if is_directory:
+            _remove_tree(os.path.join(path, name), fs)
+        else:
+            fs.unlink_if_exists(os.path.join(path, name))
+    fs.rmdir(path)
+
+
+def forget(directory: str, gone: Iterable[TopicPartition], fs: FileSystem) -> None:
+    """Return when no checkpoint of a directory has a line of these partitions: one made anew must not find it.
+
+    CorruptCheckpoint, StorageError.
+    """
+    keys = frozenset(gone)
+    for name in _CHECKPOINTS if keys else ():
+        checkpoint = OffsetCheckpoint(os.path.join(directory, name), fs=fs)
+        offsets = checkpoint.read()
+        left = {key: offset for key, offset in offsets.items() if key not in keys}
+        if len(left) < len(offsets):
+            checkpoint.write(left)

@@ -1,0 +1,112 @@
+"""Several data directories as one: the logs in them, and what becomes of them when a disk fails (MGR-5, MGR-23)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from kafkalog.errors import CorruptRecord, FormatError, IllegalArgument, IllegalState
+from kafkalog.manager.data_directory import NO_LOGS, DataDirectory, Logs
+from kafkalog.manager.starting import take_offline
+from kafkalog.storage.failure import is_disk_failure
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.types import TopicPartition
+from kafkalog.util.scheduler import Schedules
+
+
+class DirectorySet:
+    """The data directories of one node; those that are offline too. Threads: all methods, from any thread."""
+
+    def __init__(self, directories: tuple[DataDirectory, ...], scheduler: Schedules | None) -> None:
+        self.directories = directories
+        self.scheduler = scheduler
+        self._lock = threading.RLock()
+        self._logs: Logs = NO_LOGS
+        self._future_logs: Logs = NO_LOGS
+        self._failing = False
+
+    # What there is
+
+    @property
+    def logs(self) -> Logs:
+        """The current logs: a snapshot that does not change."""
+        if self._failing:
+            self._settle()
+        return self._logs
+
+    @property
+    def future_logs(self) -> Logs:
+        """The logs that are to take the place of current ones in other directories."""
+        if self._failing:
+            self._settle()
+        return self._future_logs
+
+    def directory_of(self, log: UnifiedLog) -> DataDirectory:
+        """The data directory of one of the logs."""
+        parent = os.path.dirname(log.path)
+        return next(one for one in self.directories if one.path == parent)
+
+    def get(self, topic_partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
+        """The log of a partition, or its future one; None where there is none (MGR-1)."""
+        return (self.future_logs if is_future else self.logs).get(topic_partition)
+
+    @property
+    def offline(self) -> Iterator[DataDirectory]:
+        """The directories that are not in use."""
+        return (one for one in self.directories if not one.is_online)
+
+    @property
+    def online(self) -> Iterator[DataDirectory]:
+        """The directories in use."""
+        return (one for one in self.directories if one.is_online)
+
+    def _publish(self) -> None:
+        """Make the snapshots of all logs anew."""
+        self._logs = MappingProxyType({key: log for one in self.directories for key, log in one.logs.items()})
+        self._future_logs = MappingProxyType(
+            {key: log for one in self.directories for key, log in one.future_logs.items()}
+        )
+
+    # A disk that fails
+
+    def fail_directory(self, path: str | os.PathLike[str], error: Exception) -> None:
+        """Take a directory offline: its logs are closed and in no map any more, its lock is free (MGR-23).
+
+        A second call for it does nothing. IllegalArgument for a path that is none of the manager's.
+        """
+        real = os.path.realpath(path)
+        directory = next((one for one in self.directories if one.path == real), None)
+        if directory is None:
+            raise IllegalArgument(f"{real} is no data directory of this manager")
+        directory.note_failure(error)
+        self._settle()
+
+    def disk_error(self, directory: DataDirectory, error: Exception) -> None:
+        """Judge an error met in a directory: one of its disk, or damage, takes it offline; a full disk does not."""
+        if is_disk_failure(error) or isinstance(error, (FormatError, CorruptRecord)):
+            self.fail_directory(directory.path, error)
+
+    def note_failure(self, directory: DataDirectory, error: BaseException) -> None:
+        """Let no write begin in a directory any more, at once; it is taken offline a moment later.
+
+        Waits for nothing: a log calls it under its lock, from the write that failed (KAFKA-10778).
+        """
+        if directory.is_online and isinstance(error, Exception):
+            directory.note_failure(error)
+            self._failing = True
+            if self.scheduler is not None:
+                try:
+                    self.scheduler.schedule("handle-log-dir-failure", self._settle, delay_ms=1)
+                except IllegalState:  # shut down: the next call to this manager does it
+                    pass
+
+    def _settle(self) -> None:
+        """Take the directories offline whose failure was noted."""
+        with self._lock:
+            self._failing = False
+            for directory in self.offline:
+                if directory.log_dir is not None:
+                    take_offline(directory)
+            self._publish()

@@ -1,0 +1,76 @@
+"""A partition moves to another data directory: its future log takes the place of the current one (MGR-9).
+
+    stop     the current log takes no more writes; the future one has to end where it does
+    rename   `-future` loses its suffix, then the old directory becomes `-delete`
+A failure before the second rename undoes the first, so that there is always one directory of that name. A crash between
+the two leaves two whole copies, and the next start says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Final
+
+from kafkalog.errors import IllegalState, StorageError
+from kafkalog.manager.data_directory import DataDirectory
+from kafkalog.manager.deletion import forget, rename_for_delete
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.names import partition_dir_name
+from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, OffsetCheckpoint
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def swap(source: DataDirectory, target: DataDirectory, current: UnifiedLog, future: UnifiedLog) -> None:
+    """Let `future`, in `target`, take the place of `current`, in `source`, which is renamed for its delete.
+
+    The high watermark and how far it was cleaned go with it. IllegalState: the future log does not end where the
+    current one does. StorageError: everything is as it was.
+    """
+    key = current.topic_partition
+    future.flush()
+    name = current.name
+    cause = StorageError(f"{key} moves to another directory: ask its manager for the log", path=current.path)
+    current.stop_writes(cause)
+    try:
+        if future.log_end_offset != current.log_end_offset:
+            raise IllegalState(
+                f"the future log of {key} ends at {future.log_end_offset}, the current one at {current.log_end_offset}",
+                path=future.path,
+                hint="copy the rest first",
+            )
+        future.update_high_watermark(current.high_watermark)
+        _rename(source, target, current, future)
+    finally:
+        if current.name == name:
+            current.resume_writes(cause)
+    source.drop(key)
+    target.drop(key, is_future=True)
+    target.put(future)
+    _move_cleaner_offset(source, target, key)
+    _LOG.info("%s has moved to %s", key, future.path)
+
+
+def _rename(source: DataDirectory, target: DataDirectory, current: UnifiedLog, future: UnifiedLog) -> None:
+    before, name = future.name, partition_dir_name(future.topic_partition)
+    try:
+        future.rename_dir(name)
+        rename_for_delete(source, current)
+    except BaseException:
+        if future.name == name and current.name == name:
+            future.rename_dir(before)
+        raise
+    finally:
+        if future.name == name and target.log_dir is not None:
+            target.log_dir.partition_closed(before, True)
+            target.log_dir.partition_opened(name, True)
+
+
+def _move_cleaner_offset(source: DataDirectory, target: DataDirectory, key: TopicPartition) -> None:
+    offset = OffsetCheckpoint(source.file(CLEANER_OFFSET_FILE), fs=source.fs).read().get(key)
+    forget(source.path, (key,), source.fs)
+    if offset is not None:
+        checkpoint = OffsetCheckpoint(os.path.join(target.path, CLEANER_OFFSET_FILE), fs=target.fs)
+        checkpoint.write({**checkpoint.read(), key: offset})

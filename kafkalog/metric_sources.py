@@ -1,0 +1,248 @@
+"""Every metric: its name, what it means, and how it is read from the logs, jobs and cursors of this process.
+
+Names go by the conventions of Prometheus (base units, `_total` for counters); the meaning is that of the broker's
+metric where `kafka` names one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from kafkalog.cursors import living_cursors
+from kafkalog.manager.job import living_jobs
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.log_metrics import REASONS, living
+from kafkalog.util import events
+
+Labels = tuple[tuple[str, str], ...]
+Reading = tuple[Labels, Any]
+_REJECTED: Final = (
+    "invalid_checksums", "invalid_magic", "invalid_offset", "invalid_sequence", "no_key_compacted_topic",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A distribution: `buckets` are (upper bound, how many were at most that), the last bound is infinite."""
+
+    count: int
+    sum: float
+    buckets: tuple[tuple[float, int], ...]
+
+
+class Source(NamedTuple):
+    """A metric; `read(of)` gives its labels and values, of one log or of all (None)."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    unit: str
+    help: str
+    kafka: str
+    read: Callable[[Any], Iterable[Reading]]
+
+
+def sources() -> tuple[Source, ...]:
+    """All metrics, in the order in which they are shown."""
+    return _SOURCES
+
+
+def _labels(log: Any) -> Labels:
+    mode = "a" if isinstance(log, UnifiedLog) else "r"
+    at = log.topic_partition
+    directory = os.path.dirname(log.path)
+    return (("topic", at.topic), ("partition", str(at.partition)), ("directory", directory), ("mode", mode))
+
+
+def _engines(of: Any) -> Iterable[Any]:
+    """The logs to read: all that are open, or the one of a face."""
+    return living() if of is None else [getattr(of, "_engine", of)]
+
+
+def _every(value: Callable[[Any], Any]) -> Callable[[Any], Iterable[Reading]]:
+    """Of each log and view."""
+    return lambda of: [(_labels(log), value(log)) for log in _engines(of)]
+
+
+def _own(value: Callable[[Any], Any]) -> Callable[[Any], Iterable[Reading]]:
+    """Of each log that is open for writing."""
+    return lambda of: [(_labels(log), value(log)) for log in _engines(of) if isinstance(log, UnifiedLog)]
+
+
+def _by_reason(reasons: Iterable[str], value: Callable[[Any, str], Any]) -> Callable[[Any], Iterable[Reading]]:
+    names = tuple(reasons)
+    return lambda of: [
+        ((*_labels(log), ("reason", reason)), value(log, reason))
+        for log in _engines(of)
+        if isinstance(log, UnifiedLog)
+        for reason in names
+    ]
+
+
+def _durations(log: UnifiedLog) -> Histogram:
+    flushes = log.metrics.flushes
+    buckets = tuple(flushes.buckets())
+    return Histogram(buckets[-1][1], flushes.total_s, buckets)  # the count by the buckets: the two always agree
+
+
+def _of_jobs(value: Callable[[Any], Any]) -> Callable[[Any], Iterable[Reading]]:
+    def read(of: Any) -> list[Reading]:
+        found = [((("job", job.name),), value(job)) for job in living_jobs()] if of is None else []
+        return [reading for reading in found if reading[1] is not None]
+
+    return read
+
+
+def _of_cursors(value: Callable[[Any], Any]) -> Callable[[Any], Iterable[Reading]]:
+    def read(of: Any) -> list[Reading]:
+        wanted = None if of is None else getattr(of, "_engine", of)
+        return [
+            ((("cursor", cursor.name), *_labels(cursor.engine)), value(cursor))
+            for cursor in living_cursors()
+            if wanted in (None, cursor.engine)
+        ]
+
+    return read
+
+
+def _process(value: Callable[[], Any]) -> Callable[[Any], Iterable[Reading]]:
+    return lambda of: [((), value())] if of is None else []
+
+
+def _open_logs(of: Any) -> list[Reading]:
+    modes = [dict(_labels(log))["mode"] for log in _engines(of)]
+    return [((("mode", mode),), modes.count(mode)) for mode in ("a", "r")] if of is None else []
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+_SOURCES: Final = (
+    Source(
+        "kafkalog_appends_total", "counter", "1", "Writes of one or more batches.",
+        "kafka.server:BrokerTopicMetrics,TotalProduceRequestsPerSec", _own(lambda log: log.state.appends),
+    ),
+    Source(
+        "kafkalog_append_batches_total", "counter", "1", "Batches written.", "",
+        _own(lambda log: log.state.appended_batches),
+    ),
+    Source(
+        "kafkalog_append_records_total", "counter", "1", "Records written, counted by their offsets.",
+        "kafka.server:BrokerTopicMetrics,MessagesInPerSec", _own(lambda log: log.state.appended_offsets),
+    ),
+    Source(
+        "kafkalog_append_bytes_total", "counter", "bytes", "Bytes of batches written.",
+        "kafka.server:BrokerTopicMetrics,BytesInPerSec", _own(lambda log: log.state.appended_bytes),
+    ),
+    Source(
+        "kafkalog_rejected_appends_total", "counter", "1", "Appends refused by validation, by reason.",
+        "kafka.server:BrokerTopicMetrics,InvalidMagicNumberRecordsPerSec, InvalidMessageCrcRecordsPerSec, "
+        "InvalidOffsetOrSequenceRecordsPerSec, NoKeyCompactedTopicRecordsPerSec",
+        _by_reason(_REJECTED, lambda log, reason: getattr(log.validator_metrics, reason)),
+    ),
+    Source(
+        "kafkalog_reads_total", "counter", "1", "Chunks of batches read.",
+        "kafka.server:BrokerTopicMetrics,TotalFetchRequestsPerSec", _every(lambda log: log.metrics.reads.count),
+    ),
+    Source(
+        "kafkalog_read_bytes_total", "counter", "bytes", "Bytes of batches read.",
+        "kafka.server:BrokerTopicMetrics,BytesOutPerSec", _every(lambda log: log.metrics.reads.total),
+    ),
+    Source(
+        "kafkalog_flush_seconds", "histogram", "seconds", "How long forcing data to disk took.",
+        "kafka.log:LogFlushStats,LogFlushRateAndTimeMs", _own(_durations),
+    ),
+    Source(
+        "kafkalog_flush_failures_total", "counter", "1", "Flushes that failed; the log takes no writes after one.", "",
+        _own(lambda log: log.metrics.flush_failures),
+    ),
+    Source(
+        "kafkalog_segment_rolls_total", "counter", "1", "New active segments.", "", _own(lambda log: log.metrics.rolls)
+    ),
+    Source(
+        "kafkalog_truncations_total", "counter", "1", "Cuts of the log's end.", "",
+        _own(lambda log: log.metrics.truncations),
+    ),
+    Source(
+        "kafkalog_deleted_segments_total", "counter", "1", "Segments given up, by reason.", "",
+        _by_reason(REASONS, lambda log, reason: log.metrics.deleted_segments[reason]),
+    ),
+    Source(
+        "kafkalog_deleted_bytes_total", "counter", "bytes", "Bytes of segments given up, by reason.", "",
+        _by_reason(REASONS, lambda log, reason: log.metrics.deleted_bytes[reason]),
+    ),
+    Source(
+        "kafkalog_load_seconds", "gauge", "seconds", "How long opening the log took.", "",
+        _own(lambda log: log.metrics.load_s),
+    ),
+    Source(
+        "kafkalog_recovered", "gauge", "1", "1 where the log was not closed well and was recovered.", "",
+        _own(lambda log: int(log.metrics.recovered)),
+    ),
+    Source(
+        "kafkalog_failed", "gauge", "1", "1 where the log takes no writes since an earlier failure.", "",
+        _own(lambda log: int(log.failed)),
+    ),
+    Source(
+        "kafkalog_log_start_offset", "gauge", "1", "The first offset that can be read.",
+        "kafka.log:Log,LogStartOffset", _every(lambda log: log.log_start_offset),
+    ),
+    Source(
+        "kafkalog_log_end_offset", "gauge", "1", "The offset of the next record.",
+        "kafka.log:Log,LogEndOffset", _every(lambda log: log.log_end_offset),
+    ),
+    Source(
+        "kafkalog_high_watermark", "gauge", "1", "The offset below which all is replicated.", "",
+        _every(lambda log: log.high_watermark),
+    ),
+    Source(
+        "kafkalog_last_stable_offset", "gauge", "1", "The offset below which every transaction is decided.", "",
+        _own(lambda log: log.last_stable_offset),
+    ),
+    Source(
+        "kafkalog_recovery_point", "gauge", "1", "The offset below which all is on disk.", "",
+        _own(lambda log: log.recovery_point),
+    ),
+    Source(
+        "kafkalog_log_size_bytes", "gauge", "bytes", "Bytes of the segments' data.", "kafka.log:Log,Size",
+        _every(lambda log: log.size),
+    ),
+    Source(
+        "kafkalog_log_segments", "gauge", "1", "Segments.", "kafka.log:Log,NumLogSegments",
+        _every(lambda log: len(log.segments)),
+    ),
+    Source("kafkalog_open_logs", "gauge", "1", "Logs that are open, by mode.", "", _open_logs),
+    Source(
+        "kafkalog_cursor_position", "gauge", "1", "Where an open cursor reads on.", "",
+        _of_cursors(lambda cursor: cursor.position),
+    ),
+    Source(
+        "kafkalog_cursor_committed_offset", "gauge", "1", "The position that is kept for an open cursor.", "",
+        _of_cursors(lambda cursor: cursor.committed),
+    ),
+    Source(
+        "kafkalog_cursor_lag", "gauge", "1", "Offsets between an open cursor and the log end as last seen.",
+        "kafka.consumer:consumer-fetch-manager-metrics,records-lag",
+        _of_cursors(lambda cursor: max(0, cursor.engine.log_end_offset - cursor.position)),
+    ),
+    Source("kafkalog_job_runs_total", "counter", "1", "Runs of a background job.", "", _of_jobs(lambda job: job.runs)),
+    Source(
+        "kafkalog_job_failed", "gauge", "1", "1 where the last run of a job failed.", "",
+        _of_jobs(lambda job: int(job.last_error is not None)),
+    ),
+    Source(
+        "kafkalog_job_last_run_timestamp_seconds", "gauge", "seconds", "When the last run of a job began.", "",
+        _of_jobs(lambda job: _seconds(job.last_run_ms)),
+    ),
+    Source(
+        "kafkalog_job_last_run_seconds", "gauge", "seconds", "How long the last run of a job took.", "",
+        _of_jobs(lambda job: _seconds(job.last_duration_ms)),
+    ),
+    Source(
+        "kafkalog_hook_failures_total", "counter", "1", "Calls of event hooks that raised.", "",
+        _process(events.failures),
+    ),
+)  # fmt: skip

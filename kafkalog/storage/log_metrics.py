@@ -1,0 +1,83 @@
+"""What a log counts about itself since it was opened; what was appended is counted in its `LogState`."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kafkalog._core.counter import Counter
+
+BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""Upper bounds, in seconds, of the classes that durations are counted in."""
+REASONS: Final = ("log_start", "size", "time")
+"""Why retention gives up a segment."""
+
+
+class Durations:
+    """How long something took, how often. Threads: `add` under the owner's lock; reading without is harmless."""
+
+    __slots__ = ("count", "counts", "total_s")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_s = 0.0
+        self.counts = [0] * (len(BUCKETS_S) + 1)
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        self.count += 1
+        self.total_s += seconds
+        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
+
+    def buckets(self) -> list[tuple[float, int]]:
+        """(upper bound in seconds, how many took no longer); the last bound is infinite."""
+        found, sum_so_far = [], 0
+        for bound, count in zip((*BUCKETS_S, float("inf")), self.counts, strict=True):
+            sum_so_far += count
+            found.append((bound, sum_so_far))
+        return found
+
+
+class LogMetrics:
+    """Counts of one log or view. Threads: changed under the log's lock, `reads` by any reader."""
+
+    __slots__ = (
+        "deleted_bytes", "deleted_segments", "flush_failures", "flushes", "load_s", "reads", "recovered", "rolls",
+        "truncations",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.reads = Counter()
+        self.flushes = Durations()
+        self.flush_failures = 0
+        self.rolls = 0
+        self.truncations = 0
+        self.deleted_segments = dict.fromkeys(REASONS, 0)
+        self.deleted_bytes = dict.fromkeys(REASONS, 0)
+        self.load_s = 0.0
+        self.recovered = False
+
+    def deleted(self, reason: str, segments: int, size: int) -> None:
+        """Segments were given up."""
+        self.deleted_segments[reason] += segments
+        self.deleted_bytes[reason] += size
+
+
+_lock: Final = threading.Lock()
+_living: Final[weakref.WeakSet[Any]] = weakref.WeakSet()  # guarded by _lock
+
+
+def register(log: Any) -> None:
+    """Has the log or view counted among those of this process, as long as it lives."""
+    with _lock:
+        _living.add(log)
+
+
+def living() -> Iterable[Any]:
+    """The logs and views of this process that are open."""
+    with _lock:
+        found = tuple(_living)
+    return [log for log in found if not log.closed]

@@ -1,0 +1,35 @@
+"""Crash tests run in memory where that can be: they are about order and loss, and sync by the thousand."""
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.crash)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory to work in, in memory where there is a file system for that."""
+    memory = "/dev/shm"
+    made = tempfile.mkdtemp(prefix="kafkalog-crash-", dir=memory if os.access(memory, os.W_OK) else None)
+    yield Path(made)
+    shutil.rmtree(made)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """A recovery says what it does; a thousand of them say it too often."""
+    logging.disable(logging.WARNING)
+    yield
+    logging.disable(logging.NOTSET)

@@ -1,0 +1,222 @@
+"""Deleting partitions: renamed at once, forgotten, removed later, gone on with after a restart."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkalog.errors import LogClosed, StorageError
+from kafkalog.manager.topics import TopicStore
+from kafkalog.storage.names import parse_dir
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, FileSystem
+from tests.faults import FaultFS, each_failure
+from tests.manager.managers import MARKER, T0, T1, Held, append, names, offsets, only
+
+
+def test_delete_renames_at_once_and_removes_after_the_delay(tmp_path: Path) -> None:
+    """MGR-10."""
+    with Held(tmp_path) as held:
+        log = held.made()
+        held.made(T1)
+        assert held.manager.delete(T0) is log
+        assert held.manager.get(T0) is None and list(held.manager.logs) == [T1]
+        path = only(tmp_path, "-delete")
+        assert parse_dir(path.name).topic_partition == T0 and len(path.name) == len("t-0.") + 32 + len("-delete")
+        assert log.path == str(path) and "t-0" not in names(tmp_path)
+        assert held.delete_after(59_999) == 0 and path.exists()
+        assert held.delete_after(1) == 1 and not path.exists()
+        assert held.manager.delete_logs() == 0
+
+
+def test_a_deleted_log_can_be_read_until_it_is_removed_but_not_written(tmp_path: Path) -> None:
+    """MGR-10, LOG-72."""
+    with Held(tmp_path) as held:
+        log = held.made()
+        held.manager.delete(T0)
+        assert len(bytes(log.read(0, 1000).records.read())) == 300
+        with pytest.raises(StorageError, match="the partition t-0 was deleted"):
+            append(log)
+        held.delete_after(60_000)
+        with pytest.raises(LogClosed):
+            log.read(0, 1000)
+
+
+def test_a_deleted_partition_is_in_no_checkpoint_and_its_topic_goes_with_the_last_one(tmp_path: Path) -> None:
+    """MGR-10, MGR-18: one that is made anew must not find the old one's recovery point."""
+    with Held(tmp_path) as held:
+        first = held.made(T0, 3)
+        held.made(T1, 2)
+        old_id = TopicStore(tmp_path).topics()["t"].topic_id
+        for job in held.manager.jobs:
+            if "checkpoint" in job.name:
+                job.run()
+        assert offsets(tmp_path, "replication-offset-checkpoint") == {"t-0": 3, "t-1": 2}
+        held.manager.delete(T0)
+        assert offsets(tmp_path, "replication-offset-checkpoint") == {"t-1": 2}
+        assert offsets(tmp_path, "recovery-point-offset-checkpoint").keys() == {"t-1"}
+        assert TopicStore(tmp_path).topics()["t"].topic_id == old_id
+        held.manager.delete(T1)
+        assert TopicStore(tmp_path).topics() == {}
+        again = held.made(T0, 1)
+        assert again.log_end_offset == 1 and again is not first
+        assert TopicStore(tmp_path).topics()["t"].topic_id != old_id
+
+
+def test_each_delete_has_a_name_of_its_own(tmp_path: Path) -> None:
+    """MGR-27: so that one made again and deleted again never collides."""
+    with Held(tmp_path) as held:
+        for _ in range(3):
+            held.made()
+            held.manager.delete(T0)
+        assert len([name for name in names(tmp_path) if name.endswith("-delete")]) == 3
+        assert held.delete_after(60_000) == 3
+
+
+@pytest.mark.parametrize("length", [213, 214, 249])
+def test_names_of_deleted_partitions_fit_the_file_system(tmp_path: Path, length: int) -> None:
+    """MGR-10, MGR-27: a topic of 249 characters gives exactly 255."""
+    topic_partition = TopicPartition("x" * length, 5)
+    with Held(tmp_path) as held:
+        held.made(topic_partition)
+        held.manager.delete(topic_partition)
+        path = only(tmp_path, "-delete")
+        assert len(path.name) == min(255, length + 42)
+        assert held.delete_after(60_000) == 1 and not path.exists()
+
+
+def test_a_deleted_directory_is_queued_again_at_the_next_start(tmp_path: Path) -> None:
+    """MGR-11, LOAD-18: it is not opened, and not in the list of logs; one without a marker neither."""
+    for clean in (True, False):
+        with Held(tmp_path) as held:
+            held.made()
+            held.manager.delete(T0)
+        path = only(tmp_path, "-delete")
+        (path / "00000000000000000000.log").write_bytes(b"garbage that no loader would take")
+        if not clean:
+            (tmp_path / MARKER).unlink()
+        with Held(tmp_path) as held:
+            assert not held.manager.logs and path.exists()
+            assert held.manager.delete_delay_ms() == 60_000
+            assert held.delete_after(60_000) == 1 and not path.exists()
+
+
+def test_what_a_crash_within_a_delete_left_in_the_checkpoints_is_dropped(tmp_path: Path) -> None:
+    with Held(tmp_path) as held:
+        held.made(T0)
+        held.made(T1)
+    path = tmp_path / "t-0"
+    path.rename(tmp_path / f"t-0.{'a' * 32}-delete")
+    with Held(tmp_path):
+        assert offsets(tmp_path, "recovery-point-offset-checkpoint").keys() == {"t-1"}
+        assert offsets(tmp_path, "replication-offset-checkpoint").keys() == {"t-1"}
+
+
+def test_a_stray_directory_stays(tmp_path: Path) -> None:
+    """MGR-11: it is neither opened nor deleted; without a marker it is recovered with the others."""
+    stray = tmp_path / f"t-0.{'c' * 32}-stray"
+    with Held(tmp_path) as held:
+        held.made(T0)
+        held.made(T1)
+    (tmp_path / "t-0").rename(stray)
+    with Held(tmp_path) as held:
+        assert list(held.manager.logs) == [T1]
+        assert held.delete_after(10**9) == 0
+    before = (stray / "00000000000000000000.log").read_bytes()
+    (stray / "00000000000000000000.log").write_bytes(before + b"\x00" * 5)
+    (tmp_path / MARKER).unlink()
+    with Held(tmp_path) as held:
+        assert list(held.manager.logs) == [T1]
+    assert (stray / "00000000000000000000.log").read_bytes() == before
+    assert MARKER in names(tmp_path)
+
+
+def test_deleting_what_is_not_there(tmp_path: Path) -> None:
+    """MGR-12."""
+    with Held(tmp_path / "a") as held:
+        assert held.manager.delete(T0) is None
+    (tmp_path / "b").write_text("")
+    with Held(tmp_path / "a", tmp_path / "b") as held, pytest.raises(StorageError, match="offline"):
+        held.manager.delete(T0)
+
+
+def test_a_failed_rename_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    fs = FaultFS()
+    with Held(tmp_path, fs=fs) as held:
+        log = held.made()
+        fs.fail("rename", path="t-0", code=errno.ENOSPC)
+        with pytest.raises(StorageError, match="rename"):
+            held.manager.delete(T0)
+        fs.heal()
+        assert held.manager.get(T0) is log
+        append(log)
+        assert log.log_end_offset == 4
+    assert MARKER in names(tmp_path)
+
+
+def test_a_removal_that_fails_is_tried_again(tmp_path: Path) -> None:
+    fs = FaultFS()
+    with Held(tmp_path, fs=fs) as held:
+        held.made()
+        held.manager.delete(T0)
+        fs.fail("unlink", path=".log", code=errno.ENOSPC)
+        with pytest.raises(StorageError, match="remove the deleted partition"):
+            held.delete_after(60_000)
+        fs.heal()
+        assert held.manager.delete_logs() == 0
+        assert held.delete_after(60_000) == 1
+        assert not [name for name in names(tmp_path) if name.endswith("-delete")]
+
+
+class LosesEntries(FileSystem):
+    """Notes which names of a directory were changed since it was last synced."""
+
+    def __init__(self) -> None:
+        self.unsynced: set[str] = set()
+
+    def rename(self, old: str, new: str) -> None:  # type: ignore[override]
+        os.replace(old, new)
+        self.unsynced |= {os.path.dirname(old), os.path.dirname(new)}
+
+    def rmdir(self, path: str) -> None:  # type: ignore[override]
+        os.rmdir(path)
+        self.unsynced.add(os.path.dirname(path))
+
+    def fsync_dir(self, path: str | os.PathLike[str]) -> None:
+        super().fsync_dir(path)
+        self.unsynced.discard(os.fspath(path))
+
+
+def test_renames_and_removals_are_synced(tmp_path: Path) -> None:
+    """MGR-10: a power loss must bring no deleted partition back once `delete` has returned."""
+    fs = LosesEntries()
+    with Held(tmp_path, fs=fs) as held:
+        held.made()
+        held.manager.delete(T0)
+        assert str(tmp_path) not in fs.unsynced
+        held.delete_after(60_000)
+        assert str(tmp_path) not in fs.unsynced
+
+
+def test_a_delete_that_fails_at_any_call_leaves_the_partition_there_or_deleted(tmp_path: Path) -> None:
+    """Whatever call fails, the next start finds the partition whole, or as one that waits for its delete."""
+    for nth in each_failure():
+        path = tmp_path / str(nth)
+        fs = FaultFS()
+        held = Held(path, fs=fs)
+        held.made()
+        rule = fs.fail(nth=nth, times=1, code=errno.EIO)
+        try:
+            held.manager.delete(T0)
+        except StorageError:
+            pass
+        fs.heal()
+        held.manager.close()
+        with Held(path) as again:
+            log = again.manager.get(T0)
+            waiting = [name for name in names(path) if name.endswith("-delete")]
+            assert (log is not None and log.log_end_offset == 3) != bool(waiting), nth
+        if not rule.fired:
+            break
+    assert OS.exists(path)

@@ -1,0 +1,108 @@
+"""What a power cut may leave of a log, one loss at a time (tests/crash finds them, these keep them)."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkalog.storage.log import UnifiedLog
+from tests.storage.logs import NOW, bases, files, lead, log
+
+SETTINGS = {"internal_segment_bytes": 300, "index_interval_bytes": 0}
+
+
+def made(path: Path, count: int) -> Path:
+    """A log of `count` batches in segments of three, with its process dead."""
+    a_log = log(path, **SETTINGS)
+    for n in range(count):
+        lead(a_log, timestamp=NOW + n)
+    a_log.flush()
+    a_log.close_handlers()
+    return path / "topic-0"
+
+
+def recovered(path: Path, recovery_point: int = 0) -> UnifiedLog:
+    return log(path, had_clean_shutdown=False, recovery_point=recovery_point, **SETTINGS)
+
+
+def zero(file: Path, start: int) -> None:
+    data = file.read_bytes()
+    file.write_bytes(data[:start].ljust(len(data), b"\0"))
+
+
+def named(directory: Path, base: int, suffix: str) -> Path:
+    return directory / f"{base:020d}.{suffix}"
+
+
+def test_a_torn_segment_before_an_empty_one(tmp_path: Path) -> None:
+    """LOAD-10: it is recovered before anybody asks where it ends."""
+    directory = made(tmp_path, 3)
+    named(directory, 3, "log").write_bytes(b"")
+    zero(named(directory, 0, "log"), 200)
+    a_log = recovered(tmp_path)
+    assert (a_log.log_end_offset, bases(a_log)) == (2, [0])
+
+
+@pytest.mark.parametrize("suffix", ["index", "txnindex"])
+def test_a_torn_segment_before_one_without_a_sound_index(tmp_path: Path, suffix: str) -> None:
+    """LOAD-7, LOAD-8: what is to be recovered anyway is not recovered out of turn."""
+    directory = made(tmp_path, 6)
+    zero(named(directory, 0, "log"), 200)
+    if suffix == "index":
+        named(directory, 3, suffix).unlink()
+    else:
+        named(directory, 3, suffix).write_bytes(bytes(34))
+    a_log = recovered(tmp_path)
+    assert (a_log.log_end_offset, bases(a_log)) == (2, [0])
+
+
+def test_indexes_below_the_recovery_point_whose_trim_is_lost(tmp_path: Path) -> None:
+    """LOAD-28: they have room at their ends again, which is no entry."""
+    directory = made(tmp_path, 7)
+    for suffix in ("index", "timeindex"):
+        file = named(directory, 0, suffix)
+        file.write_bytes(file.read_bytes() + bytes(600))
+    a_log = recovered(tmp_path, recovery_point=6)
+    for n in range(7):
+        found = a_log.offset_for_time(NOW + n)
+        assert found is not None and found.offset == n
+    assert files(directory)[f"{0:020d}.index"] == 16
+
+
+def test_a_sealed_segment_whose_trim_is_lost(tmp_path: Path) -> None:
+    """LOAD-29: room behind its last batch hides nothing, where the next segment begins at its end."""
+    directory = made(tmp_path, 7)
+    with named(directory, 0, "log").open("ab") as file:
+        file.write(bytes(100))
+    a_log = recovered(tmp_path)
+    assert (a_log.log_end_offset, bases(a_log)) == (7, [0, 3, 6])
+    assert files(directory)[f"{0:020d}.log"] == 300
+
+
+def test_a_hole_behind_a_torn_segment_ends_the_log(tmp_path: Path) -> None:
+    """LOAD-11: where a batch is missing, nothing behind it stays."""
+    directory = made(tmp_path, 7)
+    zero(named(directory, 0, "log"), 200)
+    a_log = recovered(tmp_path)
+    assert (a_log.log_end_offset, bases(a_log)) == (2, [0])
+
+
+def test_snapshots_above_the_recovery_point_may_be_torn(tmp_path: Path) -> None:
+    """LOAD-23: all of them are looked at, not only the newest."""
+    directory = made(tmp_path, 10)
+    for base in (3, 6):
+        named(directory, base, "snapshot").write_bytes(b"")
+    recovered(tmp_path, recovery_point=9).close_handlers()
+    assert f"{3:020d}.snapshot" in files(directory)
+    recovered(tmp_path, recovery_point=2).close_handlers()
+    assert all(size for name, size in files(directory).items() if name.endswith(".snapshot"))
+
+
+def test_a_log_never_goes_back_to_offsets_it_gave_out(tmp_path: Path) -> None:
+    """LOG-17: an empty segment that is replaced has no file for a moment but the deleted one."""
+    a_log = log(tmp_path, **SETTINGS)
+    a_log.truncate_fully_and_start_at(20)
+    a_log.close_handlers()
+    directory = tmp_path / "topic-0"
+    named(directory, 20, "log").rename(named(directory, 20, "log.deleted"))
+    again = recovered(tmp_path)
+    assert (again.log_start_offset, again.log_end_offset) == (20, 20)
