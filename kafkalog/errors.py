@@ -370,7 +370,10 @@ class CleaningAborted(IllegalState):
 
 
 class LogClosed(KafkalogError, ValueError):
-    """The log (or writer, or view) was closed."""
+    """The log (or writer, or view) was closed. On the wire it is KAFKA_STORAGE_ERROR."""
+
+    code = 56
+    retriable = True
 
 
 class NotAPartition(KafkalogError, ValueError):

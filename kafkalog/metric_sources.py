@@ -15,6 +15,7 @@ from kafkalog.cursors import living_cursors
 from kafkalog.manager.job import living_jobs
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.log_metrics import REASONS, living
+from kafkalog.storage.names import DELETE_DIR_SUFFIX
 from kafkalog.util import events
 
 Labels = tuple[tuple[str, str], ...]
@@ -57,8 +58,10 @@ def _labels(log: Any) -> Labels:
 
 
 def _engines(of: Any) -> Iterable[Any]:
-    """The logs to read: all that are open, or the one of a face."""
-    return living() if of is None else [getattr(of, "_engine", of)]
+    """The logs to read: all that are open and not deleted, or the one of a face."""
+    if of is not None:
+        return [getattr(of, "_engine", of)]
+    return [log for log in living() if not log.name.endswith(DELETE_DIR_SUFFIX)]
 
 
 def _every(value: Callable[[Any], Any]) -> Callable[[Any], Iterable[Reading]]:

@@ -305,3 +305,12 @@ def first_without_epoch(BatchTable table not None, Py_ssize_t rows) -> int:
         if table.rows[i].magic >= 2 and table.rows[i].leader_epoch < 0:
             return i
     return -1
+
+
+def first_old_format(BatchTable table not None, Py_ssize_t rows) -> int:
+    """The first of the first `rows` batches whose format is older than v2, or -1."""
+    cdef Py_ssize_t i
+    for i in range(min(rows, table.count)):
+        if table.rows[i].magic < 2:
+            return i
+    return -1

@@ -3,6 +3,7 @@ from typing import Any
 
 from kafkalog._core.producer import ProducerState
 from kafkalog._core.scan import BatchTable
+from kafkalog._core.staged import CompletedTxn, Staged
 from kafkalog._core.trace import ProducerTrace
 
 ORIGIN_CLIENT: int
@@ -17,31 +18,11 @@ FAULT_MARKER: int
 FAULT_VERIFIED_SEQUENCE: int
 DUPLICATE: int
 
-class CompletedTxn:
-    """A transaction that a marker ended: its producer, its first offset, the marker's offset, and how it ended."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    is_aborted: bool
-
-    def __init__(self, producer_id: int, first_offset: int, last_offset: int, is_aborted: bool) -> None: ...
-
-class Staged:
-    """What the batches of one append would change, or the rule that batch `row` breaks."""
-
-    fault: int
-    row: int
-    duplicate: tuple[int, int, int] | None
-    known: ProducerState | None
-    completed: list[CompletedTxn]
-    coordinator_epoch: int
-
-    @property
-    def producer_ids(self) -> list[int]: ...
-
 class Producers:
     """The producers of one log by id, and their transactions. Threads: belongs to the lock of its log."""
+
+    verified: dict[int, Any]
+    must_verify: bool
 
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...
@@ -57,14 +38,12 @@ class Producers:
         first: int,
         last: int,
         buffer: Any,
-        *,
         base_position: int = 0,
         origin: int = ...,
         epoch_bumps: bool = False,
-        verified: dict[int, Any] | None = None,
         guard: object = None,
-        must_verify: bool = False,
     ) -> Staged | None: ...
+    def stage_simple(self, table: BatchTable) -> Staged | None: ...
     def take_over(self, trace: ProducerTrace) -> list[tuple[CompletedTxn, int]]: ...
     def apply(self, staged: Staged) -> None: ...
     def commit(self, staged: Staged, high_watermark: int) -> None: ...

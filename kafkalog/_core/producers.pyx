@@ -13,6 +13,7 @@ from kafkalog._core.layout cimport CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog._core.marker cimport ABORT, COMMIT, UNREADABLE, read_marker
 from kafkalog._core.producer cimport WINDOW, ProducerState
 from kafkalog._core.scan cimport BatchTable
+from kafkalog._core.staged cimport CompletedTxn, Staged
 from kafkalog._core.trace cimport TXN_BEGINS, ProducerTrace, Traced, TxnStep
 from kafkalog._core.wrap cimport subtracted
 
@@ -47,64 +48,6 @@ DUPLICATE = IS_DUPLICATE
 
 
 @cython.final
-cdef class CompletedTxn:
-    """A transaction that a marker ended: its producer, its first offset, the marker's offset, and how it ended."""
-    cdef readonly int64_t producer_id
-    cdef readonly int64_t first_offset
-    cdef readonly int64_t last_offset
-    cdef readonly bint is_aborted
-
-    def __init__(self, producer_id: int, first_offset: int, last_offset: int, is_aborted: bool):
-        self.producer_id = producer_id
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.is_aborted = is_aborted
-
-    def __eq__(self, other):
-        cdef CompletedTxn o
-        if not isinstance(other, CompletedTxn):
-            return NotImplemented
-        o = other
-        return (self.producer_id, self.first_offset, self.last_offset, self.is_aborted) == (
-            o.producer_id, o.first_offset, o.last_offset, o.is_aborted
-        )
-
-    def __hash__(self):
-        return hash((self.producer_id, self.first_offset, self.last_offset))
-
-    def __repr__(self):
-        how = "aborted" if self.is_aborted else "committed"
-        return f"<CompletedTxn of {self.producer_id} from {self.first_offset} to {self.last_offset} {how}>"
-
-
-@cython.final
-cdef class Staged:
-    """What the batches of one append would change, or the rule that batch `row` breaks.
-
-    `fault` is 0, one of the FAULT_ codes, or DUPLICATE, when `duplicate` is (first offset, last offset, timestamp) of
-    the batch that was there before. `known` is the producer as it was when the fault was met, or None.
-    """
-    cdef readonly int fault
-    cdef readonly Py_ssize_t row
-    cdef readonly tuple duplicate
-    cdef readonly ProducerState known
-    cdef readonly list completed        # CompletedTxn, in the order of their markers
-    cdef readonly int32_t coordinator_epoch
-    cdef list started                   # (first offset, producer id) of transactions that begin
-    cdef list events                    # begins and ends in their order: (first offset, producer id) or CompletedTxn
-    cdef dict updated                   # producer id -> ProducerState
-    cdef ProducerState latest
-
-    @property
-    def producer_ids(self) -> list:
-        """Who wrote the append."""
-        return list(self.updated)
-
-    def __repr__(self):
-        return f"<Staged {len(self.updated)} producers fault {self.fault} completed {self.completed}>"
-
-
-@cython.final
 cdef class Producers:
     """The producers of one log by id, the transactions that are open, and those whose markers are not replicated yet.
 
@@ -113,8 +56,12 @@ cdef class Producers:
     cdef dict entries                   # producer id -> ProducerState
     cdef dict ongoing                   # first offset -> producer id, in the order of the offsets
     cdef dict unreplicated              # first offset -> last offset
+    cdef readonly dict verified         # producer id -> what a coordinator is asked about (PSM-27)
+    cdef public bint must_verify        # a transaction begins only with the guard of such a question (LOG-64)
 
     def __init__(self):
+        self.verified = {}
+        self.must_verify = False
         self.entries = {}
         self.ongoing = {}
         self.unreplicated = {}
@@ -135,6 +82,7 @@ cdef class Producers:
     def clear(self) -> None:
         """Forgets everything."""
         self.entries.clear()
+        self.verified.clear()
         self.ongoing.clear()
         self.unreplicated.clear()
 
@@ -162,14 +110,13 @@ cdef class Producers:
     # Appends
 
     def stage(
-        self, BatchTable table not None, Py_ssize_t first, Py_ssize_t last, buffer, *, int64_t base_position=0,
-        int origin=REPLICATION, bint epoch_bumps=False, dict verified=None, guard=None, bint must_verify=False,
+        self, BatchTable table not None, Py_ssize_t first, Py_ssize_t last, buffer, int64_t base_position=0,
+        int origin=REPLICATION, bint epoch_bumps=False, guard=None,
     ) -> Staged | None:
         """What rows `first` up to `last` of `table`, scanned from `buffer`, would change; None where nothing.
 
-        `epoch_bumps`: markers carry a bumped epoch (transaction version 2). `verified` maps producer ids to
-        (guard, lowest sequence, knows epoch bumps) of transactions asked about; with `must_verify` a transaction
-        begins only with that guard (LOG-64).
+        `epoch_bumps`: markers carry a bumped epoch (transaction version 2). `guard`: of the question about the
+        transaction that begins. What `verified` has for a producer is (guard, lowest sequence, knows epoch bumps).
         """
         cdef Staged staged = None
         cdef Py_ssize_t i
@@ -182,46 +129,75 @@ cdef class Producers:
                 continue
             if staged is None:
                 staged = Staged.__new__(Staged)
-                staged.updated = {}
-                staged.started = []
-                staged.events = []
-                staged.completed = []
+                staged.is_plain = True
                 staged.row = -1
             if row.attributes & CONTROL_BIT:
                 staged.fault = self.stage_marker(staged, row, buffer, base_position, origin, epoch_bumps)
             else:
-                staged.fault = self.stage_data(staged, row, origin, verified, guard, must_verify)
+                staged.fault = self.stage_data(staged, row, origin, guard)
             if staged.fault:
                 staged.row = i
                 staged.known = self.entries.get(row.producer_id)
                 break
         return staged
 
+    def stage_simple(self, BatchTable table not None) -> Staged | None:
+        """As `stage` of a client's append, where it is the usual case: one sound batch, no transaction anywhere.
+
+        None where it is not: `stage` then says what it is, or which rule it breaks.
+        """
+        cdef BatchRow* row
+        cdef ProducerState s
+        cdef Staged staged
+        if table.count != 1 or self.ongoing or self.unreplicated or self.verified:
+            return None
+        row = &table.rows[0]
+        if row.producer_id < 0 or row.magic < 2 or row.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT):
+            return None
+        s = self.entries.get(row.producer_id)
+        if s is None or row.producer_epoch < s.producer_epoch or s.find(row) >= 0:
+            return None
+        s = s.copy()
+        if not s.continues(row.producer_epoch, row.base_sequence):
+            return None
+        s.add(row)
+        staged = Staged.__new__(Staged)
+        staged.latest = s
+        staged.row = -1
+        staged.is_plain = staged.is_simple = True
+        return staged
+
     cdef ProducerState staged_state(self, Staged staged, int64_t producer_id):
         """The copy of a producer's state that this append changes."""
         cdef ProducerState s = staged.latest
+        cdef ProducerState known
         if s is not None and s.producer_id == producer_id:
             return s
         key = producer_id
-        s = staged.updated.get(key)
-        if s is None:
-            s = self.entries.get(key)
-            if s is None:
-                s = ProducerState(key)
-            else:
-                s = s.copy()
+        if s is not None:
+            if staged.updated is None:
+                staged.updated = {s.producer_id: s}
+            known = staged.updated.get(key)
+            if known is not None:
+                staged.before = self.entries.get(key)
+                staged.latest = known
+                return known
+        staged.before = known = self.entries.get(key)
+        s = ProducerState(key) if known is None else known.copy()
+        if staged.updated is not None:
             staged.updated[key] = s
         staged.latest = s
         return s
 
-    cdef int stage_data(self, Staged staged, BatchRow* row, int origin, dict verified, object guard, bint must_verify) except -1:
+    cdef int stage_data(self, Staged staged, BatchRow* row, int origin, object guard) except -1:
         cdef ProducerState known
         cdef ProducerState s
         cdef int at
         cdef bint transactional = (row.attributes & TRANSACTIONAL_BIT) != 0
         asked = None
+        s = self.staged_state(staged, row.producer_id)
         if origin == CLIENT:
-            known = self.entries.get(row.producer_id)
+            known = staged.before
             at = -1 if known is None else known.find(row)
             if at >= 0:
                 staged.duplicate = (
@@ -229,10 +205,9 @@ cdef class Producers:
                     known.window[at].last_offset, known.window[at].timestamp,
                 )
                 return IS_DUPLICATE
-        s = self.staged_state(staged, row.producer_id)
         if origin != REPLICATION:
-            asked = None if verified is None else verified.get(row.producer_id)
-            if transactional and must_verify and (
+            asked = self.verified.get(row.producer_id) if self.verified else None
+            if transactional and self.must_verify and (
                 s.current_txn_first_offset < 0 or s.producer_epoch != row.producer_epoch
             ) and (asked is None or guard is None or asked[0] is not guard):
                 return NO_TRANSACTION
@@ -248,11 +223,11 @@ cdef class Producers:
         if s.current_txn_first_offset >= 0 and not transactional and origin != REPLICATION:
             return TRANSACTION_OPEN
         s.add(row)
+        if origin == CLIENT:
+            s.was_unknown = False       # each batch of a client counts as an append of its own
         if transactional and s.current_txn_first_offset < 0:
             s.current_txn_first_offset = row.base_offset
-            event = (row.base_offset, row.producer_id)
-            staged.started.append(event)
-            staged.events.append(event)
+            staged.happens((row.base_offset, row.producer_id))
         return NO_FAULT
 
     cdef int stage_marker(
@@ -283,29 +258,12 @@ cdef class Producers:
             if coordinator_epoch < s.coordinator_epoch:
                 return BAD_COORDINATOR
         if s.current_txn_first_offset >= 0:
-            event = CompletedTxn(row.producer_id, s.current_txn_first_offset, row.base_offset, kind == ABORT)
-            staged.completed.append(event)
-            staged.events.append(event)
+            staged.happens(CompletedTxn(row.producer_id, s.current_txn_first_offset, row.base_offset, kind == ABORT))
         s.take_epoch(row.producer_epoch)
         s.coordinator_epoch = coordinator_epoch
         s.last_timestamp = timestamp
         s.current_txn_first_offset = -1
         return NO_FAULT
-
-    def apply(self, Staged staged not None) -> None:
-        """Makes what was staged true; transactions that ended are completed one by one with `complete`."""
-        if staged.fault:
-            raise ValueError(f"{staged!r} was refused")
-        self.entries.update(staged.updated)
-        for first_offset, producer_id in staged.started:
-            self.ongoing[first_offset] = producer_id
-
-    def commit(self, Staged staged not None, high_watermark: int) -> None:
-        """Makes what was staged true, the ends of transactions too, with markers below `high_watermark` replicated."""
-        self.apply(staged)
-        for txn in staged.completed:
-            self.complete(txn)
-        self.replicated_to(high_watermark)
 
     def take_over(self, ProducerTrace trace not None) -> list:
         """Makes true what the batches of a stretch of the log say: (CompletedTxn, last stable offset right after it).
@@ -348,6 +306,34 @@ cdef class Producers:
             self.entries[s.producer_id] = s
         return completed
 
+    def apply(self, Staged staged not None) -> None:
+        """Makes what was staged true; transactions that ended are completed one by one with `complete`."""
+        if staged.fault:
+            raise ValueError(f"{staged!r} was refused")
+        if staged.updated is not None:
+            self.entries.update(staged.updated)
+        elif staged.latest is not None:
+            self.entries[staged.latest.producer_id] = staged.latest
+        if staged.events is not None:
+            for event in staged.events:
+                if type(event) is tuple:
+                    self.ongoing[event[0]] = event[1]
+
+    def commit(self, Staged staged not None, high_watermark: int) -> None:
+        """Makes what was staged true, the ends of transactions too, with markers below `high_watermark` replicated.
+
+        A second time it does nothing: who was interrupted behind it may call it again.
+        """
+        if not staged.applied:
+            self.apply(staged)
+            if staged.events is not None:
+                for event in staged.events:
+                    if type(event) is CompletedTxn:
+                        self.complete(event)
+            staged.applied = True
+        if self.unreplicated:
+            self.replicated_to(high_watermark)
+
     def completions(self, Staged staged not None) -> list:
         """(CompletedTxn, last stable offset right after it) of what was staged, before it is applied (PSM-9).
 
@@ -355,7 +341,7 @@ cdef class Producers:
         """
         cdef CompletedTxn txn
         found = []
-        if not staged.completed:
+        if staged.is_plain:
             return found
         open_ones = dict(self.ongoing)
         for event in staged.events:
@@ -376,7 +362,8 @@ cdef class Producers:
         """What `first_unstable_offset` will be after `commit` with this high watermark."""
         cdef int64_t first = -1
         ended = {txn.first_offset: txn.last_offset for txn in staged.completed}
-        for offset in (*self.ongoing, *[first_offset for first_offset, _ in staged.started]):
+        begun = [] if staged.events is None else [event[0] for event in staged.events if type(event) is tuple]
+        for offset in (*self.ongoing, *begun):
             if offset not in ended:
                 first = offset
                 break

@@ -26,6 +26,7 @@ from kafkalog.manager.starting import check_some_online, load_directories, relea
 from kafkalog.manager.stopping import close_all
 from kafkalog.manager.store_topics import StoreTopics
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -168,14 +169,19 @@ class LogManager(DirectorySet):
                     wanted = Creation(topic_partition, is_new, is_future, topic_id, directory, settings)
                     log = wanted.make(self, self._topics)
                     self._publish()
-        known = self._topics.get(topic_partition.topic)
-        if topic_id is not None and known is not None and known.topic_id != topic_id:
+        known = self._known_id(log) if topic_id is not None else None
+        if known is not None and known != topic_id:
             raise InconsistentTopicId(
-                f"topic {topic_partition.topic} has id {known.topic_id}, not {topic_id}",
+                f"topic {topic_partition.topic} has id {known}, not {topic_id}",
                 path=log.path,
                 hint="a topic of that name was deleted and made again: delete the old one first",
             )
         return log
+
+    def _known_id(self, log: UnifiedLog) -> str | None:
+        """The id of a log's topic: of the store's topics, else what the partition's own file says (LOG-73)."""
+        known = self._topics.get(log.topic_partition.topic)
+        return read_partition_metadata(self.fs, log.path) if known is None else known.topic_id
 
     def prefer(self, topic_partition: TopicPartition, directory: str | os.PathLike[str]) -> None:
         """Let the next log of a partition, current or future, be made in this directory (MGR-8). IllegalArgument."""

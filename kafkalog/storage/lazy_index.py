@@ -81,6 +81,11 @@ class LazyIndex(Generic[T]):
                     MAPS.add(self)
             return index
 
+    def make(self) -> None:
+        """Return when the file is there; one that was missing is made, and the index open."""
+        if self.index is None and not self._fs.exists(self.path):
+            self.get()
+
     @property
     def is_open(self) -> bool:
         """True while the index is open."""

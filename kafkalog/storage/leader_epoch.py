@@ -109,7 +109,9 @@ class LeaderEpochCache:
         return EpochEntry(entries[at - 1].epoch if at else epoch, entries[at].start_offset)
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that begin at or after `end_offset` (LOG-52)."""
+        """Forget epochs that begin at or after `end_offset` (LOG-52); a negative one forgets nothing (EPOCH-5)."""
+        if end_offset < 0:
+            return
         self._keep(tuple(entry for entry in self._entries if entry.start_offset < end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:

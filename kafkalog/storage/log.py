@@ -260,6 +260,12 @@ class UnifiedLog(LogAppender):
             self._high_watermark_moved_locked()
         return state.high_watermark
 
+    def maybe_update_high_watermark(self, mark: int | LogOffsetMetadata) -> int | None:
+        """The high watermark after `update_high_watermark`, or None where that changed nothing (LOG-83)."""
+        before = self._state.high_watermark
+        after = self.update_high_watermark(mark)
+        return None if after == before else after
+
     def maybe_increment_high_watermark(self, mark: LogOffsetMetadata) -> LogOffsetMetadata | None:
         """The old high watermark when it grew, or moved to a newer segment, else None (LOG-27).
 

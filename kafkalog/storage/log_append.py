@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalog._core.assign import assign
-from kafkalog._core.plan import AppendPlan, append_info, plan_append
-from kafkalog._core.producers import Staged
+from kafkalog._core.plan import AppendPlan, append_info, first_old_format, plan_append
+from kafkalog._core.producers import ORIGIN_CLIENT
 from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.staged import Staged
 from kafkalog.storage.append import (
     NOTHING_APPENDED,
     Origin,
@@ -129,9 +130,12 @@ class LogAppender(LogOwner):
             with self._lock:
                 state = self._ready_locked()
                 check_follower_offsets(table, state.log_end_offset)
-                if table.last_leader_epoch > state.leader_epoch:
+                old_format = first_old_format(table, table.count) >= 0
+                if old_format or table.last_leader_epoch > state.leader_epoch:
                     self._begin_epochs_locked(table)
                 self._append_locked(data, table, now_ms, base_for_roll(first_offset, table.last_offset))
+                if old_format:
+                    self._state = self._state.replace(leader_epoch=self._epochs.latest_epoch)
         finally:
             if self._chores:
                 self._do_chores_after_append()
@@ -172,10 +176,10 @@ class LogAppender(LogOwner):
                 if epoch > state.leader_epoch:
                     self._begin_epoch_locked(epoch, first_offset)
                 place = None
-                if table.has_producers:
-                    place = self._append_singly_locked(memoryview(buffer), table, now_ms)
-                else:
-                    self._append_group_locked(memoryview(buffer), table, now_ms)
+                view = memoryview(buffer)
+                done = self._append_group_locked(view, table, now_ms)
+                if done < table.count:
+                    place = self._append_singly_locked(view, table, now_ms, done)
         finally:
             if self._chores:
                 self._do_chores_after_append()
@@ -209,19 +213,27 @@ class LogAppender(LogOwner):
                 segment.ensure_offset_in_range(table.last_offset)
         staged: Staged | None = None
         if table.has_producers:
-            staged = self._producers.stage(
-                table, 0, table.count, data, origin=origin, guard=guard, epoch_bumps=epoch_bumps
-            )
-            if staged is not None and staged.duplicate is not None:
-                return staged.duplicate
+            manager = self._producers
+            if origin == "client":
+                staged = manager.producers.stage_simple(table)
+            if staged is None:
+                staged = manager.stage(table, 0, table.count, data, origin=origin, guard=guard, epoch_bumps=epoch_bumps)
+                if staged is not None and staged.duplicate is not None:
+                    return staged.duplicate
         state = self._state
         try:
             segment.write(data, plan)
+            after = state.appended(plan, self._follows)
             if staged is None:
-                after = state.appended(plan, self._follows)
                 self._state = after if after.first_unstable_offset < 0 else self._with_unstable_locked(after)
+            elif staged.is_simple:
+                self._staged = staged, after.log_end_offset
+                self._state = after
+                manager.producers.commit(staged, after.high_watermark)
+                manager.map_end_offset = after.log_end_offset
+                self._staged = None
             else:
-                self._publish_staged_locked(segment, state.appended(plan, self._follows), staged)
+                self._publish_staged_locked(segment, after, staged)
             if events.appends_wanted:
                 self._tell_append_locked(plan)
         except BaseException as error:
@@ -253,9 +265,14 @@ class LogAppender(LogOwner):
         )
         self._apply_staged_locked()
 
-    def _append_group_locked(self, view: memoryview, table: BatchTable, now_ms: int) -> None:
-        """Write batch by batch as far as decisions go, run by run as far as writes go."""
+    def _append_group_locked(self, view: memoryview, table: BatchTable, now_ms: int) -> int:
+        """Write batch by batch as far as decisions go, run by run as far as writes go.
+
+        The rows that were written: not all where the next run holds a batch that its producer's rules refuse, or one
+        that was written before. None of that run is.
+        """
         row, rows, fresh = 0, table.count, False
+        staged: Staged | None = None
         while row < rows:
             segment = self._active
             plan = plan_append(table, row, segment.tail, self._rules, now_ms, False, fresh)
@@ -265,37 +282,51 @@ class LogAppender(LogOwner):
                 self._roll_locked(table.base_offset(row))
                 fresh = True
                 continue
+            if table.has_producers:
+                staged = self._producers.producers.stage(table, row, plan.stop_row, view, 0, ORIGIN_CLIENT)
+                if staged is not None and staged.fault:
+                    return row
             state = self._state
             try:
                 segment.write(view[plan.start_byte : plan.stop_byte], plan)
-                self._state = state.appended(plan, self._follows)
+                after = state.appended(plan, self._follows)
+                if staged is None:
+                    self._state = after if after.first_unstable_offset < 0 else self._with_unstable_locked(after)
+                else:
+                    self._publish_staged_locked(segment, after, staged)
                 if events.appends_wanted:
                     self._tell_append_locked(plan)
             except BaseException as error:
                 self._undo_write_locked(state, plan, error)
                 raise
             row, fresh = plan.stop_row, False
+        return rows
 
-    def _append_singly_locked(self, view: memoryview, table: BatchTable, now_ms: int) -> tuple[int, int]:
-        """(first, last offset) of batches of producers, written one by one: each is checked against those before.
+    def _append_singly_locked(self, view: memoryview, table: BatchTable, now_ms: int, row: int) -> tuple[int, int]:
+        """(first, last offset) of a group of which the batches from `row` on are written one by one.
 
-        One that was written before is left out, and counts with the offsets it has.
+        Each is checked against those before. One that was written before is left out, and counts with the offsets
+        it has.
         """
-        first_offset = last_offset = -1
-        for row in range(table.count):
-            at = table.position(row)
-            data = bytearray(view[at : at + table.size(row)])
+        first_offset, last_offset = table.base_offset(0), -1
+        for this in range(row, table.count):
+            at = table.position(this)
+            data = bytearray(view[at : at + table.size(this)])
             single = scan(data, check_crc=False)
             begin = self._state.log_end_offset
             assign(data, single, begin, self.leader_epoch, -1)
             before = self._append_locked(data, single, now_ms, begin, "client")
             begin, last_offset = (begin, self._state.log_end_offset - 1) if before is None else before[:2]
-            first_offset = begin if row == 0 else first_offset
+            first_offset = begin if this == 0 else first_offset
         return first_offset, last_offset
 
     def _begin_epochs_locked(self, table: BatchTable) -> None:
+        """Note the epochs of a follower's batches; v0 and v1 have none, and end what was known (LOG-59)."""
         for row in range(table.count):
-            if table.leader_epoch(row) > self._epochs.latest_epoch:
+            if table.magic(row) < 2:
+                self._epochs.clear()
+                self._chores.append(self._epochs.write_if_changed)
+            elif table.leader_epoch(row) > self._epochs.latest_epoch:
                 self._begin_epoch_locked(table.leader_epoch(row), table.base_offset(row))
 
     def _begin_epoch_locked(self, epoch: int, first_offset: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafkalog._core.plan import AppendPlan
-from kafkalog._core.producers import Staged
+from kafkalog._core.staged import Staged
 from kafkalog.config import LogConfig
 from kafkalog.config_keys import MAX_LONG
 from kafkalog.errors import KafkalogError, StorageError
@@ -137,10 +137,11 @@ class LogBase:
 
     def _apply_staged_locked(self) -> None:
         """Let the producers know of an append that is published: whatever interrupted us, it is in the log."""
-        pending, self._staged = self._staged, None
+        pending = self._staged
         state = self._state
         if pending is not None and pending[1] <= state.log_end_offset:
             self._producers.commit(pending[0], state.log_end_offset, state.high_watermark)
+        self._staged = None
 
     def _with_unstable_locked(self, state: LogState) -> LogState:
         """`state` with the first unstable offset that the producers know, not below the log start (LOG-30)."""

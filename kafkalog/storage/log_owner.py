@@ -390,6 +390,7 @@ class LogOwner(LogFlusher):
                     self._ready_locked()
                     self._remove_leftovers()
                     self._active.add_final_time_entry()  # before the flush, which syncs it
+                    self._active.make_indexes()
                 except BaseException as error:
                     failure = error
                 self._health.close()  # before the flush: what is appended after it would not be on disk

@@ -19,11 +19,10 @@ from kafkalog._core.producers import (
     ORIGIN_CLIENT,
     ORIGIN_COORDINATOR,
     ORIGIN_REPLICATION,
-    CompletedTxn,
     Producers,
-    Staged,
 )
 from kafkalog._core.scan import BatchTable
+from kafkalog._core.staged import CompletedTxn, Staged
 from kafkalog._core.trace import ProducerTrace
 from kafkalog.errors import (
     CoordinatorFenced,
@@ -64,12 +63,10 @@ class ProducerStateManager:
 
     __slots__ = (
         "_last_snapshot_offset",
-        "_verify",
         "expiration_ms",
         "map_end_offset",
         "producers",
         "snapshots",
-        "verified",
     )
 
     def __init__(
@@ -84,18 +81,25 @@ class ProducerStateManager:
         """`names` are those in the directory, if it was listed just now."""
         self.snapshots = Snapshots(directory, fs=fs, names=names)
         self.producers = Producers()
+        self.producers.must_verify = verify_transactions
         self.map_end_offset = 0
-        self.verified: dict[int, Verification] = {}
         self._last_snapshot_offset = 0
         self.expiration_ms = expiration_ms
-        self._verify = verify_transactions
 
     def fresh(self) -> ProducerStateManager:
         """One of the same directory that knows nothing yet: for recovery, which looks at one segment at a time."""
         snapshots = self.snapshots
         return ProducerStateManager(
-            snapshots.directory, fs=snapshots.fs, expiration_ms=self.expiration_ms, verify_transactions=self._verify
+            snapshots.directory,
+            fs=snapshots.fs,
+            expiration_ms=self.expiration_ms,
+            verify_transactions=self.producers.must_verify,
         )
+
+    @property
+    def verified(self) -> dict[int, Verification]:
+        """The questions to coordinators that are open, by producer id."""
+        return self.producers.verified
 
     @property
     def is_empty(self) -> bool:
@@ -126,23 +130,25 @@ class ProducerStateManager:
             first,
             last,
             buffer,
-            base_position=base_position,
-            origin=_ORIGINS.get(origin, ORIGIN_REPLICATION),
-            epoch_bumps=epoch_bumps,
-            verified=self.verified or None,
-            guard=guard,
-            must_verify=self._verify,
+            base_position,
+            _ORIGINS.get(origin, ORIGIN_REPLICATION),
+            epoch_bumps,
+            guard,
         )
         if staged is not None and staged.fault and staged.duplicate is None:
             raise _refusal(table, staged)
         return staged
 
     def commit(self, staged: Staged, log_end_offset: int, high_watermark: int) -> None:
-        """Make true what was staged, now that it is in the log; whoever wrote needs no verification any more."""
+        """Make true what was staged, now that it is in the log; whoever wrote needs no verification any more.
+
+        A second time it changes nothing.
+        """
         self.producers.commit(staged, high_watermark)
         self.map_end_offset = log_end_offset
-        for producer_id in staged.producer_ids if self.verified else ():
-            self.verified.pop(producer_id, None)
+        if self.verified:
+            for producer_id in staged.producer_ids:
+                self.verified.pop(producer_id, None)
 
     def replay(
         self, table: BatchTable, data: Any
@@ -261,7 +267,6 @@ class ProducerStateManager:
 
     def _clear(self) -> None:
         self.producers.clear()
-        self.verified.clear()
 
     def on_log_start_incremented(self, log_start_offset: int) -> None:
         """The log start moved: the map ends there at least, and that counts as on disk (LOG-84)."""

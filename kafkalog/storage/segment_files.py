@@ -85,6 +85,11 @@ class SegmentFiles:
                 self._indexes_changed = True
                 raise
 
+    def make_indexes(self) -> None:
+        """Return when both index files are there: a broker leaves empty ones beside a segment without a record."""
+        self._offset_index.make()
+        self._time_index.make()
+
     def close_handlers(self) -> None:
         """Give all descriptors back without writing anything."""
         _all(

@@ -25,7 +25,15 @@ from kafkalog._core.decode import RecordTable, decode
 from kafkalog._core.encode import BatchBuilder, encode_batch
 from kafkalog._core.index import Entries, OffsetEntries
 from kafkalog._core.ingest import LineEncoder
-from kafkalog._core.plan import AppendPlan, RollRules, SegmentTail, first_without_epoch, offsets_rise, plan_append
+from kafkalog._core.plan import (
+    AppendPlan,
+    RollRules,
+    SegmentTail,
+    first_old_format,
+    first_without_epoch,
+    offsets_rise,
+    plan_append,
+)
 from kafkalog._core.record import Record, RecordIterator
 from kafkalog._core.render import DumpText
 from kafkalog._core.scan import BatchTable, find_offset, scan
@@ -148,6 +156,7 @@ def test_rows_outside_a_table() -> None:
                 call()
     assert offsets_rise(table, 10**12)
     assert first_without_epoch(table, 10**12) == 0
+    assert first_old_format(table, 10**12) == -1
 
 
 def test_assign_changes_all_or_nothing() -> None:

@@ -8,12 +8,14 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -72,6 +74,24 @@ final class Client {
             }
         }
         return records;
+    }
+
+    /** Field: topics. The settings of each that are its own. */
+    static Map<String, Map<String, String>> topicSettings(JsonNode command) throws Exception {
+        List<ConfigResource> resources = new ArrayList<>();
+        command.get("topics").forEach(one -> resources.add(new ConfigResource(ConfigResource.Type.TOPIC, one.asText())));
+        Map<String, Map<String, String>> found = new HashMap<>();
+        try (Admin admin = Admin.create(settings(command))) {
+            admin.describeConfigs(resources).all().get().forEach((resource, config) -> {
+                Map<String, String> own = found.computeIfAbsent(resource.name(), name -> new HashMap<>());
+                for (ConfigEntry entry : config.entries()) {
+                    if (entry.source() == ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG) {
+                        own.put(entry.name(), entry.value());
+                    }
+                }
+            });
+        }
+        return found;
     }
 
     /** Fields: partitions [[topic, number]], isolation. All records of each, by "topic-number", to the level's end. */

@@ -56,6 +56,7 @@ public final class Main {
             case "topics": return Client.topics(command);
             case "produce": return Client.produce(command);
             case "consume": return Client.consume(command);
+            case "topic_settings": return Client.topicSettings(command);
             case "consume_all": return Client.consumeAll(command);
             case "control_batch": return Control.build(command);
             case "build_set": return Sets.build(command);

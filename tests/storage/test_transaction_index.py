@@ -1,0 +1,87 @@
+"""A segment's transaction index, open for writing (checklist TXN)."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.storage.transaction_index import TransactionIndex
+from kafkalog.storage.txn_index import AbortedTxn, read_aborted_txns
+
+ENTRIES = [AbortedTxn(0, 0, 0, 10, 11), AbortedTxn(0, 1, 5, 15, 13), AbortedTxn(0, 2, 18, 35, 25),
+           AbortedTxn(0, 3, 32, 50, 40)]  # fmt: skip
+
+
+def filled(path: Path) -> TransactionIndex:
+    index = TransactionIndex(path / "00000000000000000000.txnindex", 0)
+    for entry in ENTRIES:
+        index.append(entry)
+    return index
+
+
+@pytest.mark.parametrize("last", [50, 49, 0, -1])
+def test_last_offsets_rise(tmp_path: Path, last: int) -> None:
+    """TXN-1: an equal or lower one is refused, also after the file was opened anew; nothing is written."""
+    index = filled(tmp_path)
+    for one in (index, TransactionIndex(index.path, 0)):
+        with pytest.raises(IllegalArgument, match="does not come after 50"):
+            one.append(AbortedTxn(0, 4, 0, last, 60))
+        assert one.entries() == ENTRIES
+        one.close()
+    index.append(AbortedTxn(0, 4, 0, 51, 60))
+    assert index.count == 5
+    index.close()
+
+
+@pytest.mark.parametrize(("offset", "left"), [(51, 4), (50, 3), (36, 3), (35, 2), (11, 1), (10, 0), (0, 0)])
+def test_cutting(tmp_path: Path, offset: int, left: int) -> None:
+    """TXN-4: what ends at or above the offset goes; appends go on behind what is left."""
+    index = filled(tmp_path)
+    index.truncate_to(offset)
+    assert index.entries() == ENTRIES[:left] == read_aborted_txns(Path(index.path))
+    index.append(AbortedTxn(0, 9, 0, 99, 100))
+    assert index.count == left + 1
+    index.close()
+
+
+def test_a_reset_leaves_none(tmp_path: Path) -> None:
+    """TXN-4."""
+    index = filled(tmp_path)
+    index.reset()
+    assert index.entries() == [] and Path(index.path).read_bytes() == b""
+    index.append(ENTRIES[0])
+    assert index.entries() == ENTRIES[:1]
+    index.close()
+
+
+def test_the_file_comes_with_the_first_entry(tmp_path: Path) -> None:
+    """TXN-8: not with a flush, a look, a cut or a reset of nothing; a removal tells whether it was there."""
+    path = tmp_path / "00000000000000000000.txnindex"
+    index = TransactionIndex(path, 0)
+    index.flush()
+    index.truncate_to(0)
+    index.reset()
+    assert index.entries() == [] and index.count == 0 and not index.collect(0, 100).aborted
+    assert not path.exists() and index.delete_if_exists() is False
+    index.append(ENTRIES[0])
+    assert path.stat().st_size == 34
+    index.close()
+    assert TransactionIndex(path, 0).delete_if_exists() is True and not path.exists()
+
+
+def test_appends_follow_a_rename(tmp_path: Path) -> None:
+    """TXN-8: whether the file is open at that moment or not, and where there is none yet."""
+    index = filled(tmp_path)
+    index.rename_to(str(tmp_path / "b.txnindex"))
+    index.append(AbortedTxn(0, 4, 0, 51, 60))
+    index.close()
+    index.rename_to(str(tmp_path / "c.txnindex"))
+    index.append(AbortedTxn(0, 5, 0, 52, 60))
+    index.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["c.txnindex"]
+    assert [entry.last_offset for entry in read_aborted_txns(tmp_path / "c.txnindex")] == [10, 15, 35, 50, 51, 52]
+    empty = TransactionIndex(tmp_path / "d.txnindex", 0)
+    empty.rename_to(str(tmp_path / "e.txnindex"))
+    empty.append(ENTRIES[0])
+    empty.close()
+    assert not (tmp_path / "d.txnindex").exists() and (tmp_path / "e.txnindex").exists()
