@@ -84,27 +84,15 @@ class UnifiedLog(LogAppender):
         found = list_directory(folder, fs)
         epochs = LeaderEpochCache.open(folder, fs=fs)
         producers = ProducerStateManager(
-            folder,
-            fs=fs,
-            expiration_ms=producer_expiration_ms,
-            verify_transactions=verify_transactions,
+            folder, fs=fs, expiration_ms=producer_expiration_ms, verify_transactions=verify_transactions,
             names=found.names,
-        )
+        )  # fmt: skip
         began = perf_counter()
         loaded = LogLoader(
-            folder,
-            config,
-            epochs,
-            producers,
-            fs=fs,
-            clock=clock,
-            log_start_offset=log_start_offset,
-            recovery_point=0 if recovery_point is None else recovery_point,
-            had_clean_shutdown=had_clean_shutdown,
-            progress=progress,
-            threads=recovery_threads,
-            listed=found,
-        ).load()
+            folder, config, epochs, producers, fs=fs, clock=clock, log_start_offset=log_start_offset,
+            recovery_point=0 if recovery_point is None else recovery_point, had_clean_shutdown=had_clean_shutdown,
+            progress=progress, threads=recovery_threads, listed=found,
+        ).load()  # fmt: skip
         try:
             log = cls(
                 folder,
