@@ -42,7 +42,7 @@ print(json.dumps({"open": time.process_time()}))
 """
 
 
-def opening_rows(directory: Path) -> list[Row]:
+def rows(directory: Path) -> list[Row]:
     """1,000 partitions with 10 segments each, all closed well, within whatever number of files the process may open."""
     make(directory, PARTITIONS, SEGMENTS)
     told = [_run(OPEN, directory) for _ in range(ROUNDS)]

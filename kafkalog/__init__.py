@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from kafkalog._core.record import Record as Record
     from kafkalog.api import Log as Log
     from kafkalog.api import open as open
+    from kafkalog.broker_config import BrokerConfig as BrokerConfig
     from kafkalog.converting import convert as convert
+    from kafkalog.dirs import LogDirs as LogDirs
+    from kafkalog.dirs import open_dirs as open_dirs
     from kafkalog.records.batch import RecordBatch as RecordBatch
     from kafkalog.slices import LogSlice as LogSlice
     from kafkalog.tools.repair import repair as repair
@@ -26,12 +29,15 @@ if TYPE_CHECKING:
     from kafkalog.types import LATEST_TIMESTAMP as LATEST
     from kafkalog.types import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkalog.types import TopicPartition as TopicPartition
+    from kafkalog.util.descriptors import DESCRIPTORS as open_files
 
 _MODULES = ("aio", "control", "decoders", "errors", "hooks", "metrics")
 _NAMES = {
+    "BrokerConfig": ("broker_config", "BrokerConfig"),
     "EARLIEST": ("types", "EARLIEST_TIMESTAMP"),
     "LATEST": ("types", "LATEST_TIMESTAMP"),
     "Log": ("api", "Log"),
+    "LogDirs": ("dirs", "LogDirs"),
     "LogSlice": ("slices", "LogSlice"),
     "OffsetAndTimestamp": ("types", "OffsetAndTimestamp"),
     "Record": ("_core.record", "Record"),
@@ -39,13 +45,16 @@ _NAMES = {
     "TopicPartition": ("types", "TopicPartition"),
     "convert": ("converting", "convert"),
     "open": ("api", "open"),
+    "open_files": ("util.descriptors", "DESCRIPTORS"),
+    "open_dirs": ("dirs", "open_dirs"),
     "repair": ("tools.repair", "repair"),
     "verify": ("tools.verify", "verify"),
 }
 
 __all__ = [
-    "EARLIEST", "LATEST", "Log", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch", "TopicPartition",
-    "__version__", "aio", "control", "convert", "decoders", "errors", "hooks", "metrics", "open", "repair",
+    "EARLIEST", "LATEST", "BrokerConfig", "Log", "LogDirs", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch",
+    "TopicPartition", "__version__", "aio", "control", "convert", "decoders", "errors", "hooks", "metrics", "open",
+    "open_dirs", "repair",
     "verify",
 ]  # fmt: skip
 

@@ -386,7 +386,9 @@ class Log(AppendMixin, ColumnarLog, CursorMixin):
         engine = getattr(self, "_engine", None)
         if engine is None or engine.closed:
             return
-        if self._opened is None or not self._opened.closed:  # closed: the log of a parent process, after a fork
+        opened = self._opened
+        # closed: the log of a parent process, after a fork
+        if opened is None or not (opened.closed or opened.belongs_to_store):
             warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2, source=self)
             self.close()
 

@@ -7,7 +7,7 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from kafkalog._core.scan import scan
 from kafkalog.config_keys import MAX_LONG
@@ -37,6 +37,9 @@ class OpenedLog:
 
     Threads: all attributes may be read, and `close` called, from any thread.
     """
+
+    belongs_to_store: ClassVar[bool] = False
+    """True where the log outlives the object that shows it."""
 
     __slots__ = (
         "__weakref__", "_fs", "after_append", "append_as_follower", "append_as_leader", "append_batches",
@@ -75,11 +78,15 @@ class OpenedLog:
         if sync is True:
             self.after_append = self.group.sync
         else:
-            delay_ms = min(log.config.flush_ms, MAX_LONG if sync is False else sync)
+            delay_ms = self._flush_delay_ms(sync)
             if delay_ms < MAX_LONG:
                 self.flusher = BackgroundFlush(log.flush, delay_ms, str(topic_partition))
                 self.after_append = self.flusher.touch
         _opened.add(self)
+
+    def _flush_delay_ms(self, sync: int | float) -> int | float:
+        """The longest that an append may wait for the disk, by `sync` (False: does not say) and `flush.ms`."""
+        return min(self.log.config.flush_ms, MAX_LONG if sync is False else sync)
 
     def pack(self, batches: bytearray, compression: Compression, *, check_records: bool = False) -> bytearray | Block:
         """What goes into the log for uncompressed batches, back to back: compressed where `compression` says so.
@@ -141,12 +148,7 @@ class OpenedLog:
     def _close(self) -> None:
         clean = False
         try:
-            for writer in tuple(self.writers):
-                writer.close()
-            if self.flusher is not None:
-                self.flusher.close()
-            self.closed = True
-            self._refuse(lambda: LogClosed(f"log {self.topic_partition} is closed"))
+            self._end_writing()
             self.log.close()
             end = self.log.data_end_offset
             point, mark = min(self.log.recovery_point, end), min(self.log.high_watermark, end)
@@ -159,6 +161,17 @@ class OpenedLog:
                 self.log_dir.partition_closed(os.path.basename(self.path), clean)
             finally:
                 self.log_dir.release()
+
+    def _end_writing(self) -> None:
+        """Writes what writers still hold, then refuses every append."""
+        try:
+            for writer in tuple(self.writers):
+                writer.close()
+        finally:
+            if self.flusher is not None:
+                self.flusher.close()
+            self.closed = True
+            self._refuse(lambda: LogClosed(f"log {self.topic_partition} is closed"))
 
     def _refuse(self, error: Callable[[], Exception]) -> None:
         def refuse(*args: object, **kwargs: object) -> NoReturn:
@@ -181,6 +194,31 @@ class OpenedLog:
         )
 
 
+class StoreLog(OpenedLog):
+    """A partition of a store of several directories: the store flushes it by its job, and closes it.
+
+    `close` does nothing, so that `with store["orders", 0] as log:` leaves the store's log open.
+    """
+
+    __slots__ = ()
+    belongs_to_store = True
+
+    def _flush_delay_ms(self, sync: int | float) -> int | float:
+        return MAX_LONG if sync is False else sync
+
+    def close(self) -> None:
+        """Nothing: the store closes its logs."""
+
+    def retire(self) -> None:
+        """Writes what writers still hold, then refuses every append: the store closes the log, or has lost it."""
+        with deferred_interrupts():
+            if not self.closed:
+                try:
+                    self._end_writing()
+                finally:
+                    _opened.discard(self)
+
+
 def _not_closed() -> NoReturn:
     raise IllegalState("the log is open")
 
@@ -194,7 +232,7 @@ _opened: weakref.WeakSet[OpenedLog] = weakref.WeakSet()
 
 
 def _close_at_exit() -> None:
-    for opened in tuple(_opened):
+    for opened in [one for one in tuple(_opened) if not one.belongs_to_store]:
         warnings.warn(
             f"log {opened.topic_partition} was still open when the interpreter ended", ResourceWarning, stacklevel=2
         )

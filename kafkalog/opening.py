@@ -21,6 +21,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.filesystems import warn_if_unsafe
 from kafkalog.util.interrupts import deferred_interrupts
 
 __all__ = ["OpenedLog", "open_for_append", "partition_of"]
@@ -70,6 +71,7 @@ def open_for_append(
     given = {key_for(name).name: value for name, value in (settings or {}).items()}
     real = os.path.realpath(os.fsdecode(path))
     target = _Target(real, partition_of(real), given, sync, fs, clock)
+    warn_if_unsafe(target.directory, durable=sync is not False)
     opened = None
     try:
         with deferred_interrupts():

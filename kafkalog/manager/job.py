@@ -106,11 +106,12 @@ class Job:
             pass
 
     def __repr__(self) -> str:
-        every = "once" if self.period_ms <= 0 else "never again" if self.period_ms == FAR_MS else f"{self.period_ms} ms"
+        period_ms = self.period_ms
+        every = f"every {period_ms} ms" if 0 < period_ms < FAR_MS else "once"
         if self.last_run_ms is None:
-            return f"<Job {self.name} every {every}, not run yet>"
+            return f"<Job {self.name} {every}, not run yet>"
         how = "went well" if self.last_error is None else f"failed: {self.last_error}"
-        return f"<Job {self.name} every {every}, {self.runs} runs, the last {self.last_duration_ms} ms, {how}>"
+        return f"<Job {self.name} {every}, {self.runs} runs, the last {self.last_duration_ms} ms, {how}>"
 
 
 def living_jobs() -> list[Job]:

@@ -29,7 +29,7 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import AgeClock, Clock
 from kafkalog.util.fileio import FileSystem
 
-__all__ = ["Directory", "Job", "Store", "is_disk_failure", "jobs_of"]
+__all__ = ["Directory", "Job", "Store", "jobs_of"]
 
 _LOG: Final = logging.getLogger(__name__)
 

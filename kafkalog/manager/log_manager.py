@@ -123,6 +123,11 @@ class LogManager(DirectorySet):
 
     # What there is
 
+    @property
+    def topics(self) -> StoreTopics:
+        """What is known of the topics themselves."""
+        return self._topics
+
     def config_of(self, topic: str) -> LogConfig:
         """What counts for a topic: its own settings, and the store's where it has none."""
         return self.config.log_config(self._topics.settings_of(topic))
@@ -140,6 +145,18 @@ class LogManager(DirectorySet):
             for log in (*self.logs.values(), *self.future_logs.values()):
                 if log.topic_partition.topic == topic:
                     log.config = config
+
+    def alter_config(self, changes: Mapping[str, Any]) -> None:
+        """Change settings of the store, by broker names; a topic that does not set one follows at once (LOG-76).
+
+        None takes a setting back to its default. They are not kept. UnknownConfig, ConfigError, also for a setting
+        that takes a new start.
+        """
+        with self._lock:
+            self._check_open()
+            self.config = self.config.changed(changes)
+            for log in (*self.logs.values(), *self.future_logs.values()):
+                log.config = self.config_of(log.topic_partition.topic)
 
     # Making
 

@@ -13,6 +13,7 @@ from kafkalog.manager.inventory import Inventory, check_no_duplicates, take_inve
 from kafkalog.manager.loading import DAMAGE, DirectoryLoader, LoadRules, load_all
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.filesystems import warn_if_unsafe
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ def take_directories(dirs: Iterable[str | os.PathLike[str]], fs: FileSystem) -> 
     DirectoryLocked where one is another's; none is kept then. StorageError when all are offline.
     """
     directories = tuple(DataDirectory(path, fs=fs) for path in directory_paths(dirs))
+    for directory in directories:
+        warn_if_unsafe(directory.path, durable=False)
     try:
         for directory in directories:
             try:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts, write_recovery_points
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.util.side_by_side import side_by_side
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -23,11 +23,8 @@ _LOG: Final = logging.getLogger(__name__)
 def close_all(directories: Sequence[DataDirectory], threads: int) -> list[Exception]:
     """What went wrong, in the directories' order: a directory with an error has no marker, the others have."""
     online = [directory for directory in directories if directory.log_dir is not None]
-    if not online:
-        return []
-    with ThreadPoolExecutor(len(online), "kafkalog-close") as pool:
-        found = [pool.submit(_close_directory, directory, threads) for directory in online]
-        return [error for future in found for error in future.result()]
+    found = side_by_side(lambda one: _close_directory(one, threads), online, len(online), "kafkalog-close-dir")
+    return [error for errors in found for error in errors]
 
 
 def _close_directory(directory: DataDirectory, threads: int) -> list[Exception]:
@@ -35,10 +32,8 @@ def _close_directory(directory: DataDirectory, threads: int) -> list[Exception]:
     logs = directory.all_logs
     errors: list[Exception] = []
     try:
-        with ThreadPoolExecutor(max(1, min(threads, len(logs))), "kafkalog-close") as pool:
-            for error in pool.map(lambda log: _close_log(log_dir, log), logs):
-                if error is not None:
-                    errors.append(error)
+        closed = side_by_side(lambda log: _close_log(log_dir, log), logs, threads, "kafkalog-close")
+        errors += [error for error in closed if error is not None]
         if not errors:
             write_checkpoints(directory)
     except Exception as error:

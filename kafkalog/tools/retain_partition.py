@@ -7,9 +7,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kafkalog.config import LogConfig
-from kafkalog.manager.checkpoints import read_offset, record_close, record_log_start
+from kafkalog.manager.checkpoints import (
+    high_watermark_of,
+    read_offset,
+    record_close,
+    record_log_start,
+    recovery_point_of,
+)
 from kafkalog.manager.log_dir import LogDir
-from kafkalog.storage.log import UnifiedLog
+from kafkalog.manager.partition import Found, open_partition
 from kafkalog.storage.retention import Aged, Due, Reason, plan_retention
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.view import LogView
@@ -91,24 +97,18 @@ def _delete(log_dir: LogDir, plan: PartitionPlan, fs: FileSystem, clock: Clock) 
     start = read_offset(plan.directory, LOG_START_FILE, key, fs=fs)
     point = 0 if well else read_offset(plan.directory, RECOVERY_POINT_FILE, key, fs=fs)
     mark = None if plan.mark_is_end else _mark_of(path, fs)
-    log_dir.partition_opened(name, not well)
+    log = open_partition(log_dir, path, plan.config, Found(well, start, point), fs=fs, clock=clock)
     closed_well = False
     try:
-        log = UnifiedLog.open(
-            path, plan.config, fs=fs, clock=clock, log_start_offset=start, recovery_point=point, had_clean_shutdown=well
-        )
         try:
             if mark is not None:
                 log.update_high_watermark(mark)
             told = _told(plan, plan_retention(log.state, plan.config, plan.now_ms))
             log.delete_old_segments(plan.now_ms)
-            first_base = log.state.segments[0].base_offset
-            record_log_start(plan.directory, key, log.log_start_offset, first_base, fs=fs)
+            record_log_start(plan.directory, key, log.log_start_offset, log.state.segments[0].base_offset, fs=fs)
         finally:
             log.close()
-        end = log.data_end_offset
-        point, mark = min(log.recovery_point, end), min(log.high_watermark, end)
-        record_close(plan.directory, key, point, mark, fs=fs)
+        record_close(plan.directory, key, recovery_point_of(log), high_watermark_of(log), fs=fs)
         closed_well = True
     finally:
         log_dir.partition_closed(name, closed_well)

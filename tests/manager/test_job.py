@@ -79,7 +79,7 @@ def test_a_period_that_changes_is_followed() -> None:
     job.start(scheduler)
     pass_time(1000)
     assert ran == [30]
-    assert "every never again" in repr(job)
+    assert "<Job follows once, 1 runs" in repr(job)
     period[0] = 100
     job.follow()
     job.follow()

@@ -1,0 +1,285 @@
+"""`kafkalog.open_dirs` and `LogDirs`: the topics of some data directories as one Python object."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Never
+
+from kafkalog.broker_config import BROKER_TABLE
+from kafkalog.durability import Sync, check_sync
+from kafkalog.errors import IllegalArgument, IllegalState, LogClosed, UnknownConfig
+from kafkalog.keywords import near, unknown_keyword
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.api import Log
+    from kafkalog.broker_config import BrokerConfig
+    from kafkalog.dirs_store import LogStore
+    from kafkalog.dirs_types import Directory, Topic
+    from kafkalog.dirs_view import DirsView
+    from kafkalog.manager.job import Job
+    from kafkalog.manager.loading import LoadProgress
+
+Path = str | os.PathLike[str]
+_KEYWORDS = ("dirs", "mode", "sync", "progress")
+
+
+def open_dirs(
+    dirs: Path | Iterable[Path],
+    mode: Literal["r", "a"] = "r",
+    *,
+    sync: Sync = False,
+    progress: Callable[[LoadProgress], object] | None = None,
+    **settings: Any,
+) -> LogDirs:
+    """The topics in one or several data directories.
+
+    "r" reads: no lock, no repair, never a write; directories that a broker writes to are followed. "a" opens every
+    partition for writing, after recovery where a directory was not closed well, holds the directories' locks, makes
+    directories that are missing, and runs the jobs of a broker: retention, flushing, checkpoints. It takes settings by
+    their broker names (`log_retention_hours=24`, `log_segment_bytes=1 << 26`); `sync` is as for `kafkalog.open`.
+    `progress` is called while logs are loaded, with a `LoadProgress`.
+
+    Topics have their own settings: from the topics file, or a broker's metadata (`__cluster_metadata-0`). One that
+    neither knows is not aged, unless the call says how long to keep it (`log_retention_*`).
+
+    PartitionNotFound (mode "r": no such directory), NotAPartition, StorageError; in "a" also DirectoryLocked,
+    ConfigError, CorruptCheckpoint, CorruptRecord (damaged metadata), IllegalState (a partition in two directories).
+    TypeError for a keyword that is no setting; it names the near ones.
+    """
+    given = [dirs] if isinstance(dirs, (str, os.PathLike)) else list(dirs)
+    paths = list(dict.fromkeys(os.path.realpath(_checked(path)) for path in given))
+    if not paths:
+        raise IllegalArgument("no data directory is given", hint="give the path of at least one")
+    if mode == "r":
+        if sync is not False or settings or progress is not None:
+            raise _not_for_reading([*settings, *(["sync"] if sync is not False else []), "progress"])
+        from kafkalog.dirs_view import DirsView
+
+        return LogDirs(paths, DirsView(paths))
+    if mode != "a":
+        raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create, append and delete")
+    check_sync(sync)
+    for name in settings:
+        _check_setting(name)
+    from kafkalog.dirs_store import LogStore
+
+    return LogDirs(paths, LogStore.open(paths, settings, sync=sync, progress=progress))
+
+
+def _checked(path: Path) -> str:
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text.strip():
+        raise IllegalArgument(f"{path!r} is no path of a data directory")
+    return text
+
+
+def _not_for_reading(names: list[str]) -> TypeError:
+    nearest = near(names[0], ("dirs", "mode"))
+    fix = f"did you mean {nearest}?" if nearest else "settings are for mode 'a'"
+    return TypeError(f"open_dirs() with mode 'r' takes no keyword {names[0]!r}: {fix}")
+
+
+def _check_setting(name: str) -> None:
+    """UnknownConfig (a TypeError) for a keyword that is no setting of a store, with the name that was meant."""
+    try:
+        BROKER_TABLE.find(name)
+    except UnknownConfig as error:
+        nearest = near(name, _KEYWORDS)
+        if nearest is not None and name.replace("_", ".") not in BROKER_TABLE.refused:
+            error.hint = f"did you mean {nearest}?"
+        raise
+
+
+class LogDirs:
+    """The topics of some data directories: `dirs["orders", 0]` is a `Log`, iteration gives the partitions.
+
+    Threads: all methods, from any thread. A fork's child cannot use it.
+    """
+
+    def __init__(self, paths: list[str], store: LogStore | DirsView) -> None:
+        self._paths = paths
+        self._store = store
+        self._pid = os.getpid()
+        _opened.add(self)
+
+    def _open(self) -> LogStore | DirsView:
+        if self._pid != os.getpid():
+            raise IllegalState(
+                "the directories belong to the process that opened them",
+                hint="open them in the child process instead of before the fork",
+            )
+        if self._store.closed:
+            raise LogClosed(f"the directories {', '.join(self._paths)} are closed")
+        return self._store
+
+    # What it is
+
+    @property
+    def mode(self) -> Literal["r", "a"]:
+        """How it was opened."""
+        return self._store.mode
+
+    @property
+    def topics(self) -> dict[str, Topic]:
+        """The topics by name: id, partition numbers, own settings."""
+        return self._open().topics()
+
+    @property
+    def directories(self) -> tuple[Directory, ...]:
+        """The data directories; `offline_error` says why one is not in use."""
+        return self._open().directories
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The background jobs: name, delay, period, and the last run's time, duration and error. None in mode "r"."""
+        return self._open().jobs
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings of the store."""
+        return self._open().config
+
+    # Partitions
+
+    def __getitem__(self, key: tuple[str, int]) -> Log:
+        """The log of a partition, the same object each time. It is closed with the directories.
+
+        UnknownTopicOrPartition (a LookupError); StorageError where it may be in a directory that is offline; LogClosed.
+        """
+        topic_partition = _key(key)
+        store = self._open()
+        log = store.log(topic_partition)
+        if log is None:
+            raise store.missing(topic_partition)
+        return log
+
+    def get(self, topic: str, partition: int = 0) -> Log | None:
+        """The log of a partition; None where there is none."""
+        return self._open().log(_key((topic, partition)))
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, tuple) and key in self._open().partitions
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._open().partitions)
+
+    def __len__(self) -> int:
+        return len(self._open().partitions)
+
+    def __bool__(self) -> bool:
+        return True
+
+    # Topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        directory: Path | None = None,
+        **unknown: Never,
+    ) -> Topic:
+        """The new topic, with so many partitions (None: num.partitions), each in the directory with the fewest.
+
+        `settings` are topic settings by dotted or attribute name; `directory` is where all its partitions go instead.
+        TopicExists, InvalidTopic, InvalidPartitions, UnknownConfig, ConfigError, StorageError, ReadOnlyLog.
+        """
+        if unknown:
+            raise unknown_keyword("create_topic", unknown, ("name", "partitions", "settings", "directory"))
+        where = None if directory is None else os.fspath(directory)
+        return self._open().create_topic(name, partitions, settings or {}, where)
+
+    def delete_topic(self, name: str) -> None:
+        """The topic is gone: its directories are renamed at once, and removed after log.segment.delete.delay.ms.
+
+        UnknownTopicOrPartition, PolicyViolation (delete.topic.enable is false), StorageError, ReadOnlyLog.
+        """
+        self._open().delete_topic(name)
+
+    def alter_topic(
+        self,
+        name: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        partitions: int | None = None,
+        **unknown: Never,
+    ) -> Topic:
+        """The topic with these settings changed, None taking one back to the store's, and with more partitions.
+
+        They count from now on, for logs that are open too, and are kept. UnknownTopicOrPartition, InvalidPartitions
+        (fewer than there are), UnknownConfig, ConfigError, StorageError, ReadOnlyLog.
+        """
+        if unknown:
+            raise unknown_keyword("alter_topic", unknown, ("name", "settings", "partitions"))
+        return self._open().alter_topic(name, settings or {}, partitions)
+
+    def alter(self, settings: Mapping[str, Any]) -> None:
+        """Change settings of the store itself, by broker names; topics that do not set them follow at once.
+
+        They are not kept. ConfigError for one that takes a new start; ReadOnlyLog.
+        """
+        self._open().alter(settings)
+
+    def flush(self) -> None:
+        """Return when all that was appended to any log is on disk. StorageError, when all had their turn."""
+        self._open().flush()
+
+    # The object
+
+    @property
+    def closed(self) -> bool:
+        """True after `close()`."""
+        return self._store.closed
+
+    def close(self) -> None:
+        """Jobs end, all logs are written to disk and closed, the locks go; a second call does nothing."""
+        if self._pid == os.getpid() and not self._store.closed:
+            _opened.discard(self)
+            self._store.close()
+
+    def __enter__(self) -> LogDirs:
+        self._open()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_pid", -1) == os.getpid() and not self._store.closed:
+            warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2, source=self)
+            self.close()
+
+    def __repr__(self) -> str:
+        where = ", ".join(self._paths)
+        if self._pid != os.getpid() or self._store.closed:
+            return f"<LogDirs closed {where}>"
+        keys = self._store.partitions
+        topics = len({key.topic for key in keys})
+        counted = f"{topics} topic{'' if topics == 1 else 's'} {len(keys)} partition{'' if len(keys) == 1 else 's'}"
+        return f"<LogDirs {counted} {self.mode} {where}>"
+
+
+def _key(key: object) -> TopicPartition:
+    if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and isinstance(key[1], int):
+        return TopicPartition(*key)
+    raise IllegalArgument(f"{key!r} names no partition", hint='use dirs["orders", 0]: a topic and a number')
+
+
+_opened: weakref.WeakSet[LogDirs] = weakref.WeakSet()
+
+
+def _close_at_exit() -> None:
+    for dirs in tuple(_opened):
+        if dirs._pid == os.getpid() and not dirs.closed:
+            if dirs.mode == "a":
+                warnings.warn(f"{dirs!r} was still open when the interpreter ended", ResourceWarning, stacklevel=2)
+            dirs.close()
+
+
+atexit.register(_close_at_exit)

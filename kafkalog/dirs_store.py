@@ -1,0 +1,328 @@
+"""The store behind `LogDirs` in mode "a": a log manager with its jobs, and a face for each of its logs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kafkalog.api import Log
+from kafkalog.broker_config import BrokerConfig
+from kafkalog.config import LogConfig, key_for
+from kafkalog.dirs_types import Directory, Topic, missing, unknown_topic
+from kafkalog.durability import Sync
+from kafkalog.errors import (
+    ConfigError,
+    InvalidPartitions,
+    KafkalogError,
+    NotAPartition,
+    PolicyViolation,
+    StorageError,
+    TopicExists,
+)
+from kafkalog.manager.checkpoints import write_recovery_points
+from kafkalog.manager.data_directory import DataDirectory
+from kafkalog.manager.job import Job
+from kafkalog.manager.jobs import write_each
+from kafkalog.manager.known_topics import KEEP_ALL, KnownTopics, read_known_topics
+from kafkalog.manager.log_manager import LoadProgress, LogManager
+from kafkalog.manager.retention import each_log
+from kafkalog.opened import StoreLog
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.names import NOT_PARTITIONS, collides_with, parse_dir, validate_topic
+from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.types import TopicPartition
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.scheduler import Scheduler, Schedules
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class LogStore:
+    """All logs of some data directories, open for writing, with their jobs running.
+
+    Threads: all methods, from any thread.
+    """
+
+    mode: Final = "a"
+
+    def __init__(self, manager: LogManager, scheduler: Schedules, sync: Sync) -> None:
+        self._manager = manager
+        self._scheduler = scheduler
+        self._sync = sync
+        self._lock = threading.Lock()
+        self._faces: dict[TopicPartition, Log] = {}  # guarded by self._lock
+
+    @classmethod
+    def open(
+        cls,
+        paths: Sequence[str],
+        settings: Mapping[str, Any],
+        *,
+        sync: Sync = False,
+        progress: Callable[[LoadProgress], object] | None = None,
+        fs: FileSystem = OS,
+        clock: Clock = SYSTEM_CLOCK,
+        scheduler: Schedules | None = None,
+    ) -> LogStore:
+        """The store of these directories; errors as `open_dirs`."""
+        BrokerConfig.from_mapping(settings)  # what is wrong in the call is told before anything is read
+        known = read_known_topics([path for path in paths if fs.exists(path)], fs=fs)
+        config = BrokerConfig.from_mapping({**known.store_settings(), **settings})
+        if scheduler is None:
+            scheduler = Scheduler("kafkalog-jobs", clock, config.background_threads)
+        manager = LogManager.open(
+            paths,
+            config,
+            topic_settings=_topic_settings(known, _topics_in(paths, fs), config),
+            fs=fs,
+            clock=clock,
+            scheduler=scheduler,
+            progress=progress,
+        )
+        store = cls(manager, scheduler, sync)
+        try:
+            _check_cordoned(config, manager.directories)
+            manager.schedule_jobs()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    # What there is
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings of the store."""
+        return self._manager.config
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The background jobs."""
+        return self._manager.jobs
+
+    @property
+    def directories(self) -> tuple[Directory, ...]:
+        """The data directories, those that are offline too."""
+        return tuple(
+            Directory(one.path, len(one.logs), one.directory_id, one.offline_error)
+            for one in self._manager.directories
+        )
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions, sorted."""
+        return sorted(self._manager.logs)
+
+    def topics(self) -> dict[str, Topic]:
+        """The topics by name."""
+        grouped: dict[str, list[int]] = {}
+        for key in self.partitions:
+            grouped.setdefault(key.topic, []).append(key.partition)
+        return {name: self._topic(name, numbers) for name, numbers in grouped.items()}
+
+    def _topic(self, name: str, numbers: list[int]) -> Topic:
+        manager = self._manager
+        entry = manager.topics.get(name)
+        settings = LogConfig.from_stored(manager.topics.settings_of(name)).overrides()
+        if entry is not None:
+            topic_id: str | None = entry.topic_id
+        else:
+            topic_id = read_partition_metadata(manager.fs, manager.logs[TopicPartition(name, numbers[0])].path)
+        return Topic(name, topic_id, tuple(numbers), settings)
+
+    def log(self, key: TopicPartition) -> Log | None:
+        """The log of a partition, the same object each time; None where there is none."""
+        log = self._manager.get(key)
+        if log is None:
+            return None
+        with self._lock:
+            face = self._faces.get(key)
+            if face is None or face._engine is not log:
+                face = self._faces[key] = self._face(log)
+        return face
+
+    def _face(self, log: UnifiedLog) -> Log:
+        manager = self._manager
+        log_dir = manager.directory_of(log).held
+        opened = StoreLog(
+            log, log_dir, log.path, log.topic_partition, sync=self._sync, fs=manager.fs, clock=manager.clock
+        )
+        return Log(log, opened)
+
+    # Changing
+
+    def create_topic(
+        self, name: str, partitions: int | None, settings: Mapping[str, Any], directory: str | None
+    ) -> Topic:
+        """The topic, made; errors as `LogDirs.create_topic`. What was made of one that fails is taken away again."""
+        manager = self._manager
+        validate_topic(name)
+        given = {key_for(one).name: value for one, value in settings.items()}
+        manager.config.log_config(given)
+        count = manager.config.num_partitions if partitions is None else partitions
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise InvalidPartitions(f"the number of partitions is {count!r}, at least 1 is accepted")
+        for other in {key.topic for key in manager.logs}:
+            if other == name:
+                raise TopicExists(f"topic {name} exists", hint="alter_topic changes its settings")
+            if collides_with(other, name):
+                raise TopicExists(f"topic {name} collides with {other}: '.' and '_' are one in metric names")
+        made: list[TopicPartition] = []
+        try:
+            for number in range(count):
+                key = TopicPartition(name, number)
+                manager.get_or_create(key, settings=given, directory=directory)
+                made.append(key)
+        except BaseException:
+            for key in made:
+                manager.delete(key)
+            raise
+        return self._topic(name, list(range(count)))
+
+    def delete_topic(self, name: str) -> None:
+        """Every partition of the topic is renamed, and its files go later."""
+        if not self.config.delete_topic_enable:
+            raise PolicyViolation(f"topic {name} may not be deleted", hint="delete.topic.enable is false")
+        keys = self._partitions_of(name)
+        for key in keys:
+            with self._lock:
+                face = self._faces.pop(key, None)
+            if face is not None:
+                _retire(face)
+            self._manager.delete(key)
+
+    def alter_topic(self, name: str, settings: Mapping[str, Any], partitions: int | None) -> Topic:
+        """The topic with changed settings, and with more partitions where there are fewer than `partitions`."""
+        keys = self._partitions_of(name)
+        if partitions is not None and partitions < len(keys):
+            raise InvalidPartitions(f"topic {name} has {len(keys)} partitions, which cannot become {partitions}")
+        if settings:
+            self._manager.alter_topic(name, settings)
+        for number in range(partitions or 0):
+            self._manager.get_or_create(TopicPartition(name, number), is_new=number not in {k.partition for k in keys})
+        self._follow()
+        return self._topic(name, [key.partition for key in self._partitions_of(name)])
+
+    def alter(self, settings: Mapping[str, Any]) -> None:
+        """Settings of the store that may change while it is open; topics without their own follow."""
+        _check_cordoned(self.config.changed(settings), self._manager.directories)
+        self._manager.alter_config(settings)
+        if isinstance(self._scheduler, Scheduler):
+            self._scheduler.resize(self.config.background_threads)
+        self._follow()
+
+    def _follow(self) -> None:
+        for job in self.jobs:
+            job.follow()
+
+    def _partitions_of(self, name: str) -> list[TopicPartition]:
+        found = [key for key in self.partitions if key.topic == name]
+        if not found:
+            raise self._offline(name) or unknown_topic(name, self.partitions)
+        return found
+
+    def missing(self, key: TopicPartition) -> KafkalogError:
+        """The error for a partition that is not there, or in a directory that is offline."""
+        return self._offline(str(key)) or missing(key, self.partitions)
+
+    def _offline(self, what: str) -> StorageError | None:
+        """Where a directory is offline, what is not here may be there."""
+        for directory in self._manager.directories:
+            if not directory.is_online:
+                why = directory.offline()
+                return StorageError(
+                    f"{what} is not here; {why.message}", errno=why.errno, path=directory.path, hint=why.hint
+                )
+        return None
+
+    def flush(self) -> None:
+        """All that was appended is on disk, recovery points too; a log that fails stops no other."""
+        each_log(self._manager.logs.values(), _flushed)
+        write_each(self._manager, write_recovery_points)
+
+    # Ending
+
+    @property
+    def closed(self) -> bool:
+        """True after `close`."""
+        return self._manager.closed
+
+    def close(self) -> None:
+        """Writers, jobs and logs end, then the locks go; the first error is raised when all had their turn."""
+        errors: list[Exception] = []
+        for step in (self._retire_all, self._manager.close, self._scheduler.shutdown):
+            try:
+                step()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _retire_all(self) -> None:
+        with self._lock:
+            faces, self._faces = list(self._faces.values()), {}
+        errors: list[Exception] = []
+        for face in faces:
+            try:
+                _retire(face)
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+
+def _retire(face: Log) -> None:
+    opened = face._opened
+    if isinstance(opened, StoreLog):
+        opened.retire()
+
+
+def _check_cordoned(config: BrokerConfig, directories: Iterable[DataDirectory]) -> None:
+    """ConfigError where cordoned.log.dirs names what is no directory of the store; `*` stands for all."""
+    known = {one.path for one in directories}
+    strange = [path for path in config.cordoned_log_dirs if path != "*" and os.path.realpath(path) not in known]
+    if strange:
+        raise ConfigError(
+            f"cordoned.log.dirs names {strange[0]}, which is no data directory here",
+            hint=f"the directories are {', '.join(sorted(known))}",
+        )
+
+
+def _flushed(log: UnifiedLog) -> int:
+    log.flush()
+    return 1
+
+
+def _topics_in(paths: Iterable[str], fs: FileSystem) -> set[str]:
+    """The topics that have a partition in the directories."""
+    names: set[str] = set()
+    for path in paths:
+        if not fs.exists(path):
+            continue
+        for name in fs.listdir(path):
+            if name not in NOT_PARTITIONS:
+                try:
+                    names.add(parse_dir(name).topic_partition.topic)
+                except NotAPartition:
+                    continue
+    return names
+
+
+def _topic_settings(known: KnownTopics, topics: Iterable[str], config: BrokerConfig) -> dict[str, Mapping[str, str]]:
+    """Settings of the topics that no topics file has: the broker's, or what keeps all that nobody knows."""
+    found: dict[str, Mapping[str, str]] = {}
+    unknown = []
+    for topic in sorted(set(topics) - known.own.keys()):
+        settings = known.settings_of(topic)
+        if settings is None and not known.is_aged(topic, config):
+            unknown.append(topic)
+            settings = KEEP_ALL
+        found[topic] = settings or {}
+    if unknown:
+        shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
+        _LOG.warning("nobody knows the settings of %s: nothing of it is deleted by age or size", shown)
+    return found

@@ -1,0 +1,45 @@
+"""What `LogDirs` says of its topics and directories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kafkalog.errors import UnknownTopicOrPartition
+from kafkalog.types import TopicPartition
+
+
+class Topic(NamedTuple):
+    """A topic: its id (22 characters, None where nobody gave it one), partition numbers and own settings (text)."""
+
+    name: str
+    topic_id: str | None
+    partitions: tuple[int, ...]
+    settings: Mapping[str, str]
+
+
+class Directory(NamedTuple):
+    """A data directory: its path, how many partitions it has, its id, and why it is offline (None: it is not)."""
+
+    path: str
+    partitions: int
+    directory_id: str | None = None
+    offline_error: Exception | None = None
+
+
+def missing(key: TopicPartition, there: Sequence[TopicPartition]) -> UnknownTopicOrPartition:
+    """The error for a partition that is none of those `there`."""
+    numbers = [one.partition for one in there if one.topic == key.topic]
+    if numbers:
+        shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+        return UnknownTopicOrPartition(f"topic {key.topic} has no partition {key.partition}", hint=f"it has {shown}")
+    return unknown_topic(key.topic, there)
+
+
+def unknown_topic(name: str, there: Sequence[TopicPartition]) -> UnknownTopicOrPartition:
+    """The error for a topic that none of the partitions `there` is of."""
+    topics = sorted({one.topic for one in there})
+    shown = ", ".join(topics[:8]) + (", ..." if len(topics) > 8 else "")
+    return UnknownTopicOrPartition(
+        f"there is no topic {ascii(name[:80])}", hint=f"topics here: {shown}" if topics else "there are no topics here"
+    )

@@ -1,0 +1,118 @@
+"""What is behind `LogDirs` in mode "r": directories that another process may own, looked at again at each call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from kafkalog.api import Log
+from kafkalog.broker_config import BrokerConfig
+from kafkalog.dirs_types import Directory, Topic, missing
+from kafkalog.errors import KafkalogError, ReadOnlyLog
+from kafkalog.manager.job import Job
+from kafkalog.manager.known_topics import read_known_topics
+from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.storage.view import LogView
+from kafkalog.tools.directories import partitions
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, FileSystem
+
+
+class DirsView:
+    """The partitions of some data directories, for reading: no lock, no repair, never a write. Threads: safe."""
+
+    mode: Final = "r"
+    jobs: tuple[Job, ...] = ()
+
+    def __init__(self, paths: Sequence[str], *, fs: FileSystem = OS) -> None:
+        self._paths = list(paths)
+        self._fs = fs
+        self._lock = threading.Lock()
+        self._faces: dict[str, Log] = {}  # by path; guarded by self._lock
+        self.closed = False
+        self._found()
+
+    def _found(self) -> dict[TopicPartition, str]:
+        return {one.topic_partition: one.path for one in partitions(self._paths, fs=self._fs)}
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings that the cluster's metadata has for its brokers; defaults for the rest."""
+        return BrokerConfig.from_mapping(read_known_topics(self._paths, fs=self._fs).store_settings())
+
+    @property
+    def directories(self) -> tuple[Directory, ...]:
+        """The data directories."""
+        return tuple(Directory(path, len(partitions([path], fs=self._fs))) for path in self._paths)
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions, sorted."""
+        return sorted(self._found())
+
+    def topics(self) -> dict[str, Topic]:
+        """The topics by name, with the settings that the topics file or the broker's metadata has."""
+        known = read_known_topics(self._paths, fs=self._fs)
+        grouped: dict[str, list[int]] = {}
+        paths: dict[str, str] = {}
+        for key, path in sorted(self._found().items()):
+            grouped.setdefault(key.topic, []).append(key.partition)
+            paths.setdefault(key.topic, path)
+        return {
+            name: Topic(
+                name,
+                read_partition_metadata(self._fs, paths[name]),
+                tuple(numbers),
+                dict(known.settings_of(name) or {}),
+            )
+            for name, numbers in grouped.items()
+        }
+
+    def log(self, key: TopicPartition) -> Log | None:
+        """The log of a partition, the same object as long as it lies there; None where there is none."""
+        path = self._found().get(key)
+        if path is None:
+            return None
+        with self._lock:
+            face = self._faces.get(path)
+            if face is None or face.closed:
+                face = self._faces[path] = Log(LogView(path, fs=self._fs), None)
+        return face
+
+    def missing(self, key: TopicPartition) -> KafkalogError:
+        """The error for a partition that is not there."""
+        return missing(key, self.partitions)
+
+    def create_topic(
+        self, name: str, partitions: int | None, settings: Mapping[str, Any], directory: str | None
+    ) -> Topic:
+        """ReadOnlyLog."""
+        self._refuse()
+
+    def delete_topic(self, name: str) -> None:
+        """ReadOnlyLog."""
+        self._refuse()
+
+    def alter_topic(self, name: str, settings: Mapping[str, Any], partitions: int | None) -> Topic:
+        """ReadOnlyLog."""
+        self._refuse()
+
+    def alter(self, settings: Mapping[str, Any]) -> None:
+        """ReadOnlyLog."""
+        self._refuse()
+
+    def flush(self) -> None:
+        """ReadOnlyLog."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise ReadOnlyLog(f"the directories {', '.join(self._paths)} were opened for reading")
+
+    def close(self) -> None:
+        """Gives up all files."""
+        with self._lock:
+            self.closed = True
+            faces, self._faces = list(self._faces.values()), {}
+        for face in faces:
+            face.close()
