@@ -45,8 +45,8 @@ _NAMES = {
     "TopicPartition": ("types", "TopicPartition"),
     "convert": ("converting", "convert"),
     "open": ("api", "open"),
-    "open_files": ("util.descriptors", "DESCRIPTORS"),
     "open_dirs": ("dirs", "open_dirs"),
+    "open_files": ("util.descriptors", "DESCRIPTORS"),
     "repair": ("tools.repair", "repair"),
     "verify": ("tools.verify", "verify"),
 }
@@ -54,8 +54,7 @@ _NAMES = {
 __all__ = [
     "EARLIEST", "LATEST", "BrokerConfig", "Log", "LogDirs", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch",
     "TopicPartition", "__version__", "aio", "control", "convert", "decoders", "errors", "hooks", "metrics", "open",
-    "open_dirs", "repair",
-    "verify",
+    "open_dirs", "open_files", "repair", "verify",
 ]  # fmt: skip
 
 

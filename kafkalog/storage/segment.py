@@ -14,10 +14,11 @@ from kafkalog._core.plan import NO_ROLL, AppendPlan, RollRules, SegmentTail, pla
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
-from kafkalog.storage.file_records import FIRST_WINDOW, SMALL_WINDOW, FileRecords
+from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.lazy_index import LazyIndex
 from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name, txn_index_file_name
+from kafkalog.storage.readable_records import FIRST_WINDOW, SMALL_WINDOW
 from kafkalog.storage.segment_files import SegmentFiles
 from kafkalog.storage.time_index import TimeIndex
 from kafkalog.storage.transaction_index import TransactionIndex

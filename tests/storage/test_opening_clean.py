@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.descriptors import DESCRIPTORS, MAPS
 from tests.faults import FaultFS
 from tests.storage.logs import NOW, bases, files, lead, log, offset_entries, time_entries
@@ -34,7 +33,7 @@ def test_only_the_end_of_a_log_is_opened(tmp_path: Path) -> None:
     found = closed_log(tmp_path)
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs, **SETTINGS)
-    opened = {os.path.basename(call.path) for call in fs.named("open")}
+    opened = {os.path.basename(call.path) for call in fs.named("open", "open_read")}
     last = f"{found[-1]:020d}"
     assert opened == {last + ".log", last + ".index", last + ".timeindex", f"{60:020d}.snapshot",
                       "leader-epoch-checkpoint"}
