@@ -427,6 +427,13 @@ class CorruptCheckpoint(FormatError):
     """A checkpoint, metadata or topics file that cannot be read."""
 
 
+# Warnings
+
+
+class UnsafeFileSystem(UserWarning):
+    """A data directory lies on a file system whose locks, or syncs, may not hold; nothing is refused for that."""
+
+
 def _subclasses(kind: type[ApiError]) -> Iterator[type[ApiError]]:
     for child in kind.__subclasses__():
         yield child

@@ -16,11 +16,13 @@ from kafkalog.manager.partition import NEW, Found, ensure_topic, holds_segments,
 from kafkalog.manager.topics import TOPICS_FILE, TopicEntry, TopicStore
 from kafkalog.opened import OpenedLog, is_open
 from kafkalog.storage.names import parse_dir, partition_dir_name
+from kafkalog.storage.recovery_run import Progress, RecoveryProgress
 from kafkalog.tools.directories import partitions_of
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.filesystems import warn_if_unsafe
 from kafkalog.util.interrupts import deferred_interrupts
 
 __all__ = ["OpenedLog", "open_for_append", "partition_of"]
@@ -35,6 +37,7 @@ class _Target(NamedTuple):
     sync: Sync
     fs: FileSystem
     clock: Clock
+    progress: Progress
 
     @property
     def directory(self) -> str:
@@ -54,6 +57,7 @@ def open_for_append(
     sync: Sync = False,
     fs: FileSystem = OS,
     clock: Clock = SYSTEM_CLOCK,
+    progress: Progress | None = None,
 ) -> OpenedLog:
     """The partition directory `path`, created where it is missing, open for writing.
 
@@ -64,15 +68,24 @@ def open_for_append(
 
     Raises NotAPartition (a name that is none, a file, a directory with other content), PartitionNotFound
     (neither the data directory nor its parent exists), DirectoryLocked, UnknownConfig, ConfigError, CorruptCheckpoint,
-    StorageError. A partition that was not closed well is recovered first.
+    StorageError. A partition that was not closed well is recovered first: `progress` gets a RecoveryProgress as that
+    goes on, from the threads that read, one call at a time. An interrupt ends it; the next opening begins anew.
     """
     check_sync(sync)
     given = {key_for(name).name: value for name, value in (settings or {}).items()}
     real = os.path.realpath(os.fsdecode(path))
-    target = _Target(real, partition_of(real), given, sync, fs, clock)
+    interrupts = deferred_interrupts()
+
+    def tell(recovery: RecoveryProgress) -> None:
+        interrupts.let_through()
+        if progress is not None:
+            progress(recovery)
+
+    target = _Target(real, partition_of(real), given, sync, fs, clock, tell)
+    warn_if_unsafe(target.directory, durable=sync is not False)
     opened = None
     try:
-        with deferred_interrupts():
+        with interrupts:
             opened = _open(target)
         if "segment.bytes" in given:
             opened.log.config.warn_if_small(4)
@@ -166,6 +179,7 @@ def _open_in(log_dir: LogDir, target: _Target) -> OpenedLog:
         make=(lambda: _recorded(store, target).topic_id) if create else None,
         fs=fs,
         clock=target.clock,
+        progress=target.progress,
     )
     return OpenedLog(
         log, log_dir, path, target.topic_partition, sync=target.sync, fs=fs, clock=target.clock

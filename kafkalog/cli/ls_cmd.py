@@ -28,15 +28,22 @@ def command(
     LENGTH is the file's length, USED the bytes that hold data, DISK the bytes the file system took for
     it, all in bytes. The index files of an active segment are created at full length
     (segment.index.bytes, 10 MiB) and cut to their entries when the segment is closed.
+
+    A note on stderr says what to expect of a file system that locks or syncs may not hold on; -v names every one.
     """
     from kafkalog.tools.directories import find
     from kafkalog.tools.directories import partitions as all_partitions
     from kafkalog.tools.listing import list_files
+    from kafkalog.util.filesystems import file_system_of
 
     common.set_verbosity(quiet, verbose)
     where = common.need_dirs(dirs)
     if topic is None and partitions:
         raise click.UsageError("-p needs -t TOPIC")
+    for home in where:
+        lies_on = file_system_of(home)
+        if verbose or not lies_on.is_safe:
+            common.note(f"{home}: {lies_on}", quiet=quiet)
     found = all_partitions(where) if topic is None else find(where, topic, partitions)
     for topic_partition, path in found:
         files = list_files(path)

@@ -251,6 +251,11 @@ class LogAppender(LogOwner):
         An interrupt between the last two is made up for before the next step (`_ready_locked`).
         """
         producers = self._producers.producers
+        if staged.is_plain and not producers.has_transactions:
+            self._staged = staged, state.log_end_offset
+            self._state = state
+            self._apply_staged_locked()
+            return
         for txn, stable in producers.completions(staged):
             if txn.is_aborted:
                 if not segment.txn_index.count:

@@ -1,0 +1,194 @@
+"""Which file system a directory lies on, and what that means for locks and for data that was synced.
+
+What the system says is `/proc/self/mountinfo` (proc(5)): one line a mount. Finding the mount of a path, and judging it,
+are functions of that text. Where there is no such file nothing is known, and nothing is said.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Final, NamedTuple
+
+from kafkalog.errors import UnsafeFileSystem
+from kafkalog.util.fileio import OS
+
+MOUNTINFO: Final = "/proc/self/mountinfo"
+_MOST_BYTES: Final = 1 << 24
+_PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+_IN_MEMORY: Final = frozenset(("devtmpfs", "hugetlbfs", "ramfs", "rootfs", "tmpfs"))
+_WITHOUT_JOURNAL: Final = frozenset(("exfat", "ext2", "hfs", "hfsplus", "minix", "msdos", "ntfs", "udf", "vfat"))
+_NETWORK: Final = frozenset(("afs", "beegfs", "ceph", "cifs", "gfs2", "gpfs", "lustre", "nfs", "nfs4", "smb3", "smbfs"))
+_FROM_THE_HOST: Final = frozenset(("9p", "drvfs", "prl_fs", "vboxsf", "virtiofs", "vmhgfs", "wslfs"))
+_WITHOUT_BARRIERS: Final = frozenset(("barrier=0", "nobarrier", "nostrictsync"))
+_WITHOUT_LOCKS: Final = frozenset(("local_lock=all", "local_lock=posix", "localflock", "nobrl", "nolock"))
+
+
+class Mount(NamedTuple):
+    """One mounted file system: its type ("ext4"), where it is mounted, what is mounted there, and its options."""
+
+    kind: str
+    mount_point: str
+    source: str
+    options: frozenset[str]
+
+
+class Judgement(NamedTuple):
+    """What to expect of a directory: `lies_on` is its mount, None where that is not known.
+
+    `locks` is why another process might write as well, `durable` why synced data might be lost when the power goes or
+    the machine restarts; None where all is well.
+    """
+
+    lies_on: Mount | None
+    locks: str | None = None
+    durable: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """The file system's type, "unknown" where it is not known."""
+        return "unknown" if self.lies_on is None else self.lies_on.kind
+
+    @property
+    def is_safe(self) -> bool:
+        """True where nothing speaks against it."""
+        return self.locks is None and self.durable is None
+
+    def __str__(self) -> str:
+        """The file system and what it is mounted from; what speaks against it."""
+        name = self.kind if self.lies_on is None else f"{self.kind} on {self.lies_on.source}"
+        return "; ".join([name, *(why for why in (self.locks, self.durable) if why is not None)])
+
+
+def parse_mountinfo(text: str) -> tuple[Mount, ...]:
+    """The mounts in the order of the file; lines that are not in its format are left out."""
+    mounts = []
+    for line in text.splitlines():
+        before, separator, after = line.partition(" - ")
+        fields, more = before.split(" "), after.split(" ")
+        if not separator or len(fields) < 6 or len(more) < 2:
+            continue
+        options = {*fields[5].split(","), *(more[2].split(",") if len(more) > 2 else ())}
+        mounts.append(Mount(more[0], _plain(fields[4]), _plain(more[1]), frozenset(map(_plain, options - {""}))))
+    return tuple(mounts)
+
+
+def _plain(text: str) -> str:
+    """A field without the octal escapes of blanks, tabs, newlines and backslashes."""
+    for escape, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(escape, sign)
+    return text
+
+
+def mount_of(path: str, mounts: tuple[Mount, ...]) -> Mount | None:
+    """The mount that the absolute path `path` lies on: the deepest, and of two in one place the one mounted last."""
+    found: Mount | None = None
+    for mount in mounts:
+        point = mount.mount_point.rstrip("/")
+        if path == point or path.startswith(point + "/"):
+            if found is None or len(point) >= len(found.mount_point.rstrip("/")):
+                found = mount
+    return found
+
+
+def judge(path: str, mounts: tuple[Mount, ...]) -> Judgement:
+    """What to expect of the absolute path `path`; of an overlay, what its upper directory lies on counts as well."""
+    mount = mount_of(path, mounts)
+    if mount is None:
+        return Judgement(None)
+    if mount.kind == "overlay":
+        return _judge_overlay(mount, mounts)
+    return Judgement(mount, _doubt_about_locks(mount), _doubt_about_syncs(mount))
+
+
+def _judge_overlay(mount: Mount, mounts: tuple[Mount, ...]) -> Judgement:
+    if "volatile" in mount.options:
+        return Judgement(mount, None, "it is an overlay mounted with `volatile`, which ignores every sync")
+    upper = next((o.partition("=")[2] for o in mount.options if o.startswith("upperdir=")), "")
+    below = mount_of(upper, mounts) if upper.startswith("/") else None
+    if below is None or below.kind == "overlay":
+        return Judgement(mount)
+    return Judgement(mount, _doubt_about_locks(below), _doubt_about_syncs(below))
+
+
+def _doubt_about_locks(mount: Mount) -> str | None:
+    kind = mount.kind
+    without = sorted(mount.options & _WITHOUT_LOCKS)
+    if without:
+        return f"it is mounted with `{without[0]}`: a lock taken here excludes no other machine"
+    if kind in _NETWORK:
+        return "its locks are only as good as its server, and every machine that mounts it must ask that"
+    if _is_fuse(kind):
+        return "a program serves it, and that decides whether locks hold"
+    if kind in _FROM_THE_HOST:
+        return "it belongs to the host of this virtual machine, which our lock does not exclude"
+    return None
+
+
+def _doubt_about_syncs(mount: Mount) -> str | None:
+    kind = mount.kind
+    without = sorted(mount.options & _WITHOUT_BARRIERS)
+    if without:
+        return f"it is mounted with `{without[0]}`: a sync does not wait until the data is on the disk"
+    if kind in _IN_MEMORY:
+        return "it is memory: a restart of the machine empties it, whatever was synced"
+    if kind in _WITHOUT_JOURNAL:
+        return "it has no journal: a loss of power can damage names and lengths of files that were synced"
+    if _is_fuse(kind):
+        return "a program serves it, and that decides what a sync means"
+    if kind in _FROM_THE_HOST:
+        return "it belongs to the host of this virtual machine, which decides what a sync means"
+    return None
+
+
+def _is_fuse(kind: str) -> bool:
+    return kind in ("fuse", "fuseblk") or kind.startswith("fuse.")
+
+
+def file_system_of(path: str | os.PathLike[str]) -> Judgement:
+    """What to expect of a directory, or of one to be made there; nothing is known where /proc does not tell."""
+    try:
+        text = _read_mounts().decode(errors="replace")
+    except OSError:
+        return Judgement(None)
+    return judge(os.path.realpath(os.fspath(path)), parse_mountinfo(text))
+
+
+def _read_mounts() -> bytes:
+    """The mounts; read piece by piece, for the file has no length."""
+    with OS.open_file(MOUNTINFO, "r") as file:
+        data = bytearray()
+        while len(data) < _MOST_BYTES and (piece := file.pread(1 << 16, len(data))):
+            data += piece
+    return bytes(data)
+
+
+# Warnings
+
+_told: set[tuple[str, bool]] = set()
+
+
+def warn_if_unsafe(directory: str, *, durable: bool) -> None:
+    """Warn, once for each data directory, of a file system whose locks may not hold: UnsafeFileSystem.
+
+    With `durable` (syncs were asked for) also of one that may lose what was synced. It is never an error by itself.
+    """
+    if (directory, True) in _told or (directory, durable) in _told:
+        return
+    _told.add((directory, durable))
+    found = file_system_of(directory)
+    reasons = [why for why in (found.locks, found.durable if durable else None) if why is not None]
+    if reasons:
+        warnings.warn(
+            f"{directory} lies on {found.kind}: {'; '.join(reasons)}", UnsafeFileSystem, stacklevel=_first_caller()
+        )
+
+
+def _first_caller() -> int:
+    """The stacklevel, seen from who asks, of the first frame outside this package: that line is warned about."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
