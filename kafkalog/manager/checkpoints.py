@@ -18,7 +18,13 @@ from typing import Final
 from kafkalog.errors import CorruptCheckpoint
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
-from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint
+from kafkalog.util.checkpoint import (
+    CLEANER_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    OffsetCheckpoint,
+)
 from kafkalog.util.fileio import OS, FileSystem
 
 __all__ = [
@@ -77,6 +83,20 @@ def write_log_starts(directory: str, logs: Iterable[UnifiedLog], *, fs: FileSyst
 def write_high_watermarks(directory: str, logs: Iterable[UnifiedLog], *, fs: FileSystem = OS) -> None:
     """The same of high watermarks."""
     _write(directory, HIGH_WATERMARK_FILE, {log.topic_partition: high_watermark_of(log) for log in logs}, fs)
+
+
+def lower_offsets(directory: str, log: UnifiedLog, *, fs: FileSystem = OS) -> None:
+    """Return when no checkpoint says more of a log than that it ends where it does: it was cut (MGR-25).
+
+    CorruptCheckpoint, StorageError.
+    """
+    key, end = log.topic_partition, log.data_end_offset
+    for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE):
+        checkpoint = OffsetCheckpoint(os.path.join(directory, name), fs=fs)
+        with _write_lock:
+            offsets = checkpoint.read()
+            if offsets.get(key, 0) > end:
+                checkpoint.write({**offsets, key: end})
 
 
 def recovery_point_of(log: UnifiedLog) -> int:
