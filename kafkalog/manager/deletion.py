@@ -139,14 +139,15 @@ def remove(doomed: Doomed) -> None:
     if not doomed.directory.is_online:
         return
     try:
-        _remove_tree(doomed.path, fs)
+        remove_tree(doomed.path, fs)
         fs.fsync_dir(os.path.dirname(doomed.path))
     except OSError as error:
         raise StorageError.from_os(error, "remove the deleted partition", path=doomed.path) from error
     _LOG.info("removed %s", doomed.path)
 
 
-def _remove_tree(path: str, fs: FileSystem) -> None:
+def remove_tree(path: str, fs: FileSystem) -> None:
+    """Remove a directory and all in it; one that is gone is fine. OSError."""
     try:
         with fs.scandir(path) as entries:  # type: ignore[arg-type]
             found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -154,7 +155,7 @@ def _remove_tree(path: str, fs: FileSystem) -> None:
         return
     for name, is_directory in found:
         if is_directory:
-            _remove_tree(os.path.join(path, name), fs)
+            remove_tree(os.path.join(path, name), fs)
         else:
             fs.unlink_if_exists(os.path.join(path, name))
     fs.rmdir(path)
