@@ -12,7 +12,11 @@ from time import perf_counter
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.storage.log_base import LogBase
 from kafkalog.storage.log_state import LogState, flushed_to
+<<<<<<< HEAD
 from kafkalog.storage.segment import LogSegment
+=======
+from kafkalog.util.descriptors import TOO_MANY_FILES
+>>>>>>> hub/main
 
 
 class LogFlusher(LogBase):
@@ -170,7 +174,7 @@ class LogFlusher(LogBase):
                     return
             if isinstance(error, LogClosed):
                 self._health.check()
-            if isinstance(error, OSError):
+            if isinstance(error, OSError) and error.errno not in TOO_MANY_FILES:  # then nothing was synced, nor lost
                 self._health.poison(error)
             self.metrics.flush_failures += 1
         self._tell("flush_error", error=error)
