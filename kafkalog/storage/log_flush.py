@@ -12,11 +12,8 @@ from time import perf_counter
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.storage.log_base import LogBase
 from kafkalog.storage.log_state import LogState, flushed_to
-<<<<<<< HEAD
 from kafkalog.storage.segment import LogSegment
-=======
 from kafkalog.util.descriptors import TOO_MANY_FILES
->>>>>>> hub/main
 
 
 class LogFlusher(LogBase):
