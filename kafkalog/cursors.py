@@ -58,7 +58,7 @@ class Cursor:
         self._lock = threading.Lock()
         self._moves = 0
         self._failed_at = -1
-        self._topic_id = read_partition_metadata(OS, engine.path)
+        self._topic_id = _topic_id(engine)
         self.name = file.name
         self.lost: str | None = None
         """Why the position was given up the last time, where it was; None otherwise."""
@@ -331,6 +331,15 @@ def living_cursors() -> list[Cursor]:
     with _living_lock:
         found = tuple(_living)
     return [cursor for cursor in found if not cursor.closed]
+
+
+def _topic_id(engine: Engine) -> str | None:
+    """The id of the log's topic; None where there is none, or it cannot be read, which stops no reader."""
+    try:
+        return read_partition_metadata(OS, engine.path)
+    except KafkalogError as error:
+        _LOG.warning("a cursor goes without the topic's id: %s", error)
+        return None
 
 
 class CursorInfo(NamedTuple):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from kafkalog.cursors import living_cursors
+from kafkalog.manager.directory_set import living_directories
 from kafkalog.manager.job import living_jobs
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.log_metrics import REASONS, living
@@ -108,6 +109,11 @@ def _of_cursors(value: Callable[[Any], Any]) -> Callable[[Any], Iterable[Reading
         ]
 
     return read
+
+
+def _directories(of: Any) -> list[Reading]:
+    found = living_directories() if of is None else []
+    return [((("directory", one.path),), int(not one.is_online)) for one in found]
 
 
 def _process(value: Callable[[], Any]) -> Callable[[Any], Iterable[Reading]]:
@@ -230,6 +236,10 @@ _SOURCES: Final = (
         "kafkalog_cursor_lag", "gauge", "1", "Offsets between an open cursor and the log end as last seen.",
         "kafka.consumer:consumer-fetch-manager-metrics,records-lag",
         _of_cursors(lambda cursor: max(0, cursor.engine.log_end_offset - cursor.position)),
+    ),
+    Source(
+        "kafkalog_directory_offline", "gauge", "1", "1 where the disk of a store's data directory failed.",
+        "kafka.log:LogManager,LogDirectoryOffline", _directories,
     ),
     Source("kafkalog_job_runs_total", "counter", "1", "Runs of a background job.", "", _of_jobs(lambda job: job.runs)),
     Source(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from types import MappingProxyType
+from typing import Final
 
 from kafkalog.errors import CorruptRecord, FormatError, IllegalArgument, IllegalState
 from kafkalog.manager.data_directory import NO_LOGS, DataDirectory, Logs
@@ -14,6 +16,9 @@ from kafkalog.storage.failure import is_disk_failure
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.scheduler import Schedules
+
+_living_lock: Final = threading.Lock()
+_living: Final[weakref.WeakSet[DirectorySet]] = weakref.WeakSet()  # guarded by _living_lock
 
 
 class DirectorySet:
@@ -26,6 +31,9 @@ class DirectorySet:
         self._logs: Logs = NO_LOGS
         self._future_logs: Logs = NO_LOGS
         self._failing = False
+        self.closed = False
+        with _living_lock:
+            _living.add(self)
 
     # What there is
 
@@ -110,3 +118,10 @@ class DirectorySet:
                 if directory.log_dir is not None:
                     take_offline(directory)
             self._publish()
+
+
+def living_directories() -> list[DataDirectory]:
+    """The data directories of the stores of this process that are open, those that are offline too."""
+    with _living_lock:
+        found = tuple(_living)
+    return [directory for one in found if not one.closed for directory in one.directories]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -260,9 +261,17 @@ class LogBase:
             _LOG.warning("put off until the next append or flush: %s", error)
             self._health.notice(error)
             if self._epochs.has_changed:
-                self._chores.append(self._epochs.write_if_changed)
+                self._chores.append(self._write_epochs)
 
     def _write_epochs(self) -> bool:
-        if self._epochs.has_changed:
-            self._epochs.write_if_changed()
+        """True once the epochs' file says what is known; begun again where the directory was renamed meanwhile."""
+        while self._epochs.has_changed:
+            path = self.path
+            try:
+                self._epochs.write_if_changed()
+            except StorageError as error:
+                with self._lock:  # a rename holds it
+                    was_renamed = self.path != path
+                if error.errno != errno.ENOENT or not was_renamed:
+                    raise
         return True
