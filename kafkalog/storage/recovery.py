@@ -97,9 +97,14 @@ def recover_segment(
     found, status = scanned
     segment.txn_index.reset()
     if found.batches:
-        for txn, stable in producers.take_over(found.producers, found.tail.last_offset):
-            if txn.is_aborted:
-                segment.add_aborted(AbortedTxn(0, txn.producer_id, txn.first_offset, txn.last_offset, stable))
+        done = producers.take_over(found.producers, found.tail.last_offset)
+        aborted = [
+            AbortedTxn(0, txn.producer_id, txn.first_offset, txn.last_offset, stable)
+            for txn, stable in done
+            if txn.is_aborted
+        ]
+        if aborted:
+            segment.txn_index.extend(aborted)
     take_over_epochs(epochs, found)
     if status == BAD_RANGE:
         segment.ensure_offset_in_range(found.bad_offset)
