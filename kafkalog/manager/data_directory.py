@@ -116,6 +116,10 @@ class DataDirectory:
         else:
             self.logs = left
 
+    def holds(self, path: str | None) -> bool:
+        """Whether a path is the directory's, or of something in it."""
+        return path is not None and (path == self.path or path.startswith(self.path + os.sep))
+
     def file(self, name: str) -> str:
         """The path of a file of the directory."""
         return os.path.join(self.path, name)

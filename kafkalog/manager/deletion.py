@@ -104,24 +104,29 @@ class DeletionQueue:
         return len(self._waiting)
 
 
-def rename_for_delete(directory: DataDirectory, log: UnifiedLog) -> None:
+def rename_for_delete(directory: DataDirectory, log: UnifiedLog) -> StorageError | None:
     """Give a log's directory its name as one that is deleted, and let nothing be written to it any more.
 
-    StorageError: it has its old name and is as it was.
+    StorageError: it has its old name and is as it was. The error that is returned says that the new name may be lost by
+    a power loss.
     """
     before = log.name
     cause = StorageError(f"the partition {log.topic_partition} was deleted", path=log.path)
     log.stop_writes(cause)
+    unsynced: StorageError | None = None
     try:
         log.rename_dir(delete_dir_name(log.topic_partition))
-    except BaseException:
+    except StorageError as error:
+        unsynced = error
+    finally:
         if log.name == before:
             log.resume_writes(cause)
-        raise
-    finally:
-        if log.name != before and directory.log_dir is not None:
-            directory.log_dir.partition_closed(before, True)
+    if log.name == before and unsynced is not None:
+        raise unsynced
+    if directory.log_dir is not None:
+        directory.log_dir.partition_closed(before, True)
     _LOG.info("%s is deleted: renamed to %s", before, log.path)
+    return unsynced
 
 
 def remove(doomed: Doomed) -> None:

@@ -23,7 +23,7 @@ from kafkalog.manager.creation import Creation
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.inventory import IsStray
 from kafkalog.manager.jobs import Job, jobs_of
-from kafkalog.manager.loading import DAMAGE, LoadProgress, LoadRules
+from kafkalog.manager.loading import DAMAGE, Configs, LoadProgress, LoadRules
 from kafkalog.manager.log_remover import LogRemover
 from kafkalog.manager.placement import find_directory
 from kafkalog.manager.starting import check_some_online, load_directories, release_all, take_directories, take_offline
@@ -108,7 +108,7 @@ class LogManager(LogRemover):
                 take_offline(directory, error)
         check_some_online(self.directories)
         rules = LoadRules(
-            self.config_of,
+            Configs(self.config.log_config, self._topics.settings_of).of,
             self.config.num_recovery_threads_per_data_dir,
             self.fs,
             self.clock,

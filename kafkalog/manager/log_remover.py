@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Final
+
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.errors import IllegalState, LogClosed, StorageError, UnknownTopicOrPartition
 from kafkalog.manager.checkpoints import lower_offsets
@@ -15,6 +18,8 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import Clock
 from kafkalog.util.scheduler import Schedules
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class LogRemover(DirectorySet):
@@ -70,21 +75,24 @@ class LogRemover(DirectorySet):
                 raise IllegalState(f"{topic_partition} has no {what} to take the place of the current one")
             source, target = self.directory_of(current), self.directory_of(future)
             try:
-                swap(source, target, current, future)
+                failures = swap(source, target, current, future)
             except StorageError as error:
-                self.disk_error(source if current.path in str(error.path) else target, error)
+                self.disk_error(source if source.holds(error.path) else target, error)
                 raise
-            finally:
-                self._publish()
+            self._publish()
             self.preferred.pop(topic_partition, None)
             self._deleted(source, current)
+            for directory, failure in failures:
+                _LOG.warning("%s: %s", directory.path, failure)
+                self.disk_error(directory, failure)
             return future
 
     def delete(self, topic_partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
         """The log that is deleted: in no map any more, its directory renamed, its files removed later (MGR-10).
 
         A partition's future log goes before it. None where there is none, StorageError where it may be in a directory
-        that is offline (MGR-12), or the rename fails: then it is as it was.
+        that is offline (MGR-12), or the rename fails: then it is as it was, or, where the rename could not be synced,
+        deleted until a power loss.
         """
         with self._lock:
             self._check_open()
@@ -97,13 +105,16 @@ class LogRemover(DirectorySet):
                 return None
             directory = self.directory_of(log)
             try:
-                rename_for_delete(directory, log)
+                unsynced = rename_for_delete(directory, log)
             except StorageError as error:
                 self.disk_error(directory, error)
                 raise
             directory.drop(topic_partition, is_future=is_future)
             self._publish()
             self._deleted(directory, log)
+            if unsynced is not None:
+                self.disk_error(directory, unsynced)
+                raise unsynced
             return log
 
     def _deleted(self, directory: DataDirectory, log: UnifiedLog) -> None:
