@@ -1,8 +1,8 @@
 """`python -m asv_benchmarks`: the table of speeds, with ratios against peers run in the same call.
 
 LINES sets the number of lines (default 10,000,000), KAFKA=0 leaves the embedded Kafka out; name groups to run only
-those: commands, compress, append, scan, lookup, read, crc, verify, recover, arrow, codecs, durability. VERIFY_MB sets
-the size of the log that is verified, or recovered (default 1000).
+those: commands, compress, append, scan, lookup, read, crc, verify, recover, open, arrow, codecs, durability. VERIFY_MB
+sets the size of the log that is verified, or recovered (default 1000).
 """
 
 import os
@@ -10,12 +10,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from asv_benchmarks import codecs, columns, commands, compressing, durability, engine, recovering, verifying
+from asv_benchmarks import codecs, columns, commands, compressing, durability, engine, opening, recovering, verifying
 from asv_benchmarks.measure import Row, show
 from asv_benchmarks.peers import kafka_embedded
 
 GROUPS = (
-    "commands", "compress", "append", "scan", "lookup", "read", "crc", "verify", "recover", "arrow", "codecs",
+    "commands", "compress", "append", "scan", "lookup", "read", "crc", "verify", "recover", "open", "arrow", "codecs",
     "durability",
 )  # fmt: skip
 # rows of the embedded Kafka that stand beside rows of ours: their name -> (our rows, theirs times this gives our unit)
@@ -65,6 +65,8 @@ def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
             rows += verifying.rows(directory, int(os.environ.get("VERIFY_MB", "1000")))
         elif group == "recover":
             rows += recovering.rows(directory, int(os.environ.get("VERIFY_MB", "1000")))
+        elif group == "open":
+            rows += opening.rows(directory)
         elif group == "arrow":
             rows += columns.rows(directory)
         elif group == "durability":

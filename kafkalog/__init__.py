@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.types import LATEST_TIMESTAMP as LATEST
     from kafkalog.types import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkalog.types import TopicPartition as TopicPartition
+    from kafkalog.util.descriptors import DESCRIPTORS as open_files
 
 _MODULES = ("aio", "control", "decoders", "errors", "hooks", "metrics")
 _NAMES = {
@@ -45,6 +46,7 @@ _NAMES = {
     "convert": ("converting", "convert"),
     "open": ("api", "open"),
     "open_dirs": ("dirs", "open_dirs"),
+    "open_files": ("util.descriptors", "DESCRIPTORS"),
     "repair": ("tools.repair", "repair"),
     "verify": ("tools.verify", "verify"),
 }
@@ -52,8 +54,7 @@ _NAMES = {
 __all__ = [
     "EARLIEST", "LATEST", "BrokerConfig", "Log", "LogDirs", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch",
     "TopicPartition", "__version__", "aio", "control", "convert", "decoders", "errors", "hooks", "metrics", "open",
-    "open_dirs", "repair",
-    "verify",
+    "open_dirs", "open_files", "repair", "verify",
 ]  # fmt: skip
 
 

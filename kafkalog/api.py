@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal, Never, NoReturn, SupportsIndex, overload
 
 from kafkalog._core.record import Record
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.engine import Engine
     from kafkalog.errors import KafkalogError
     from kafkalog.opening import OpenedLog
+    from kafkalog.storage.recovery_run import RecoveryProgress
     from kafkalog.tools.verify import Report
 
 REPR_WIDTH: Final = 100
@@ -40,7 +41,12 @@ _RANGE: Final = ("start", "stop", "since", "until", "isolation")
 
 
 def open(
-    path: str | bytes | os.PathLike[str], mode: Literal["r", "a"] = "r", *, sync: Sync = False, **settings: Any
+    path: str | bytes | os.PathLike[str],
+    mode: Literal["r", "a"] = "r",
+    *,
+    sync: Sync = False,
+    progress: Callable[[RecoveryProgress], object] | None = None,
+    **settings: Any,
 ) -> Log:
     """The partition directory `path` (`<data directory>/<topic>-<number>`) as a `Log`.
 
@@ -49,14 +55,16 @@ def open(
     lock, and takes topic settings by name (`segment_bytes=1 << 20`, `cleanup_policy="compact"`); `sync` says
     when appends are forced to disk: False (as Kafka: the page cache), True (each), or a number of milliseconds.
 
-    In "a" a data directory that is missing is made, its parent is not; a failed open takes it away again.
+    In "a" a data directory that is missing is made, its parent is not; a failed open takes it away again. `progress` is
+    called while a log is recovered, with segments and bytes done and in all (docs/recovery.md).
 
     PartitionNotFound, NotAPartition, StorageError (permissions); in "a" also DirectoryLocked,
     ConfigError, CorruptRecord, CorruptCheckpoint. TypeError for a keyword that is no setting; it names the near ones.
     """
     if mode == "r":
-        if sync is not False or settings:
-            raise _not_for_reading(["sync"] if sync is not False else list(settings))
+        given = ["sync"] * (sync is not False) + ["progress"] * (progress is not None)
+        if given or settings:
+            raise _not_for_reading(given or list(settings))
         return Log(LogView(path), None)
     if mode != "a":
         raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create or append")
@@ -64,7 +72,7 @@ def open(
 
     for name in settings:
         _check_setting(name)
-    opened = open_for_append(path, settings, sync=sync)
+    opened = open_for_append(path, settings, sync=sync, progress=progress)
     return Log(opened.log, opened)
 
 
@@ -79,7 +87,7 @@ def _check_setting(name: str) -> None:
     try:
         key_for(name)
     except UnknownConfig as error:
-        nearest = near(name, ("path", "mode", "sync"))
+        nearest = near(name, ("path", "mode", "sync", "progress"))
         if nearest is not None:
             error.hint = f"did you mean {nearest}?"
         raise

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafkalog.config import LogConfig, key_for
-from kafkalog.errors import StorageError, TopicExists
+from kafkalog.errors import InvalidPartitions, StorageError, TopicExists
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TopicStore
 from kafkalog.opening import open_for_append
 from kafkalog.storage.names import collides_with, validate_topic
-from kafkalog.tools.directories import partitions
+from kafkalog.tools.directories import find, partitions
 from kafkalog.util.fileio import OS, FileSystem
 
 
@@ -35,6 +35,25 @@ def create_topic(
             open_for_append(os.path.join(home, f"{topic}-{number}"), fs=fs).close()
     finally:
         log_dir.release()
+
+
+def add_partitions(dirs: Sequence[str], topic: str, count: int, *, fs: FileSystem = OS) -> int:
+    """How many empty partitions were made, so that the topic has `count`; in those of its directories with the fewest.
+
+    UnknownTopicOrPartition; InvalidPartitions where it has more; DirectoryLocked, StorageError.
+    """
+    found = find(dirs, topic, fs=fs)
+    there = {one.topic_partition.partition for one in found}
+    if count < len(there):
+        raise InvalidPartitions(f"topic {topic} has {len(there)} partitions, which cannot become {count}")
+    homes = dict.fromkeys(os.path.dirname(one.path) for one in found)
+    sizes = {home: len(partitions([home], fs=fs)) for home in homes}
+    missing = [number for number in range(count) if number not in there]
+    for number in missing:
+        home = min(sizes, key=sizes.__getitem__)
+        open_for_append(os.path.join(home, f"{topic}-{number}"), fs=fs).close()
+        sizes[home] += 1
+    return len(missing)
 
 
 def check_name_is_free(dirs: Sequence[str], topic: str, home: str, fs: FileSystem = OS) -> None:

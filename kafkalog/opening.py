@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkalog.config import LogConfig, key_for
 from kafkalog.durability import Sync, check_sync
-from kafkalog.errors import DirectoryLocked, NotAPartition, PartitionNotFound, StorageError
+from kafkalog.errors import (
+    CorruptRecord,
+    DirectoryLocked,
+    InvalidRecord,
+    NotAPartition,
+    PartitionNotFound,
+    StorageError,
+)
 from kafkalog.manager.checkpoints import read_offset
+from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.log_dir import LogDir, remove_empty_directory
 from kafkalog.manager.partition import NEW, Found, ensure_topic, holds_segments, open_partition
 from kafkalog.manager.topics import TOPICS_FILE, TopicEntry, TopicStore
 from kafkalog.opened import OpenedLog, is_open
 from kafkalog.storage.names import parse_dir, partition_dir_name
+from kafkalog.storage.recovery_run import Progress, RecoveryProgress
 from kafkalog.tools.directories import partitions_of
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE
@@ -23,6 +33,8 @@ from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.filesystems import warn_if_unsafe
 from kafkalog.util.interrupts import deferred_interrupts
+
+_LOG: Final = logging.getLogger(__name__)
 
 __all__ = ["OpenedLog", "open_for_append", "partition_of"]
 
@@ -36,6 +48,7 @@ class _Target(NamedTuple):
     sync: Sync
     fs: FileSystem
     clock: Clock
+    progress: Progress
 
     @property
     def directory(self) -> str:
@@ -55,6 +68,7 @@ def open_for_append(
     sync: Sync = False,
     fs: FileSystem = OS,
     clock: Clock = SYSTEM_CLOCK,
+    progress: Progress | None = None,
 ) -> OpenedLog:
     """The partition directory `path`, created where it is missing, open for writing.
 
@@ -65,16 +79,24 @@ def open_for_append(
 
     Raises NotAPartition (a name that is none, a file, a directory with other content), PartitionNotFound
     (neither the data directory nor its parent exists), DirectoryLocked, UnknownConfig, ConfigError, CorruptCheckpoint,
-    StorageError. A partition that was not closed well is recovered first.
+    StorageError. A partition that was not closed well is recovered first: `progress` gets a RecoveryProgress as that
+    goes on, from the threads that read, one call at a time. An interrupt ends it; the next opening begins anew.
     """
     check_sync(sync)
     given = {key_for(name).name: value for name, value in (settings or {}).items()}
     real = os.path.realpath(os.fsdecode(path))
-    target = _Target(real, partition_of(real), given, sync, fs, clock)
+    interrupts = deferred_interrupts()
+
+    def tell(recovery: RecoveryProgress) -> None:
+        interrupts.let_through()
+        if progress is not None:
+            progress(recovery)
+
+    target = _Target(real, partition_of(real), given, sync, fs, clock, tell)
     warn_if_unsafe(target.directory, durable=sync is not False)
     opened = None
     try:
-        with deferred_interrupts():
+        with interrupts:
             opened = _open(target)
         if "segment.bytes" in given:
             opened.log.config.warn_if_small(4)
@@ -158,8 +180,7 @@ def _open_in(log_dir: LogDir, target: _Target) -> OpenedLog:
     path, fs = target.path, target.fs
     create = _is_to_be_made(log_dir, target)
     store = TopicStore(target.directory, fs=fs)
-    topic = store.get(target.topic_partition.topic)
-    config = LogConfig.from_stored({**({} if topic is None else topic.settings), **target.settings})
+    config = LogConfig.from_stored({**_topic_settings(store, target), **target.settings})
     log = open_partition(
         log_dir,
         path,
@@ -168,10 +189,24 @@ def _open_in(log_dir: LogDir, target: _Target) -> OpenedLog:
         make=(lambda: _recorded(store, target).topic_id) if create else None,
         fs=fs,
         clock=target.clock,
+        progress=target.progress,
     )
     return OpenedLog(
         log, log_dir, path, target.topic_partition, sync=target.sync, fs=fs, clock=target.clock
     )
+
+
+def _topic_settings(store: TopicStore, target: _Target) -> Mapping[str, Any]:
+    """The topic's own settings: of the topics file, else of a broker's metadata beside the partition."""
+    topic = store.get(target.topic_partition.topic)
+    if topic is not None:
+        return topic.settings
+    try:
+        known = read_known_topics([target.directory], fs=target.fs)
+    except (CorruptRecord, InvalidRecord) as error:
+        _LOG.warning("%s: the topic's settings are not known, defaults count: %s", target.name, error)
+        return {}
+    return known.settings_of(target.topic_partition.topic) or {}
 
 
 def _found(log_dir: LogDir, target: _Target) -> Found:
@@ -195,4 +230,5 @@ def _is_to_be_made(log_dir: LogDir, target: _Target) -> bool:
 def _recorded(store: TopicStore, target: _Target) -> TopicEntry:
     """The topic's entry in the topics file, made or grown so that it has the partition."""
     siblings = partitions_of(target.directory, target.topic_partition.topic, target.fs)
-    return ensure_topic(store, target.topic_partition, siblings, settings=target.settings, fs=target.fs)
+    settings = {**_topic_settings(store, target), **target.settings}
+    return ensure_topic(store, target.topic_partition, siblings, settings=settings, fs=target.fs)

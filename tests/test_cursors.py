@@ -246,6 +246,16 @@ def test_a_topic_that_was_made_again_is_told(log: Any) -> None:
         log.cursor("c")
 
 
+def test_a_topic_id_that_cannot_be_read_stops_no_reader(log: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with log.cursor("c") as cursor:
+        cursor.poll(4)
+    path = Path(log.path) / "partition.metadata"
+    path.write_text("torn")
+    with log.cursor("c") as cursor:
+        assert offsets(cursor) == [4, 5, 6, 7, 8, 9]
+    assert "goes without the topic's id" in caplog.text and path.read_text() == "torn"
+
+
 def test_committed_reading_stops_at_open_transactions(data: Path) -> None:
     with kafkalog.open(data / "x-0", "a") as log:
         log.append(b"a")

@@ -210,3 +210,38 @@ def test_an_error_inside_is_not_lost_to_the_interrupt() -> None:
         signal.raise_signal(signal.SIGINT)
         raise ValueError("inside")
     assert isinstance(caught.value.__context__, ValueError)
+
+
+def test_a_recovery_can_be_interrupted_and_begun_again(tmp_path: Path) -> None:
+    """LOAD-30: Ctrl-C ends it between two pieces of work; the directory is free, and the next opening recovers it."""
+    path = tmp_path / "t-0"
+    with kafkalog.open(path, "a") as log:
+        log.append([b"v" * 100 for _ in range(1000)])
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    told: list[object] = []
+
+    def progress(one: object) -> None:
+        told.append(one)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        kafkalog.open(path, "a", progress=progress)
+    assert len(told) == 1, "the second call lets it through"
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    with kafkalog.open(path, "a") as log:
+        assert log.end_offset == 1000
+    with pytest.raises(TypeError, match="progress"):
+        kafkalog.open(path, progress=progress)
+
+
+def test_an_interrupt_is_let_through_once_and_in_the_main_thread_only() -> None:
+    block = deferred_interrupts()
+    with block:
+        block.let_through()  # none waits
+        signal.raise_signal(signal.SIGINT)
+        thread = threading.Thread(target=block.let_through)
+        thread.start()
+        thread.join()
+        with pytest.raises(KeyboardInterrupt):
+            block.let_through()
+        block.let_through()

@@ -14,6 +14,7 @@ import kafkalog
 from kafkalog import metrics
 from kafkalog.errors import CorruptRecord, InvalidRecord, StorageError
 from kafkalog.manager.job import Job
+from kafkalog.manager.log_manager import LogManager
 from kafkalog.metric_sources import sources
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.util.clock import MockClock
@@ -271,6 +272,29 @@ def test_jobs_and_cursors(tmp_path: Path) -> None:
             assert value("kafkalog_cursor_lag", a_log, cursor="c") == 3
             assert value("kafkalog_cursor_committed_offset", a_log, cursor="c") == 0
         assert metrics.snapshot(a_log)["kafkalog_cursor_lag"] == []
+
+
+def test_directories_of_a_store(tmp_path: Path) -> None:
+    def offline() -> dict[str, int]:
+        rows = metrics.snapshot()["kafkalog_directory_offline"]
+        return {Path(row["labels"]["directory"]).name: row["value"] for row in rows}
+
+    with LogManager.open([tmp_path / "a", tmp_path / "b"]) as manager:
+        assert offline() == {"a": 0, "b": 0}
+        manager.fail_directory(tmp_path / "b", OSError(errno.EIO, "the disk"))
+        assert offline() == {"a": 0, "b": 1}
+    assert offline() == {}
+
+
+def test_logs_and_jobs_of_data_directories(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a") as dirs:
+        dirs.create_topic("t")
+        dirs["t", 0].append(b"v")
+        assert value("kafkalog_append_records_total", dirs["t", 0]) == 1
+        with dirs["t", 0].cursor("c") as cursor:
+            assert [record.value for record in cursor] == [b"v"]
+        names = {row["labels"]["job"] for row in metrics.snapshot()["kafkalog_job_runs_total"]}
+        assert {job.name for job in dirs.jobs} <= names and "kafka-log-retention" in names
 
 
 def test_open_logs(tmp_path: Path) -> None:

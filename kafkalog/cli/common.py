@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -168,6 +168,11 @@ def delimiter_bytes(text: str) -> bytes:
     return b"".join(
         bytes([ord(char)]) if ord(char) < 256 and not char.isprintable() else char.encode() for char in unescape(text)
     )
+
+
+def settings_text(settings: Mapping[str, str]) -> str:
+    """`a=1,b=2`, by name."""
+    return ",".join(f"{name}={value}" for name, value in sorted(settings.items()))
 
 
 def plural(count: int, noun: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from kafkalog.cli import common, cursors_cmd
@@ -18,7 +20,7 @@ for _command in (cursors_cmd.groups, cursors_cmd.reset, cursors_cmd.delete):
 
 @command.command("get")
 @common.dir_option
-@common.topic_option(required=True)
+@common.topic_option(required=False)
 @common.partition_option(multiple=True)
 @click.option(
     "--time",
@@ -29,20 +31,22 @@ for _command in (cursors_cmd.groups, cursors_cmd.reset, cursors_cmd.delete):
     help="-1 or latest: the end; -2 or earliest: the start; -3 or max-timestamp: the record with the "
     "largest time; else ms since 1970 or ISO-8601 (UTC where no zone is given): the first record at or after.",
 )
+@click.option("-J", "as_json", is_flag=True, help="One JSON object per partition.")
 @common.isolation_option
 @common.settings_option
 @common.quiet_options
 def get(
     dirs: tuple[str, ...],
-    topic: str,
+    topic: str | None,
     partitions: tuple[int, ...],
     time_text: str,
+    as_json: bool,
     isolation_level: str | None,
     settings: dict[str, str],
     quiet: bool,
     verbose: int,
 ) -> None:
-    """Print TOPIC:PARTITION:OFFSET for each partition.
+    """Print TOPIC:PARTITION:OFFSET for each partition of a topic, or of all where no -t is given.
 
     The offset is empty where no record is that young, as with Kafka's own tool. With another isolation level its end
     is the latest offset, and records at or after that are not found.
@@ -50,13 +54,22 @@ def get(
     from kafkalog.engine import isolation_of
     from kafkalog.storage.view import LogView
     from kafkalog.tools.directories import find
+    from kafkalog.tools.directories import partitions as all_partitions
 
     common.set_verbosity(quiet, verbose)
+    if topic is None and partitions:
+        raise click.UsageError("-p is of a topic: give -t")
     time = parse_time(time_text)
     isolation = isolation_of(common.isolation_level(isolation_level, settings))
-    for topic_partition, path in find(common.need_dirs(dirs), topic, partitions):
+    where = common.need_dirs(dirs)
+    places = all_partitions(where) if topic is None else find(where, topic, partitions)
+    for topic_partition, path in places:
         with LogView.open(path) as view:
             found = view.offset_for_time(time, isolation)
+        if as_json:
+            shown = {"offset": None, "timestamp": None, "leader_epoch": None} if found is None else found._asdict()
+            click.echo(json.dumps({**topic_partition._asdict(), **shown}))
+            continue
         offset = "" if found is None else str(found.offset)
         when = f":{found.timestamp}" if verbose and found is not None and found.timestamp >= 0 else ""
         click.echo(f"{topic_partition.topic}:{topic_partition.partition}:{offset}{when}")

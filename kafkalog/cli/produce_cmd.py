@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli import common
-from kafkalog.cli.progress import Meter
+from kafkalog.cli.progress import Meter, RecoveryMeter
 
 if TYPE_CHECKING:
     from kafkalog.opened import OpenedLog
@@ -191,7 +191,8 @@ def _open_logs(request: _Request, home: str, stack: ExitStack) -> list[OpenedLog
     logs = []
     for number in numbers:
         path = os.path.join(home, f"{request.topic}-{number}")
-        log = open_for_append(path, request.settings, sync=request.sync)
+        with RecoveryMeter(os.path.basename(path), quiet=request.quiet) as meter:
+            log = open_for_append(path, request.settings, sync=request.sync, progress=meter.tell)
         stack.callback(log.close)
         logs.append(log)
     return logs

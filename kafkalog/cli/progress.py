@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from kafkalog.storage.recovery_run import RecoveryProgress
+
 SHOW_AFTER_S = 1.0
 
 
@@ -59,3 +61,29 @@ class Meter:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+class RecoveryMeter:
+    """A bar for the recovery of one log, where there is one and it lasts; `tell` is called by whoever recovers."""
+
+    def __init__(self, name: str, *, quiet: bool) -> None:
+        self._what = f"recover {name}"
+        self._quiet = quiet
+        self._meter: Meter | None = None
+        self._told = 0
+
+    def tell(self, progress: RecoveryProgress) -> None:
+        """Notes how far the recovery is."""
+        if self._meter is None:
+            self._meter = Meter(self._what, progress.bytes, quiet=self._quiet)
+        self._meter.add(progress.bytes_done - self._told)
+        self._told = progress.bytes_done
+
+    def __enter__(self) -> RecoveryMeter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._meter is not None:
+            self._meter.__exit__(kind, error, trace)

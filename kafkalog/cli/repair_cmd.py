@@ -15,8 +15,9 @@ _INTERVAL = "index.interval.bytes"
 @click.command("repair")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION)...")
 @click.option("--dry-run/--apply", "dry_run", default=True, help="Only tell what would be done (default), or do it.")
-@click.option("--rebuild-indexes", is_flag=True, help="Make wrong indexes anew. Default: both kinds of repair.")
+@click.option("--rebuild-indexes", is_flag=True, help="Make wrong indexes anew. Default: all three kinds of repair.")
 @click.option("--truncate-tail", is_flag=True, help="Cut the log behind its last sound batch.")
+@click.option("--checkpoints", is_flag=True, help="Set right snapshots, leader epochs, the directory's checkpoints.")
 @click.option("--all-indexes", is_flag=True, help="Make sound indexes anew too.")
 @click.option("--backup-dir", type=click.Path(), metavar="DIR", help="New directory for what is changed or cut off.")
 @click.option("-J", "--json", "as_json", is_flag=True, help="One JSON object for each change, and one for the report.")
@@ -27,6 +28,7 @@ def command(
     dry_run: bool,
     rebuild_indexes: bool,
     truncate_tail: bool,
+    checkpoints: bool,
     all_indexes: bool,
     backup_dir: str | None,
     as_json: bool,
@@ -37,7 +39,8 @@ def command(
     """Repair data directories or partition directories; a sound batch is never dropped.
 
     Wrong offset, time and transaction indexes are made anew from the log, as Kafka's recovery makes them, and bytes
-    behind the last sound batch of a log are cut off. Damage with sound batches behind it is told and left alone.
+    behind the last sound batch of a log are cut off. Wrong snapshots go, leader epochs and the checkpoints of a data
+    directory are made to fit the logs. Damage with sound batches behind it is told and left alone.
 
     Nothing changes without --apply. With it the data directory is locked, so no broker may run on it, and what is
     changed or cut off is first written to the backup directory (by default beside the data directory). -X
@@ -56,13 +59,14 @@ def command(
         interval = int(settings[_INTERVAL]) if settings else None
     except ValueError:
         raise click.BadParameter(f"{settings[_INTERVAL]!r} is no number", param_hint="-X") from None
-    both = not (rebuild_indexes or truncate_tail or all_indexes)
+    every = not (rebuild_indexes or truncate_tail or all_indexes or checkpoints)
     with Meter("repair", total_bytes(paths) if sys.stderr.isatty() else None, quiet=quiet) as meter:
         report = repair(
             paths,
             apply=not dry_run,
-            rebuild_indexes=both or rebuild_indexes or all_indexes,
-            truncate_tail=both or truncate_tail,
+            rebuild_indexes=every or rebuild_indexes or all_indexes,
+            truncate_tail=every or truncate_tail,
+            checkpoints=every or checkpoints,
             all_indexes=all_indexes,
             index_interval_bytes=interval,
             backup_dir=backup_dir,

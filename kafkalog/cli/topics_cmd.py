@@ -1,4 +1,4 @@
-"""`kafkalog topics list | describe | create`."""
+"""`kafkalog topics list | describe | create | alter | delete`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkalog.cli import common
 
 @click.group("topics")
 def command() -> None:
-    """List, describe and create topics."""
+    """List, describe, create, alter and delete topics."""
 
 
 @command.command("list")
@@ -46,7 +46,7 @@ def describe(dirs: tuple[str, ...], topic: str, as_json: bool, quiet: bool, verb
     if as_json:
         click.echo(json.dumps(found.as_dict()))
         return
-    settings = ",".join(f"{name}={value}" for name, value in sorted(found.settings.items()))
+    settings = common.settings_text(found.settings)
     click.echo(
         f"Topic: {found.name}\tTopicId: {found.topic_id or '-'}\t"
         f"PartitionCount: {len(found.partitions)}\tConfigs: {settings}"
@@ -109,3 +109,75 @@ def create(
         common.note(f"topic {topic} exists", quiet=quiet)
         return
     common.note(f"created topic {topic} with {common.plural(partitions, 'partition')} in {where[0]}", quiet=quiet)
+
+
+@command.command("alter")
+@common.dir_option
+@common.topic_option(required=True)
+@click.option(
+    "--config",
+    "-X",
+    "-c",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=lambda ctx, param, given: common.parse_settings(given, "--config"),
+    help="Topic setting that changes, such as retention.ms=3600000; repeats.",
+)
+@click.option("--delete-config", "deleted", multiple=True, metavar="NAME", help="Back to the default; repeats.")
+@click.option("--partitions", type=click.IntRange(1, 2**31 - 1), help="Make so many: their number only grows.")
+@common.quiet_options
+def alter(
+    dirs: tuple[str, ...],
+    topic: str,
+    settings: dict[str, str],
+    deleted: tuple[str, ...],
+    partitions: int | None,
+    quiet: bool,
+    verbose: int,
+) -> None:
+    """Change settings of a topic, or give it more partitions.
+
+    The settings stand in the topics file; a topic that a broker made gets an entry there, which kafkalog then goes by.
+    A broker goes by its own metadata: change its topics with its tools. The directories may not be in use.
+    """
+    from kafkalog.creating import add_partitions
+    from kafkalog.tools.topic_changes import alter_topic
+
+    common.set_verbosity(quiet, verbose)
+    twice = [name for name in deleted if name in settings]
+    if twice:
+        raise click.UsageError(f"{twice[0]} is set and deleted at once")
+    if not settings and not deleted and partitions is None:
+        raise click.UsageError("nothing to change: give --config, --delete-config or --partitions")
+    where = common.need_dirs(dirs)
+    if settings or deleted:
+        entry = alter_topic(where, topic, {**settings, **dict.fromkeys(deleted)})
+        common.note(f"{topic}: " + (common.settings_text(entry.settings) or "no settings of its own"), quiet=quiet)
+    if partitions is not None:
+        made = add_partitions(where, topic, partitions)
+        common.note(f"{topic}: {common.plural(made, 'partition')} made, it has {partitions}", quiet=quiet)
+
+
+@command.command("delete")
+@common.dir_option
+@common.topic_option(required=True)
+@click.option("--if-exists", is_flag=True, help="No error where there is no such topic.")
+@common.quiet_options
+def delete(dirs: tuple[str, ...], topic: str, if_exists: bool, quiet: bool, verbose: int) -> None:
+    """Delete a topic with all its records, at once and for good. The directories may not be in use."""
+    from kafkalog.errors import UnknownTopicOrPartition
+    from kafkalog.tools.topic_changes import delete_topic, is_broker_s
+
+    common.set_verbosity(quiet, verbose)
+    where = common.need_dirs(dirs)
+    try:
+        gone = delete_topic(where, topic)
+    except UnknownTopicOrPartition:
+        if not if_exists:
+            raise
+        common.note(f"there is no topic {topic}", quiet=quiet)
+        return
+    common.note(f"deleted topic {topic} with {common.plural(len(gone), 'partition')}", quiet=quiet)
+    if is_broker_s(where, topic):
+        common.note(f"the broker's metadata still has {topic}: a broker makes it anew, empty", quiet=quiet)

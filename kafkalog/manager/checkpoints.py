@@ -18,12 +18,18 @@ from typing import Final
 from kafkalog.errors import CorruptCheckpoint
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
-from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint
+from kafkalog.util.checkpoint import (
+    CLEANER_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    OffsetCheckpoint,
+)
 from kafkalog.util.fileio import OS, FileSystem
 
 __all__ = [
-    "read_offset", "record_close", "record_log_start", "record_recovery_point", "write_high_watermarks",
-    "write_log_starts", "write_recovery_points",
+    "lower_recovery_point", "read_offset", "record_close", "record_log_start", "record_recovery_point",
+    "write_high_watermarks", "write_log_starts", "write_recovery_points",
 ]  # fmt: skip
 
 _LOG: Final = logging.getLogger(__name__)
@@ -52,6 +58,14 @@ def record_recovery_point(
     _record(directory, RECOVERY_POINT_FILE, topic_partition, offset, fs)
 
 
+def lower_recovery_point(
+    directory: str, topic_partition: TopicPartition, offset: int, *, fs: FileSystem = OS
+) -> None:
+    """Return when no higher recovery point than `offset` is on disk. CorruptCheckpoint, StorageError."""
+    if read_offset(directory, RECOVERY_POINT_FILE, topic_partition, fs=fs) > offset:
+        record_recovery_point(directory, topic_partition, offset, fs=fs)
+
+
 def record_close(
     directory: str, topic_partition: TopicPartition, recovery_point: int, high_watermark: int, *, fs: FileSystem = OS
 ) -> None:
@@ -77,6 +91,20 @@ def write_log_starts(directory: str, logs: Iterable[UnifiedLog], *, fs: FileSyst
 def write_high_watermarks(directory: str, logs: Iterable[UnifiedLog], *, fs: FileSystem = OS) -> None:
     """The same of high watermarks."""
     _write(directory, HIGH_WATERMARK_FILE, {log.topic_partition: high_watermark_of(log) for log in logs}, fs)
+
+
+def lower_offsets(directory: str, log: UnifiedLog, *, fs: FileSystem = OS) -> None:
+    """Return when no checkpoint says more of a log than that it ends where it does: it was cut (MGR-25).
+
+    CorruptCheckpoint, StorageError.
+    """
+    key, end = log.topic_partition, log.data_end_offset
+    for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE):
+        checkpoint = OffsetCheckpoint(os.path.join(directory, name), fs=fs)
+        with _write_lock:
+            offsets = checkpoint.read()
+            if offsets.get(key, 0) > end:
+                checkpoint.write({**offsets, key: end})
 
 
 def recovery_point_of(log: UnifiedLog) -> int:

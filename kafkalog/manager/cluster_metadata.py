@@ -83,9 +83,10 @@ def read_cluster_metadata(path: str | os.PathLike[str], *, fs: FileSystem = OS) 
                 epoch = max(epoch, batch.header.leader_epoch)
             end, problem = view.log_end_offset, view.damage
     if not records:
-        if not fs.exists(os.path.join(directory, BOOTSTRAP_FILE)):
+        if fs.exists(os.path.join(directory, BOOTSTRAP_FILE)):
+            _replay_file(image, os.path.join(directory, BOOTSTRAP_FILE), fs)
+        elif problem is None:
             return None
-        _replay_file(image, os.path.join(directory, BOOTSTRAP_FILE), fs)
     return ClusterMetadata(directory, image, not records, end, epoch, problem)
 
 

@@ -22,19 +22,21 @@ NO_LOGS: Final[Logs] = MappingProxyType({})
 class DataDirectory:
     """A data directory that a LogManager holds, or could not take.
 
-    `log_dir` is its lock, `directory_id` what its meta.properties says (None: nothing), `offline_error` why it is not
+    `log_dir` is its lock, `directory_id` what its meta.properties says (None: nothing), `broker_epoch` what
+    the marker of its last clean stop said (-1: nothing, None: there was none), `offline_error` why it is not
     in use (None: it is; set at once by a failure, while the logs are closed and the lock freed by `take_offline`,
     later). `logs` and `future_logs` are replaced, never changed: whoever took one may go through it.
     Threads: changed under the manager's lock, read from any.
     """
 
-    __slots__ = ("directory_id", "fs", "future_logs", "log_dir", "logs", "offline_error", "path")
+    __slots__ = ("broker_epoch", "directory_id", "fs", "future_logs", "log_dir", "logs", "offline_error", "path")
 
     def __init__(self, path: str, *, fs: FileSystem = OS) -> None:
         self.path = path
         self.fs = fs
         self.log_dir: LogDir | None = None
         self.directory_id: str | None = None
+        self.broker_epoch: int | None = None
         self.offline_error: Exception | None = None
         self.logs: Logs = NO_LOGS
         self.future_logs: Logs = NO_LOGS
@@ -113,6 +115,10 @@ class DataDirectory:
             self.future_logs = left
         else:
             self.logs = left
+
+    def holds(self, path: str | None) -> bool:
+        """Whether a path is the directory's, or of something in it."""
+        return path is not None and (path == self.path or path.startswith(self.path + os.sep))
 
     def file(self, name: str) -> str:
         """The path of a file of the directory."""

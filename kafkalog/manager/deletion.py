@@ -104,24 +104,29 @@ class DeletionQueue:
         return len(self._waiting)
 
 
-def rename_for_delete(directory: DataDirectory, log: UnifiedLog) -> None:
+def rename_for_delete(directory: DataDirectory, log: UnifiedLog) -> StorageError | None:
     """Give a log's directory its name as one that is deleted, and let nothing be written to it any more.
 
-    StorageError: it has its old name and is as it was.
+    StorageError: it has its old name and is as it was. The error that is returned says that the new name may be lost by
+    a power loss.
     """
     before = log.name
     cause = StorageError(f"the partition {log.topic_partition} was deleted", path=log.path)
     log.stop_writes(cause)
+    unsynced: StorageError | None = None
     try:
         log.rename_dir(delete_dir_name(log.topic_partition))
-    except BaseException:
+    except StorageError as error:
+        unsynced = error
+    finally:
         if log.name == before:
             log.resume_writes(cause)
-        raise
-    finally:
-        if log.name != before and directory.log_dir is not None:
-            directory.log_dir.partition_closed(before, True)
+    if log.name == before and unsynced is not None:
+        raise unsynced
+    if directory.log_dir is not None:
+        directory.log_dir.partition_closed(before, True)
     _LOG.info("%s is deleted: renamed to %s", before, log.path)
+    return unsynced
 
 
 def remove(doomed: Doomed) -> None:
@@ -134,14 +139,15 @@ def remove(doomed: Doomed) -> None:
     if not doomed.directory.is_online:
         return
     try:
-        _remove_tree(doomed.path, fs)
+        remove_tree(doomed.path, fs)
         fs.fsync_dir(os.path.dirname(doomed.path))
     except OSError as error:
         raise StorageError.from_os(error, "remove the deleted partition", path=doomed.path) from error
     _LOG.info("removed %s", doomed.path)
 
 
-def _remove_tree(path: str, fs: FileSystem) -> None:
+def remove_tree(path: str, fs: FileSystem) -> None:
+    """Remove a directory and all in it; one that is gone is fine. OSError."""
     try:
         with fs.scandir(path) as entries:  # type: ignore[arg-type]
             found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -149,7 +155,7 @@ def _remove_tree(path: str, fs: FileSystem) -> None:
         return
     for name, is_directory in found:
         if is_directory:
-            _remove_tree(os.path.join(path, name), fs)
+            remove_tree(os.path.join(path, name), fs)
         else:
             fs.unlink_if_exists(os.path.join(path, name))
     fs.rmdir(path)

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from types import MappingProxyType
+from typing import Final
 
 from kafkalog.errors import CorruptRecord, FormatError, IllegalArgument, IllegalState
 from kafkalog.manager.data_directory import NO_LOGS, DataDirectory, Logs
@@ -13,7 +14,11 @@ from kafkalog.manager.starting import take_offline
 from kafkalog.storage.failure import is_disk_failure
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
+from kafkalog.util.living import Living
 from kafkalog.util.scheduler import Schedules
+
+STORES: Final[Living[DirectorySet]] = Living()
+"""The stores of this process."""
 
 
 class DirectorySet:
@@ -26,6 +31,8 @@ class DirectorySet:
         self._logs: Logs = NO_LOGS
         self._future_logs: Logs = NO_LOGS
         self._failing = False
+        self.closed = False
+        STORES.add(self)
 
     # What there is
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from kafkalog.errors import IllegalState, NotAPartition, StorageError
@@ -14,11 +14,15 @@ from kafkalog.storage.names import (
     NOT_PARTITIONS,
     STRAY_DIR_SUFFIX,
     parse_dir,
+    stray_dir_name,
 )
+from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
+IsStray = Callable[[TopicPartition, str | None], bool]
+"""Whether a partition with this topic id (None: it tells none) belongs to no topic; the name says nothing."""
 
 
 class PartitionPlace(NamedTuple):
@@ -84,6 +88,24 @@ def check_no_duplicates(inventories: Iterable[Inventory]) -> None:
                     hint="one of them is left from an interrupted move between directories: "
                     "keep the one that is complete and move the other away",
                 )
+
+
+def set_strays_aside(inventory: Inventory, is_stray: IsStray, fs: FileSystem) -> Inventory:
+    """The inventory once every partition that `is_stray` is renamed to `-stray` (MGR-26). StorageError."""
+    kept, strays = [], list(inventory.stray)
+    for place in inventory.live:
+        if not is_stray(place.topic_partition, read_partition_metadata(fs, place.path)):
+            kept.append(place)
+            continue
+        target = os.path.join(os.path.dirname(place.path), stray_dir_name(place.topic_partition))
+        try:
+            fs.rename(place.path, target)
+            fs.fsync_dir(os.path.dirname(target))
+        except OSError as error:
+            raise StorageError.from_os(error, "set the partition aside", path=place.path) from error
+        _LOG.warning("%s belongs to no topic: renamed to %s", place.path, target)
+        strays.append(PartitionPlace(place.topic_partition, target))
+    return inventory._replace(live=tuple(kept), stray=tuple(strays))
 
 
 def _by_kind(inventories: Iterable[Inventory]) -> tuple[list[PartitionPlace], list[PartitionPlace]]:

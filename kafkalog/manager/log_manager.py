@@ -13,14 +13,18 @@ from typing import Any
 
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.config import LogConfig
-from kafkalog.errors import IllegalArgument, IllegalState, InconsistentTopicId, LogClosed, StorageError
+from kafkalog.errors import (
+    IllegalArgument,
+    IllegalState,
+    InconsistentTopicId,
+)
+from kafkalog.manager.clean_shutdown import agreed_epoch
 from kafkalog.manager.creation import Creation
 from kafkalog.manager.data_directory import DataDirectory
-from kafkalog.manager.deletion import DeletionQueue, forget, rename_for_delete
-from kafkalog.manager.directory_set import DirectorySet
+from kafkalog.manager.inventory import IsStray
 from kafkalog.manager.jobs import Job, jobs_of
-from kafkalog.manager.loading import DAMAGE, LoadProgress, LoadRules
-from kafkalog.manager.moving import swap
+from kafkalog.manager.loading import DAMAGE, Configs, LoadProgress, LoadRules
+from kafkalog.manager.log_remover import LogRemover
 from kafkalog.manager.placement import find_directory
 from kafkalog.manager.starting import check_some_online, load_directories, release_all, take_directories, take_offline
 from kafkalog.manager.stopping import close_all
@@ -36,7 +40,7 @@ from kafkalog.util.scheduler import Schedules
 __all__ = ["LoadProgress", "LogManager"]
 
 
-class LogManager(DirectorySet):
+class LogManager(LogRemover):
     """All logs of some data directories, until `close`; made by `open`.
 
     `logs` and `future_logs` are snapshots that do not change; `directories` has the ones that are offline too.
@@ -53,15 +57,11 @@ class LogManager(DirectorySet):
         clock: Clock,
         scheduler: Schedules | None,
     ) -> None:
-        super().__init__(directories, scheduler)
-        self.config = config
+        super().__init__(directories, config, topics, clock=clock, scheduler=scheduler)
         self.fs = fs
-        self.clock = clock
-        self.closed = False
-        self.preferred: dict[TopicPartition, str] = {}  # guarded by self._lock
         self.jobs: tuple[Job, ...] = jobs_of(self)
-        self._topics = topics  # guarded by self._lock
-        self._doomed = DeletionQueue()
+        self.previous_broker_epoch = agreed_epoch(directory.broker_epoch for directory in directories)
+        """The epoch of the broker that stopped cleanly here, where all directories tell the same; else -1 (MGR-28)."""
 
     @classmethod
     def open(
@@ -70,6 +70,7 @@ class LogManager(DirectorySet):
         config: BrokerConfig | None = None,
         *,
         topic_settings: Mapping[str, Mapping[str, Any]] | None = None,
+        is_stray: IsStray | None = None,
         fs: FileSystem = OS,
         clock: Clock = SYSTEM_CLOCK,
         scheduler: Schedules | None = None,
@@ -77,9 +78,11 @@ class LogManager(DirectorySet):
     ) -> LogManager:
         """The manager of these data directories, with all their logs open; directories are made where missing.
 
-        `topic_settings` are settings of topics that no topics file has, by topic. Logs are recovered where a directory
-        was not closed well; `progress` is called from the loading threads, one at a time. A directory whose disk fails
-        is offline, and the others are used.
+        `topic_settings` are settings of topics that no topics file has, by topic. `is_stray` says of a partition and
+        the id in its `partition.metadata` whether it belongs to no topic; it is renamed to `-stray` then, and kept.
+
+        Logs are recovered where a directory was not closed well; `progress` is called from the loading threads, one at
+        a time. A directory whose disk fails is offline, and the others are used.
 
         ConfigError (an empty path), DirectoryLocked (another process, or another manager here), NotAPartition (a
         directory whose name is none), IllegalState (a partition in two directories): nothing was touched. StorageError
@@ -91,13 +94,13 @@ class LogManager(DirectorySet):
             directories, settings, StoreTopics(topic_settings), fs=fs, clock=clock, scheduler=scheduler
         )
         try:
-            manager._load(progress)
+            manager._load(progress, is_stray)
         except BaseException:
             release_all(directories)
             raise
         return manager
 
-    def _load(self, progress: Callable[[LoadProgress], object] | None) -> None:
+    def _load(self, progress: Callable[[LoadProgress], object] | None, is_stray: IsStray | None) -> None:
         for directory in tuple(self.online):
             try:
                 self._topics.read(directory)
@@ -105,7 +108,7 @@ class LogManager(DirectorySet):
                 take_offline(directory, error)
         check_some_online(self.directories)
         rules = LoadRules(
-            self.config_of,
+            Configs(self.config.log_config, self._topics.settings_of).of,
             self.config.num_recovery_threads_per_data_dir,
             self.fs,
             self.clock,
@@ -114,7 +117,7 @@ class LogManager(DirectorySet):
             progress,
             self.note_failure,
         )
-        inventories = load_directories(self.directories, rules)
+        inventories = load_directories(self.directories, rules, is_stray)
         due_ms = self.clock.monotonic_ms() + self.config.log_segment_delete_delay_ms
         for directory in self.directories:
             for place in inventories[directory.path].deleted if directory.path in inventories else ():
@@ -208,84 +211,6 @@ class LogManager(DirectorySet):
         with self._lock:
             self.preferred[topic_partition] = chosen.path
 
-    # Moving and deleting
-
-    def replace_with_future(self, topic_partition: TopicPartition) -> UnifiedLog:
-        """The future log of a partition, which takes the place of the current one; that one is deleted (MGR-9).
-
-        IllegalState where there is none, or it does not end where the current one does; StorageError: nothing changed.
-        """
-        with self._lock:
-            self._check_open()
-            current, future = self.get(topic_partition), self.get(topic_partition, is_future=True)
-            if current is None or future is None:
-                what = "future log" if current is not None else "log"
-                raise IllegalState(f"{topic_partition} has no {what} to take the place of the current one")
-            source, target = self.directory_of(current), self.directory_of(future)
-            try:
-                swap(source, target, current, future)
-            except StorageError as error:
-                self.disk_error(source if current.path in str(error.path) else target, error)
-                raise
-            finally:
-                self._publish()
-            self.preferred.pop(topic_partition, None)
-            self._deleted(source, current)
-            return future
-
-    def delete(self, topic_partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
-        """The log that is deleted: in no map any more, its directory renamed, its files removed later (MGR-10).
-
-        A partition's future log goes before it. None where there is none, StorageError where it may be in a directory
-        that is offline (MGR-12), or the rename fails: then it is as it was.
-        """
-        with self._lock:
-            self._check_open()
-            if not is_future and topic_partition in self.future_logs:
-                self.delete(topic_partition, is_future=True)
-            log = self.get(topic_partition, is_future=is_future)
-            if log is None:
-                for directory in self.offline:
-                    raise directory.offline()
-                return None
-            directory = self.directory_of(log)
-            try:
-                rename_for_delete(directory, log)
-            except StorageError as error:
-                self.disk_error(directory, error)
-                raise
-            directory.drop(topic_partition, is_future=is_future)
-            self._publish()
-            self._deleted(directory, log)
-            return log
-
-    def _deleted(self, directory: DataDirectory, log: UnifiedLog) -> None:
-        """What is left to do once a log's directory has its name as one that is deleted."""
-        delay_ms = self.config.log_segment_delete_delay_ms
-        self._doomed.add(directory, log.path, self.clock.monotonic_ms() + delay_ms, log)
-        key = log.topic_partition
-        try:
-            if key not in directory.logs and key not in directory.future_logs:
-                forget(directory.path, (key,), directory.fs)
-            self._topics.forget_if_gone(directory, key.topic, self.logs)
-        except DAMAGE as error:
-            self.disk_error(directory, error)
-
-    def delete_logs(self) -> int:
-        """How many deleted partitions were removed from disk: those whose time has come.
-
-        The first error, a StorageError, is raised when all had their turn; what is left is tried again later.
-        """
-        retry_ms = max(1000, self.config.log_segment_delete_delay_ms)
-        return self._doomed.run(self.clock.monotonic_ms(), retry_ms, self.disk_error)
-
-    def delete_delay_ms(self) -> int:
-        """Ms until the next deleted partition is due; `file.delete.delay.ms` where none waits."""
-        due_ms = self._doomed.next_due_ms
-        if due_ms is None:
-            return self.config.log_segment_delete_delay_ms
-        return max(0, due_ms - self.clock.monotonic_ms())
-
     # Ending
 
     def schedule_jobs(self) -> None:
@@ -318,10 +243,6 @@ class LogManager(DirectorySet):
             for other in errors[1:]:
                 errors[0].add_note(f"and: {other}")
             raise errors[0]
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise LogClosed("the log manager is closed")
 
     def __enter__(self) -> LogManager:
         return self

@@ -9,12 +9,11 @@ the two leaves two whole copies, and the next start says so.
 from __future__ import annotations
 
 import logging
-import os
 from typing import Final
 
-from kafkalog.errors import IllegalState, StorageError
+from kafkalog.errors import CorruptCheckpoint, IllegalState, StorageError
 from kafkalog.manager.data_directory import DataDirectory
-from kafkalog.manager.deletion import forget, rename_for_delete
+from kafkalog.manager.deletion import rename_for_delete
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import partition_dir_name
 from kafkalog.types import TopicPartition
@@ -23,15 +22,16 @@ from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, OffsetCheckpoint
 _LOG: Final = logging.getLogger(__name__)
 
 
-def swap(source: DataDirectory, target: DataDirectory, current: UnifiedLog, future: UnifiedLog) -> None:
+def swap(
+    source: DataDirectory, target: DataDirectory, current: UnifiedLog, future: UnifiedLog
+) -> list[tuple[DataDirectory, Exception]]:
     """Let `future`, in `target`, take the place of `current`, in `source`, which is renamed for its delete.
 
     The high watermark and how far it was cleaned go with it. IllegalState: the future log does not end where the
-    current one does. StorageError: everything is as it was.
+    current one does. StorageError: everything is as it was. What is returned failed after the logs changed places.
     """
-    key = current.topic_partition
+    key, name = current.topic_partition, current.name
     future.flush()
-    name = current.name
     cause = StorageError(f"{key} moves to another directory: ask its manager for the log", path=current.path)
     current.stop_writes(cause)
     try:
@@ -42,35 +42,41 @@ def swap(source: DataDirectory, target: DataDirectory, current: UnifiedLog, futu
                 hint="copy the rest first",
             )
         future.update_high_watermark(current.high_watermark)
-        _rename(source, target, current, future)
+        unsynced = _rename(source, target, current, future)
     finally:
         if current.name == name:
             current.resume_writes(cause)
     source.drop(key)
     target.drop(key, is_future=True)
     target.put(future)
-    _move_cleaner_offset(source, target, key)
+    failures: list[tuple[DataDirectory, Exception]] = [] if unsynced is None else [(source, unsynced)]
+    try:
+        _move_cleaner_offset(source, target, key)
+    except (StorageError, CorruptCheckpoint) as error:  # it is cleaned from its beginning then
+        failures.append((source if source.holds(error.path) else target, error))
     _LOG.info("%s has moved to %s", key, future.path)
+    return failures
 
 
-def _rename(source: DataDirectory, target: DataDirectory, current: UnifiedLog, future: UnifiedLog) -> None:
+def _rename(
+    source: DataDirectory, target: DataDirectory, current: UnifiedLog, future: UnifiedLog
+) -> StorageError | None:
     before, name = future.name, partition_dir_name(future.topic_partition)
     try:
         future.rename_dir(name)
-        rename_for_delete(source, current)
+        unsynced = rename_for_delete(source, current)
     except BaseException:
-        if future.name == name and current.name == name:
+        if future.name == name:
             future.rename_dir(before)
         raise
-    finally:
-        if future.name == name and target.log_dir is not None:
-            target.log_dir.partition_closed(before, True)
-            target.log_dir.partition_opened(name, True)
+    if target.log_dir is not None:
+        target.log_dir.partition_closed(before, True)
+        target.log_dir.partition_opened(name, True)
+    return unsynced
 
 
 def _move_cleaner_offset(source: DataDirectory, target: DataDirectory, key: TopicPartition) -> None:
     offset = OffsetCheckpoint(source.file(CLEANER_OFFSET_FILE), fs=source.fs).read().get(key)
-    forget(source.path, (key,), source.fs)
     if offset is not None:
-        checkpoint = OffsetCheckpoint(os.path.join(target.path, CLEANER_OFFSET_FILE), fs=target.fs)
+        checkpoint = OffsetCheckpoint(target.file(CLEANER_OFFSET_FILE), fs=target.fs)
         checkpoint.write({**checkpoint.read(), key: offset})

@@ -7,11 +7,13 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kafkalog.errors import ConfigError, DirectoryLocked, NotAPartition, StorageError
+from kafkalog.errors import ConfigError, DirectoryLocked, StorageError
+from kafkalog.manager.clean_shutdown import read_broker_epoch
 from kafkalog.manager.data_directory import DataDirectory
-from kafkalog.manager.inventory import Inventory, check_no_duplicates, take_inventory
+from kafkalog.manager.inventory import Inventory, IsStray, check_no_duplicates, set_strays_aside, take_inventory
 from kafkalog.manager.loading import DAMAGE, DirectoryLoader, LoadRules, load_all
 from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.meta_properties import MetaProperties, check_one_node, read_meta_properties
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.filesystems import warn_if_unsafe
 
@@ -34,7 +36,8 @@ def directory_paths(dirs: Iterable[str | os.PathLike[str]]) -> list[str]:
 def take_directories(dirs: Iterable[str | os.PathLike[str]], fs: FileSystem) -> tuple[DataDirectory, ...]:
     """The directories, made where they are missing, each locked or offline.
 
-    DirectoryLocked where one is another's; none is kept then. StorageError when all are offline.
+    DirectoryLocked where one is another's, IllegalArgument where they belong to different nodes; none is kept then.
+    StorageError when all are offline.
     """
     directories = tuple(DataDirectory(path, fs=fs) for path in directory_paths(dirs))
     for directory in directories:
@@ -47,11 +50,28 @@ def take_directories(dirs: Iterable[str | os.PathLike[str]], fs: FileSystem) -> 
                 raise
             except OSError as error:
                 take_offline(directory, error)
+        _read_identities(directories)
         check_some_online(directories)
     except BaseException:
         release_all(directories)
         raise
     return directories
+
+
+def _read_identities(directories: Iterable[DataDirectory]) -> None:
+    found: dict[str, MetaProperties] = {}
+    for directory in directories:
+        if directory.is_online:
+            try:
+                meta = read_meta_properties(directory.path, directory.fs)
+                directory.broker_epoch = read_broker_epoch(directory.path, directory.fs)
+            except DAMAGE as error:
+                take_offline(directory, error)
+                continue
+            if meta is not None:
+                directory.directory_id = meta.directory_id
+                found[directory.path] = meta
+    check_one_node(found)
 
 
 def take_offline(directory: DataDirectory, error: Exception | None = None) -> None:
@@ -73,26 +93,34 @@ def check_some_online(directories: Sequence[DataDirectory]) -> None:
     raise made from directories[0].offline_error
 
 
-def load_directories(directories: Sequence[DataDirectory], rules: LoadRules) -> dict[str, Inventory]:
+def load_directories(
+    directories: Sequence[DataDirectory], rules: LoadRules, is_stray: IsStray | None = None
+) -> dict[str, Inventory]:
     """What lies in each directory that is in use, by its path; their logs are open then.
 
-    A directory whose disk fails goes offline. NotAPartition, IllegalState (a partition in two directories): nothing
-    was touched. StorageError when no directory is left.
+    Partitions for which `is_stray` holds are renamed first. A directory whose disk fails goes offline. NotAPartition,
+    IllegalState (a partition in two directories): nothing was touched. StorageError when no directory is left.
     """
     inventories: dict[str, Inventory] = {}
-    loaders: list[DirectoryLoader] = []
     for directory in directories:
         if directory.is_online:
             try:
                 inventories[directory.path] = take_inventory(directory.path, directory.fs)
-                loaders.append(DirectoryLoader(directory, inventories[directory.path], rules))
-            except NotAPartition:
-                raise
-            except DAMAGE as error:
-                inventories.pop(directory.path, None)
+            except OSError as error:
                 take_offline(directory, error)
     check_no_duplicates(inventories.values())
-    loaders = [loader for loader in loaders if _has_begun(loader)]
+    loaders: list[DirectoryLoader] = []
+    for directory in directories:
+        if directory.is_online:
+            try:
+                found = inventories[directory.path]
+                if is_stray is not None:
+                    found = inventories[directory.path] = set_strays_aside(found, is_stray, directory.fs)
+                loader = DirectoryLoader(directory, found, rules)
+                loader.begin()
+                loaders.append(loader)
+            except DAMAGE as error:
+                take_offline(directory, error)
     try:
         load_all(loaders, rules.threads)
     except BaseException:
@@ -107,15 +135,6 @@ def load_directories(directories: Sequence[DataDirectory], rules: LoadRules) -> 
 
 def _is_online(directories: Sequence[DataDirectory], path: str) -> bool:
     return any(directory.path == path and directory.is_online for directory in directories)
-
-
-def _has_begun(loader: DirectoryLoader) -> bool:
-    try:
-        loader.begin()
-    except DAMAGE as error:
-        take_offline(loader.directory, error)
-        return False
-    return True
 
 
 def _finish(loader: DirectoryLoader) -> None:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from kafkalog.errors import UnknownTopicOrPartition
 from kafkalog.manager.data_directory import DataDirectory, Logs
 from kafkalog.manager.partition import ensure_topic
 from kafkalog.manager.topics import TopicEntry, TopicStore
@@ -83,6 +84,8 @@ class StoreTopics:
     ) -> None:
         """Change a topic's settings in the file of each of these directories, in the first one's last: that counts."""
         siblings = [(key, log.path) for key, log in logs.items() if key.topic == topic]
+        if not siblings and topic not in self._known:
+            raise UnknownTopicOrPartition(f"there is no topic {ascii(topic[:80])} here")
         for directory in reversed(directories):
             here = [key for key in directory.logs if key.topic == topic]
             if here or TopicStore(directory.path, fs=directory.fs).get(topic) is not None:

@@ -14,7 +14,7 @@ REOPEN_HINT: Final = "close the log, look after the disk, and open it again"
 _NOT_THE_DISK: Final = frozenset(
     (
         errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN,
-        errno.ENAMETOOLONG,
+        errno.ENAMETOOLONG, errno.ENOENT,
     )
 )  # fmt: skip
 
@@ -23,7 +23,7 @@ def is_disk_failure(error: BaseException) -> bool:
     """True for an error that says the disk cannot be relied on.
 
     A full disk is none: retention may make room on it, which it could not once the directory is offline. Nor is a
-    process out of descriptors or memory.
+    process out of descriptors or memory, or a file that is gone: it may have been deleted or renamed beside this.
     """
     return isinstance(error, OSError) and error.errno is not None and error.errno not in _NOT_THE_DISK
 

@@ -1,47 +1,27 @@
-"""A segment's `.log` file: batches back to back (format.md §5).
-
-Data is read with pread and never mapped: another process may cut the file, which is a short read here
-and would be the end of the process on a mapped page.
-"""
+"""A segment's `.log` file: batches back to back (format.md §5), written, cut, renamed and closed."""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from kafkalog._core.scan import (
-    REASON_SIZE,
-    BatchHeader,
-    BatchTable,
-    HeaderWalk,
-    find_max_timestamp,
-    find_offset,
-    scan,
-)
-from kafkalog._core.seek import NOT_HERE, find_record_by_time
-from kafkalog.errors import IllegalArgument, LogClosed, ReadOnlyLog, StorageError
-from kafkalog.records.tables import batch_table
-from kafkalog.storage.file_slice import HEADER_BYTES, MAX_FILE_SIZE, FileSlice, bad_size, check_file_size, clamp
+from kafkalog.errors import IllegalArgument, ReadOnlyLog, StorageError
+from kafkalog.storage.file_slice import MAX_FILE_SIZE, check_file_size, clamp
 from kafkalog.storage.lazy_file import LazyFile
-from kafkalog.types import NO_TIMESTAMP, OffsetAndTimestamp, TimestampOffset
+from kafkalog.storage.readable_records import ReadableRecords
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import OS, File, FileSystem
-
-FIRST_WINDOW: Final = 4608
-"""Bytes read at first by a header walk: one index interval (4096) and the header of the batch after it."""
-SMALL_WINDOW: Final = 512
-LARGEST_WINDOW: Final = 256 * 1024
 
 
 class _NotReady(Exception):
     """No descriptor to write to is at hand."""
 
 
-class FileRecords:
+class FileRecords(ReadableRecords):
     """One `.log` file. `size` is its logical length in bytes: without a preallocated tail.
 
     It is opened when it is used, and may be closed in between (`lazy_file.py`). An append writes to the descriptor's
@@ -53,8 +33,8 @@ class FileRecords:
     """
 
     __slots__ = (
-        "__weakref__", "_appended_to", "_closed", "_cuts", "_fd", "_file", "_fs", "_lent_size", "_mutable", "_pwrite",
-        "_synced_size", "guard", "path", "size",
+        "__weakref__", "_appended_to", "_cuts", "_fd", "_fs", "_lent_size", "_mutable", "_pwrite", "_synced_size",
+        "guard",
     )  # fmt: skip
 
     def __init__(self, file: File, size: int, *, fs: FileSystem = OS, mutable: bool = True) -> None:
@@ -259,141 +239,7 @@ class FileRecords:
         if cuts == self._cuts:
             self._synced_size = size
 
-    # Reading
-
-    def read(self, position: int, size: int) -> bytes:
-        """The bytes of the range, its end cut at the file's (FILE-4); IllegalArgument as for `slice`."""
-        if position < 0 or size < 0 or position > self.size:
-            clamp(position, size, self.size, self.path)
-        size = min(size, self.size - position)
-        file = self._file
-        file.used = True
-        try:
-            return (file.file or file.opened()).pread(size, position)
-        except OSError as error:
-            raise self._failure(error, "read", position) from error
-
-    def read_into(self, buffer: Any, position: int) -> int:
-        """The number of bytes read into the writable `buffer` from `position`, none beyond the end."""
-        return self.slice(position, len(buffer)).read_into(buffer)
-
-    def slice(self, position: int, size: int) -> FileSlice:
-        """A fixed range, cut at the present end; bytes that come later are not in it (FILE-2, FILE-5).
-
-        IllegalArgument: a negative position or size, or a position beyond the end; StorageError (ENOENT) once the
-        file was unlinked.
-        """
-        if position < 0 or size < 0 or position > self.size:
-            clamp(position, size, self.size, self.path)
-        file = self._file
-        if file.is_gone:
-            raise self._failure(file.lost(), "read", position)
-        file.used = True
-        return FileSlice(file, position, min(size, self.size - position))
-
-    def tables(self, start: int = 0, end: int | None = None, *, check_crc: bool = False) -> Iterator[BatchTable]:
-        """Tables of the whole batches in the file from `start` (a batch's position) to `end`."""
-        stop = self.size if end is None else end
-        return self.slice(start, max(0, stop - start)).tables(check_crc=check_crc)
-
-    def batches(self, start: int = 0, end: int | None = None, *, check_crc: bool = False) -> Iterator[BatchHeader]:
-        """The header of each whole batch; errors as for `FileSlice.tables`."""
-        for table in self.tables(start, end, check_crc=check_crc):
-            yield from table
-
-    def search_for_offset(
-        self, target: int, start_position: int = 0, window: int = FIRST_WINDOW
-    ) -> tuple[int, int, int] | None:
-        """(base offset, position, size) of the first batch that ends at or above offset `target`.
-
-        The walk begins at `start_position`, which is a batch's, and reads `window` bytes at first. None when there is
-        no such whole batch. CorruptRecord on a size field below 14.
-        """
-        found = self._walk(find_offset, target, start_position, window)
-        if found is None:
-            return None
-        _, walk, start = found
-        return walk.base_offset, start + walk.position, walk.size
-
-    def search_for_timestamp(
-        self, target_ms: int, start_position: int = 0, start_offset: int = 0, window: int = FIRST_WINDOW
-    ) -> OffsetAndTimestamp | None:
-        """The first record at or after time `target_ms` whose offset is at least `start_offset`.
-
-        First in the file's order, batch by batch from `start_position`, whatever the clocks of the
-        producers did. None where there is no such record. InvalidRecord for a batch that does not decode.
-        """
-        position = start_position
-        while (found := self._walk(find_max_timestamp, target_ms, position, window)) is not None:
-            data, walk, start = found
-            at = start + walk.position
-            if walk.position + walk.size > len(data):
-                data, start = self.read(at, walk.size), at
-            offset, timestamp, epoch = find_record_by_time(data, at - start, target_ms, start_offset)
-            if offset >= 0:
-                return OffsetAndTimestamp(offset, timestamp, epoch)
-            if offset == NOT_HERE:
-                position = at + walk.size
-                continue
-            table = scan(data, at - start, check_crc=False, file_mode=True, base_position=start, max_batches=1)
-            if not len(table):
-                return None  # cut shorter under our feet
-            records = batch_table(data, table, 0, base_position=start, path=self.path)
-            row = records.find_timestamp(target_ms, start_offset)
-            if row >= 0:
-                return OffsetAndTimestamp(records.offsets[row], records.timestamps[row], table.leader_epoch(0))
-            position = at + walk.size
-        return None
-
-    def largest_timestamp_after(self, position: int) -> TimestampOffset:
-        """The largest batch timestamp from `position` on, with the last offset of the first such batch.
-
-        Both are -1 where no batch follows, or none has a time.
-        """
-        largest, offset = NO_TIMESTAMP, -1
-        for table in self.tables(position):
-            if table.max_timestamp > largest:
-                largest, offset = table.max_timestamp, table.offset_of_max_timestamp
-        return TimestampOffset(largest, offset)
-
-    def _walk(
-        self, find: Callable[[Any, int], HeaderWalk], target: int, position: int, window: int
-    ) -> tuple[bytes, HeaderWalk, int] | None:
-        """Where `find` succeeds first: the window's bytes, the walk and the window's position."""
-        end = self.size
-        file = self._file
-        file.used = True
-        if position < 0 or position > end:
-            clamp(position, 0, end, self.path)
-        while end - position >= HEADER_BYTES:
-            try:
-                data = (file.file or file.opened()).pread(min(window, end - position), position)
-            except OSError as error:
-                raise self._failure(error, "search", position) from error
-            walk = find(data, target)
-            if walk.position >= 0:
-                return (data, walk, position) if position + walk.position + walk.size <= end else None
-            if walk.stop_reason == REASON_SIZE:
-                raise bad_size(walk.stop_value, self.path, position + walk.resume_position)
-            if walk.resume_position == 0:  # not even one header: the file ends here
-                return None
-            position += walk.resume_position
-            if walk.resume_position <= len(data):
-                window = min(window * 4, LARGEST_WINDOW)
-            elif find is find_offset:  # a batch longer than the window: the next one probably is too
-                window = SMALL_WINDOW
-            else:  # its records will be wanted
-                window = min(walk.resume_position + SMALL_WINDOW, LARGEST_WINDOW)
-        return None
-
     # The file
-
-    def last_modified_ms(self) -> int:
-        """The file's time in ms: a segment's largest timestamp where no index knows one."""
-        try:
-            return self._file.stat().st_mtime_ns // 1_000_000
-        except OSError as error:
-            raise self._failure(error, "look at", None) from error
 
     def rename_to(self, path: str | os.PathLike[str]) -> None:
         """Give the file another name; it stays open."""
@@ -423,12 +269,15 @@ class FileRecords:
 
     def close_handlers(self) -> None:
         """Give the descriptor back without touching the file; slices keep theirs."""
+        self._give_back(has_name=True)
+
+    def _give_back(self, *, has_name: bool) -> None:
         self._closed = True
-        self._part_with_name(LazyFile(self.path, self._fs, "", File(self.path, -1, self._fs)))
+        self._part_with_name(LazyFile(self.path, self._fs, "", File(self.path, -1, self._fs)), has_name=has_name)
         if self._mutable:
             self._pwrite = self._fs.pwrite
 
-    def _part_with_name(self, instead: LazyFile) -> LazyFile | None:
+    def _part_with_name(self, instead: LazyFile, *, has_name: bool) -> LazyFile | None:
         """Let go of the file, which may not be looked for by its name any more; slices that are out keep it open.
 
         Returns it where there are such.
@@ -438,7 +287,7 @@ class FileRecords:
         self._file = instead
         file = held()
         if file is not None:
-            file.pin()
+            file.pin(has_name=has_name)
         return file
 
     def unlink(self) -> bool:
@@ -450,7 +299,7 @@ class FileRecords:
         if not self._closed:
             gone = LazyFile(self.path, self._fs, "")
             gone.is_gone = True
-            self._file = self._part_with_name(gone) or gone
+            self._file = self._part_with_name(gone, has_name=False) or gone
         try:
             return self._fs.unlink_if_exists(self.path)
         except OSError as error:
@@ -463,18 +312,8 @@ class FileRecords:
 
     def delete_if_exists(self) -> bool:
         """True when the file was there and is removed; slices still read it."""
-        self.close_handlers()
+        self._give_back(has_name=False)
         return self.unlink()
-
-    @property
-    def closed(self) -> bool:
-        """True after `close`, `close_handlers` or `delete_if_exists`."""
-        return self._closed
-
-    def _failure(self, error: OSError, doing: str, position: int | None) -> StorageError | LogClosed:
-        if self._closed:
-            return LogClosed(f"cannot {doing}: the segment is closed", path=self.path)
-        return StorageError.from_os(error, doing, path=self.path, position=position)
 
     def __repr__(self) -> str:
         return f"<FileRecords {self.path} {self.size} B{' closed' if self._closed else ''}>"

@@ -43,8 +43,8 @@ class LazyFile:
     """
 
     __slots__ = (
-        "__weakref__", "_fs", "_kept", "_mode", "_next_path", "_renames", "_witness", "file", "is_gone", "owner",
-        "path", "used", "was_written",
+        "__weakref__", "_fs", "_identity", "_kept", "_mode", "_next_path", "_renames", "_witness", "file", "is_gone",
+        "owner", "path", "used", "was_written",
     )  # fmt: skip
 
     def __init__(self, path: str, fs: FileSystem, mode: str = "rw", file: File | None = None) -> None:
@@ -55,6 +55,7 @@ class LazyFile:
         self.is_gone = False
         self.owner: Any = None  # a weak reference to an Owner
         self._fs = fs
+        self._identity: tuple[int, int] | None = None
         self._kept: File | None = None
         self._mode = mode
         self._next_path: str | None = None
@@ -93,11 +94,20 @@ class LazyFile:
                     failure = failure or error
                     continue
                 if self._renames == renames:
-                    return file
+                    return self._same(file)
                 file.close()
                 break
             if failure is not None and self._renames == renames:
                 raise failure
+
+    def _same(self, file: File) -> File:
+        """The file, unless it is known to be another one that has taken the name."""
+        if self._identity is not None:
+            status = file.stat()
+            if (status.st_dev, status.st_ino) != self._identity:
+                file.close()
+                raise self.lost()
+        return file
 
     def lost(self) -> FileNotFoundError:
         """The error for a file that has no name any more and is not open."""
@@ -105,6 +115,8 @@ class LazyFile:
 
     def let_go(self) -> bool:
         """Close the file for now; False where it is written to, or cannot be closed safely."""
+        if self._kept is not None:
+            return False
         owner = None if self.owner is None else self.owner()
         return self.put_away() if owner is None else owner.lend()
 
@@ -119,14 +131,23 @@ class LazyFile:
         self.file = None
         return True
 
-    def pin(self) -> None:
-        """Open the file and keep it open, whatever happens to its name; where it cannot be opened it is gone."""
+    def pin(self, *, has_name: bool) -> None:
+        """Stay readable for those who have slices, whatever comes next: from now on nobody tells of a new name.
+
+        The file is opened, and kept open. With `has_name`, where it is not deleted and too many are open already, its
+        identity is noted instead: it can be found again until somebody takes it away.
+        """
         try:
+            if self.file is None and has_name:
+                DESCRIPTORS.make_room()
+                if len(DESCRIPTORS) >= DESCRIPTORS.limit:
+                    status = self._fs.stat(self.path)
+                    self._identity = status.st_dev, status.st_ino
+                    return
             self._kept = self.opened()
         except OSError:
             pass
         self._mode = ""
-        DESCRIPTORS.discard(self)
 
     def will_be(self, path: str) -> None:
         """Know that the file's directory is about to get another name; `relocate` says that it has it, or has not."""

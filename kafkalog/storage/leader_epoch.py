@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkalog.errors import IllegalArgument
@@ -42,16 +43,16 @@ class LeaderEpochCache:
         CorruptCheckpoint for a malformed file, StorageError from the system.
         """
         cache = cls(directory, fs=fs)
-        cache._file.create_if_missing()
-        return cache._loaded()
+        return cache._loaded(cache._file.read_or_create())
 
     @classmethod
     def read(cls, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> LeaderEpochCache:
         """The same for a directory that is another's: nothing is made, a missing file has no epochs."""
-        return cls(directory, fs=fs)._loaded()
+        cache = cls(directory, fs=fs)
+        return cache._loaded(cache._file.read())
 
-    def _loaded(self) -> LeaderEpochCache:
-        for entry in self._file.read():
+    def _loaded(self, entries: Iterable[EpochEntry]) -> LeaderEpochCache:
+        for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
         self._written = self._entries
         return self

@@ -12,7 +12,8 @@ import os
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kafkalog.errors import CorruptRecord, NotAPartition, StorageError
+from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.storage.directory import Directory
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.names import (
     CHECKPOINT_DELETED_SUFFIX,
@@ -26,6 +27,7 @@ from kafkalog.util.fileio import FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
 _SWAPPED_LOG: Final = LOG_SUFFIX + SWAP_SUFFIX
+_IN_TRANSIT: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 
 
 class Leftovers(NamedTuple):
@@ -54,23 +56,19 @@ def plan_leftovers(names: Iterable[str]) -> Leftovers:
     return Leftovers((*removed, *cleaned), tuple(swaps))
 
 
-def list_files(directory: str, fs: FileSystem) -> list[str]:
-    """The names in a partition directory; NotAPartition for a file, StorageError."""
-    try:
-        return fs.listdir(directory)
-    except NotADirectoryError as error:
-        raise NotAPartition("a file where a partition directory is meant", path=directory) from error
-    except OSError as error:
-        raise StorageError.from_os(error, "read the partition directory", path=directory) from error
+def clear_leftovers(directory: Directory, fs: FileSystem) -> int | None:
+    """Remove and rename what `plan_leftovers` says; None where there was nothing to do.
 
-
-def clear_leftovers(directory: str, fs: FileSystem) -> int:
-    """Remove and rename what `plan_leftovers` says. StorageError where the system refuses; a second run goes on.
-
-    The result is the highest base offset of a deleted `.log`, 0 without one: a crash between giving up the last segment
-    and making the next one leaves no other, and a log never goes back to offsets that it gave out.
+    Else the highest base offset of a deleted `.log`, 0 without one: a crash between giving up the last segment and
+    making the next one leaves no other, and a log never goes back to offsets that it gave out. StorageError where the
+    system refuses; a second run goes on.
     """
-    names = list_files(directory, fs)
+    if not any(name.endswith(_IN_TRANSIT) for name in directory.names):
+        return None
+    return _clear(directory.path, directory.names, fs)
+
+
+def _clear(directory: str, names: tuple[str, ...], fs: FileSystem) -> int:
     plan = plan_leftovers(names)
     for name in plan.removed:
         _remove(directory, name, fs)

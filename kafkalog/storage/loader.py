@@ -19,15 +19,18 @@ from typing import Final, NamedTuple
 from kafkalog._core.plan import SegmentTail
 from kafkalog.config import LogConfig
 from kafkalog.errors import FormatError, IllegalState, SegmentOffsetOverflow, StorageError
+from kafkalog.storage.directory import Directory, list_directory
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.leftovers import clear_leftovers, list_files
+from kafkalog.storage.leftovers import clear_leftovers
+from kafkalog.storage.listed_segment import open_listed
 from kafkalog.storage.names import (
     DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
     index_file_name,
-    is_index_file,
-    is_log_file,
     parse_base_offset,
     time_index_file_name,
+    txn_index_file_name,
 )
 from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.rebuild import (
@@ -47,12 +50,13 @@ from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
+_INDEX_NAMES: Final = (index_file_name, time_index_file_name)
 
 
 class Loaded(NamedTuple):
     """A log's segments and offsets as they are on disk; `given_up` are segments renamed for their delayed delete.
 
-    `given_up_files` are snapshots that go with them.
+    `given_up_files` are snapshots that go with them. `is_untouched` says that no file was made or renamed.
     """
 
     segments: LogSegments[LogSegment]
@@ -61,13 +65,15 @@ class Loaded(NamedTuple):
     next_offset: int
     given_up: tuple[LogSegment, ...]
     given_up_files: tuple[str, ...]
+    is_untouched: bool
 
 
 class LogLoader:
     """One opening of one directory; `load` does it, once.
 
     `recovery_point` and `log_start_offset` are what the directory's checkpoints say; `progress` and `threads` as in
-    `RecoveryRun`. Threads: one, and those; many directories may load in parallel.
+    `RecoveryRun`; `listed` is what is in the directory, if that was looked at just now. Threads: one, and those; many
+    directories may load in parallel.
     """
 
     def __init__(
@@ -84,8 +90,10 @@ class LogLoader:
         had_clean_shutdown: bool = True,
         progress: Progress | None = None,
         threads: int | None = None,
+        listed: Directory | None = None,
     ) -> None:
         self._directory = directory
+        self._found = list_directory(directory, fs) if listed is None else listed
         self._config = config
         self._epochs = epochs
         self._producers = producers
@@ -102,6 +110,7 @@ class LogLoader:
         self._deleted_base = 0
         self._given_up: list[LogSegment] = []
         self._given_up_files: list[str] = []
+        self._touched = False  # names in the directory have changed
 
     def load(self) -> Loaded:
         """The log; its last segment is ready for appends. StorageError; CorruptRecord (see `ends_whole`).
@@ -111,7 +120,7 @@ class LogLoader:
         if not self._producers.is_empty:
             raise IllegalState("the producers of a log are known before it is loaded", path=self._directory)
         try:
-            self._deleted_base = clear_leftovers(self._directory, self._fs)
+            self._clear_leftovers()
             while True:
                 try:
                     self._open_segments()
@@ -128,38 +137,66 @@ class LogLoader:
                 segment.close_handlers()
             raise
 
+    def _clear_leftovers(self) -> None:
+        deleted_base = clear_leftovers(self._found, self._fs)
+        if deleted_base is not None:
+            self._deleted_base = deleted_base
+            self._look_again()
+
+    def _look_again(self) -> None:
+        self._touched = True
+        self._found = list_directory(self._directory, self._fs)
+        self._producers.snapshots.refresh(self._found.names)
+
     # Segments
 
     def _open_segments(self) -> None:
-        names = list_files(self._directory, self._fs)
-        logs = {parse_base_offset(name) for name in names if is_log_file(name)}
-        for name in sorted(names):
-            if is_index_file(name) and parse_base_offset(name) not in logs:
+        """Look at names and sizes, and at the end of the log; other files are opened when they are used."""
+        directory = self._found
+        logs: dict[int, str] = {}
+        indexes: list[tuple[int, str]] = []
+        for name in directory.names:
+            base = parse_base_offset(name)
+            if base is not None:
+                if name.endswith(LOG_SUFFIX):
+                    logs[base] = name
+                elif name.endswith(INDEX_SUFFIXES):
+                    indexes.append((base, name))
+        for base, name in sorted(indexes):
+            if base not in logs:
                 _LOG.warning("%s has no .log file: removed", os.path.join(self._directory, name))
                 self._unlink(name)
-        bases = sorted(base for base in logs if base is not None)
+        bases = sorted(logs)
         if not bases:
             self._log_start = max(self._log_start, self._deleted_base)
+        names = frozenset([name for _, name in indexes])
         for at, base in enumerate(bases):
-            self._open_segment(base, bases[at + 1] if at + 1 < len(bases) else None, set(names))
+            self._open_segment(base, bases[at + 1] if at + 1 < len(bases) else None, names)
 
-    def _open_segment(self, base: int, following: int | None, names: set[str]) -> None:
+    def _open_segment(self, base: int, following: int | None, indexes: frozenset[str]) -> None:
         """Open one segment. Without `.index`, or with a damaged transaction index, it is recovered (LOAD-7, LOAD-8).
 
         After an unclean end that has to wait until what lies before it is recovered: it may not be readable yet.
         """
-        segment = LogSegment.open(
-            self._directory, base, self._config, fs=self._fs, clock=self._clock, file_already_exists=True
+        self._segments[base] = segment = open_listed(
+            self._found,
+            base,
+            self._config,
+            offsets=MAX_RELATIVE_OFFSET + 1 if following is None else following - base,
+            fs=self._fs,
+            clock=self._clock,
+            is_on_disk=self._clean,
+            believes_indexes=not self._clean,
         )
-        self._segments[base] = segment
-        if index_file_name(base) not in names or not self._is_txn_index_sound(segment):
+        has_txns = txn_index_file_name(base) in indexes
+        if index_file_name(base) not in indexes or has_txns and not self._is_txn_index_sound(segment):
             if segment.size:
                 _LOG.warning("%s: an index is missing or damaged, all are made anew", segment.path)
             if self._clean:
                 self._recover_one(segment)
             else:
                 self._unindexed.append(segment)
-        elif self._clean and not self._is_sound(segment, following):
+        elif self._clean and not self._is_sound(segment, following is None, indexes):
             if segment.size:
                 _LOG.warning("the indexes of %s are missing or damaged: they are made anew", segment.path)
             self._rebuild(segment)
@@ -173,22 +210,33 @@ class LogLoader:
             return False
         return True
 
-    def _is_sound(self, segment: LogSegment, following: int | None) -> bool:
-        """True when the indexes fit themselves and, at the log's end, the data (recovery looks for itself)."""
-        base = segment.base_offset
-        offsets = MAX_RELATIVE_OFFSET + 1 if following is None else following - base
-        return (
-            offset_index_fits(self._fs, os.path.join(self._directory, index_file_name(base)), segment.size, offsets)
-            and time_index_fits(self._fs, os.path.join(self._directory, time_index_file_name(base)), offsets)
-            and (following is not None or (last_entries_agree(segment) and ends_whole(segment)))
-        )
+    @staticmethod
+    def _is_sound(segment: LogSegment, is_last: bool, indexes: frozenset[str]) -> bool:
+        """True when the indexes are there and, at the log's end, fit the data (recovery looks for itself)."""
+        has_both = time_index_file_name(segment.base_offset) in indexes
+        return has_both and not (is_last and not (last_entries_agree(segment) and ends_whole(segment)))
+
+    def _indexes_fit(self, segment: LogSegment, offsets: int) -> bool:
+        """True when both indexes are there and fit the data, which has room for so many offsets."""
+        base, size = segment.base_offset, segment.size
+        by_offset, by_time = (os.path.join(self._directory, name_of(base)) for name_of in _INDEX_NAMES)
+        return offset_index_fits(self._fs, by_offset, size, offsets) and time_index_fits(self._fs, by_time, offsets)
 
     def _rebuild(self, segment: LogSegment) -> None:
         """Make the indexes anew from the data; what is behind its last sound batch, whatever the marker says, goes."""
-        if ends_whole(segment):
-            rebuild_indexes(segment)
-        else:
+        if not ends_whole(segment):
             self._recover_one(segment)
+            return
+        segment.pin_indexes()
+        rebuild_indexes(segment)
+        self._settle(segment)
+
+    def _settle(self, segment: LogSegment) -> None:
+        """A segment's files are changed; behind the recovery point no later flush comes to sync them."""
+        segment.files_changed()
+        if self._clean:
+            segment.flush()
+        segment.unpin_indexes()
 
     def _split(self, error: SegmentOffsetOverflow) -> None:
         """Split the segment that `error` names, then begin again with the files as they are now."""
@@ -204,6 +252,7 @@ class LogLoader:
         self._segments.clear()
         self._unindexed.clear()
         self._tails.clear()
+        self._look_again()
 
     def _drop_hiding(self) -> None:
         """Take out empty segments that begin below the end of the one before: they would hide its records.
@@ -251,7 +300,7 @@ class LogLoader:
                 return
             if segment in self._unindexed:
                 self._recover_one(segment)
-            elif not self._is_sound(segment, following.base_offset):
+            elif not self._indexes_fit(segment, following.base_offset - segment.base_offset):
                 _LOG.warning("the indexes of %s are damaged: they are made anew", segment.path)
                 self._rebuild(segment)
 
@@ -263,7 +312,9 @@ class LogLoader:
             producers, segments, self._log_start, segment.base_offset, self._clock.milliseconds(), clean=False
         )
         found = scan_segment(segment) if found is None else found
+        segment.pin_indexes()
         cut = recover_segment(segment, producers, self._epochs, found)
+        self._settle(segment)
         self._tails[segment.base_offset] = found.found.tail
         producers.take_snapshot()
         self._producers.snapshots.refresh()
@@ -271,6 +322,7 @@ class LogLoader:
 
     def _give_up(self, segments: tuple[LogSegment, ...]) -> None:
         """Rename segments, and their snapshots, for a delayed delete, the last one first."""
+        self._touched = True
         for segment in reversed(segments):
             _LOG.warning("%s lies behind damage, or below the log start: given up", segment.path)
             segment.change_file_suffixes("", DELETED_SUFFIX)
@@ -296,6 +348,7 @@ class LogLoader:
 
     def _finish(self, end: int | None) -> Loaded:
         if not self._segments:
+            self._touched = True
             self._segments[self._log_start] = LogSegment.open(
                 self._directory,
                 self._log_start,
@@ -306,7 +359,7 @@ class LogLoader:
                 preallocate=self._config.preallocate,
             )
         segments = LogSegments(self._segments.values())
-        next_offset = segments.active.read_next_offset()
+        next_offset = segments.active.read_next_offset() if end is None else end
         kept_all = self._clean and end is not None
         point = next_offset if kept_all else min(self._recovery_point, next_offset)
         start = max(self._log_start, segments[0].base_offset)
@@ -317,7 +370,8 @@ class LogLoader:
         self._producers.snapshots.remove_strays(segments.base_offsets)
         self._load_producers(segments, start, next_offset)
         segments.active.become_active(self._tails.get(segments.active.base_offset))
-        return Loaded(segments, start, point, next_offset, tuple(self._given_up), tuple(self._given_up_files))
+        given_up, files = tuple(self._given_up), tuple(self._given_up_files)
+        return Loaded(segments, start, point, next_offset, given_up, files, self._clean and not self._touched)
 
     def _load_producers(self, segments: LogSegments[LogSegment], start: int, next_offset: int) -> None:
         """Know the producers; a transaction index that misses what they did is made anew, with its segment's others."""

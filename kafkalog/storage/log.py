@@ -17,9 +17,9 @@ from kafkalog._core.producer import ProducerState
 from kafkalog._core.txns import AbortedRanges
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.storage.directory import list_directory
 from kafkalog.storage.failure import Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.leftovers import list_files
 from kafkalog.storage.loader import Loaded, LogLoader
 from kafkalog.storage.log_append import LogAppender
 from kafkalog.storage.log_state import (
@@ -81,25 +81,18 @@ class UnifiedLog(LogAppender):
         StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
         """
         folder = os.fspath(directory)
-        list_files(folder, fs)
+        found = list_directory(folder, fs)
         epochs = LeaderEpochCache.open(folder, fs=fs)
         producers = ProducerStateManager(
-            folder, fs=fs, expiration_ms=producer_expiration_ms, verify_transactions=verify_transactions
-        )
+            folder, fs=fs, expiration_ms=producer_expiration_ms, verify_transactions=verify_transactions,
+            names=found.names,
+        )  # fmt: skip
         began = perf_counter()
         loaded = LogLoader(
-            folder,
-            config,
-            epochs,
-            producers,
-            fs=fs,
-            clock=clock,
-            log_start_offset=log_start_offset,
-            recovery_point=0 if recovery_point is None else recovery_point,
-            had_clean_shutdown=had_clean_shutdown,
-            progress=progress,
-            threads=recovery_threads,
-        ).load()
+            folder, config, epochs, producers, fs=fs, clock=clock, log_start_offset=log_start_offset,
+            recovery_point=0 if recovery_point is None else recovery_point, had_clean_shutdown=had_clean_shutdown,
+            progress=progress, threads=recovery_threads, listed=found,
+        ).load()  # fmt: skip
         try:
             log = cls(
                 folder,
@@ -127,6 +120,8 @@ class UnifiedLog(LogAppender):
         self._transactions = Transactions(self.path, fs=self._fs)
         with self._lock:
             self._high_watermark_moved_locked()
+            if loaded.is_untouched:
+                self._unsynced.synced(self._unsynced.taken())
             if loaded.given_up or loaded.given_up_files:
                 self._chores.append(lambda: self._delete_later(loaded.given_up, loaded.given_up_files))
         self._do_chores()

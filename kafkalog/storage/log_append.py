@@ -330,12 +330,12 @@ class LogAppender(LogOwner):
         for row in range(table.count):
             if table.magic(row) < 2:
                 self._epochs.clear()
-                self._chores.append(self._epochs.write_if_changed)
+                self._chores.append(self._write_epochs)
             elif table.leader_epoch(row) > self._epochs.latest_epoch:
                 self._begin_epoch_locked(table.leader_epoch(row), table.base_offset(row))
 
     def _begin_epoch_locked(self, epoch: int, first_offset: int) -> None:
         """Note where an epoch begins; its file is written after the lock is released."""
         self._epochs.assign(epoch, first_offset)
-        self._chores.append(self._epochs.write_if_changed)
+        self._chores.append(self._write_epochs)
 

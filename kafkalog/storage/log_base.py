@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -16,7 +17,7 @@ from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.append import LeaderLimits, ValidatorMetrics
 from kafkalog.storage.failure import LogHealth, Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.log_metrics import LogMetrics, register
+from kafkalog.storage.log_metrics import LOGS, LogMetrics
 from kafkalog.storage.log_state import LogState, at_end
 from kafkalog.storage.names import parse_topic_partition_dir
 from kafkalog.storage.producer_state import ProducerStateManager
@@ -117,7 +118,7 @@ class LogBase:
         self._unsynced = Unsynced()  # guarded by self._lock
         self._cuts = 0  # guarded by self._lock; grows when a cut of the end begins and when it ends
         self._set_config_locked(config)
-        register(self)
+        LOGS.add(self)
 
     def _set_config_locked(self, config: LogConfig) -> None:
         self._config = config
@@ -260,9 +261,17 @@ class LogBase:
             _LOG.warning("put off until the next append or flush: %s", error)
             self._health.notice(error)
             if self._epochs.has_changed:
-                self._chores.append(self._epochs.write_if_changed)
+                self._chores.append(self._write_epochs)
 
     def _write_epochs(self) -> bool:
-        if self._epochs.has_changed:
-            self._epochs.write_if_changed()
+        """True once the epochs' file says what is known; begun again where the directory was renamed meanwhile."""
+        while self._epochs.has_changed:
+            path = self.path
+            try:
+                self._epochs.write_if_changed()
+            except StorageError as error:
+                with self._lock:  # a rename holds it
+                    was_renamed = self.path != path
+                if error.errno != errno.ENOENT or not was_renamed:
+                    raise
         return True

@@ -12,6 +12,8 @@ from time import perf_counter
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.storage.log_base import LogBase
 from kafkalog.storage.log_state import LogState, flushed_to
+from kafkalog.storage.segment import LogSegment
+from kafkalog.util.descriptors import TOO_MANY_FILES
 
 
 class LogFlusher(LogBase):
@@ -151,6 +153,14 @@ class LogFlusher(LogBase):
             self._unsynced.entries_synced(taken)
         return True
 
+    def _sync_cut(self, segment: LogSegment) -> None:
+        """Return when the new end of a segment is on disk: what was cut off must not come back beneath new records."""
+        cuts, state = self._cuts, self._state
+        try:
+            segment.records.flush()
+        except BaseException as error:
+            self._flush_failed(error, state, cuts)
+
     def _flush_failed(self, error: BaseException, state: LogState, cuts: int) -> None:
         """Poison the log and raise, unless what could not be synced was deleted, cut or renamed meanwhile (LOG-52)."""
         with self._lock:
@@ -161,7 +171,7 @@ class LogFlusher(LogBase):
                     return
             if isinstance(error, LogClosed):
                 self._health.check()
-            if isinstance(error, OSError):
+            if isinstance(error, OSError) and error.errno not in TOO_MANY_FILES:  # then nothing was synced, nor lost
                 self._health.poison(error)
             self.metrics.flush_failures += 1
         self._tell("flush_error", error=error)

@@ -17,6 +17,7 @@ LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TXN_INDEX_SUFFIX: Final = ".txnindex"
+INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
@@ -89,6 +90,11 @@ def snapshot_file_name(offset: int) -> str:
 
 def parse_base_offset(name: str | os.PathLike[str]) -> int | None:
     """The offset before the first dot of a file's name; None where there is none (1 to 20 digits)."""
+    if type(name) is str and name[OFFSET_DIGITS : OFFSET_DIGITS + 1] == "." and name.isascii():
+        digits = name[:OFFSET_DIGITS]  # a segment's file, and no directory before its name: nearly all that is asked
+        if digits.isdigit():
+            offset = int(digits)
+            return offset if offset <= MAX_OFFSET else None
     digits = os.path.basename(os.fspath(name)).partition(".")[0]
     if not _BASE_OFFSET.match(digits):
         return None
@@ -103,7 +109,7 @@ def is_log_file(name: str) -> bool:
 
 def is_index_file(name: str) -> bool:
     """True for a segment's `.index`, `.timeindex` or `.txnindex` that is in use."""
-    return name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)) and (parse_base_offset(name) is not None)
+    return name.endswith(INDEX_SUFFIXES) and parse_base_offset(name) is not None
 
 
 def validate_topic(name: str) -> str:

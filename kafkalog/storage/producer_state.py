@@ -5,6 +5,7 @@ The rules of sequences, epochs and transactions are in `_core/producers.pyx`; th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from kafkalog._core.producer import ProducerState
@@ -75,8 +76,10 @@ class ProducerStateManager:
         fs: FileSystem = OS,
         expiration_ms: int = EXPIRATION_MS,
         verify_transactions: bool = False,
+        names: Iterable[str] | None = None,
     ) -> None:
-        self.snapshots = Snapshots(directory, fs=fs)
+        """`names` are those in the directory, if it was listed just now."""
+        self.snapshots = Snapshots(directory, fs=fs, names=names)
         self.producers = Producers()
         self.producers.must_verify = verify_transactions
         self.map_end_offset = 0

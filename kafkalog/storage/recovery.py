@@ -12,9 +12,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kafkalog._core.recovery import BAD_CRC, BAD_ORDER, BAD_RANGE, BAD_SIZE, MORE, PARTIAL, RecoveryPass
+from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.producer_state import ProducerStateManager
@@ -34,6 +35,19 @@ _DAMAGE: Final = {
 _buffers: Final = threading.local()
 
 
+class HasData(Protocol):
+    """What a pass needs to know of a segment."""
+
+    @property
+    def records(self) -> FileRecords: ...
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def index_interval_bytes(self) -> int: ...
+    @property
+    def max_index_size(self) -> int: ...
+
+
 class FoundSegment(NamedTuple):
     """What one pass over a `.log` file shows: the pass, and why it stopped."""
 
@@ -41,7 +55,7 @@ class FoundSegment(NamedTuple):
     status: int
 
 
-def scan_segment(segment: LogSegment, tell: Callable[[int], object] | None = None) -> FoundSegment:
+def scan_segment(segment: HasData, tell: Callable[[int], object] | None = None) -> FoundSegment:
     """One pass over the data of a segment up to the first damage; `tell(bytes)` is called as it goes on.
 
     Threads: any, beside the passes over other segments. StorageError.
@@ -83,9 +97,14 @@ def recover_segment(
     found, status = scanned
     segment.txn_index.reset()
     if found.batches:
-        for txn, stable in producers.take_over(found.producers, found.tail.last_offset):
-            if txn.is_aborted:
-                segment.add_aborted(AbortedTxn(0, txn.producer_id, txn.first_offset, txn.last_offset, stable))
+        done = producers.take_over(found.producers, found.tail.last_offset)
+        aborted = [
+            AbortedTxn(0, txn.producer_id, txn.first_offset, txn.last_offset, stable)
+            for txn, stable in done
+            if txn.is_aborted
+        ]
+        if aborted:
+            segment.txn_index.extend(aborted)
     take_over_epochs(epochs, found)
     if status == BAD_RANGE:
         segment.ensure_offset_in_range(found.bad_offset)

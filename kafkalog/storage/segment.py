@@ -14,10 +14,11 @@ from kafkalog._core.plan import NO_ROLL, AppendPlan, RollRules, SegmentTail, pla
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
-from kafkalog.storage.file_records import FIRST_WINDOW, SMALL_WINDOW, FileRecords
+from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.lazy_index import LazyIndex
 from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name, txn_index_file_name
+from kafkalog.storage.readable_records import FIRST_WINDOW, SMALL_WINDOW
 from kafkalog.storage.segment_files import SegmentFiles
 from kafkalog.storage.time_index import TimeIndex
 from kafkalog.storage.transaction_index import TransactionIndex
@@ -416,8 +417,11 @@ class LogSegment(SegmentFiles):
         """Write the largest timestamp into the slot that the time index kept free for it."""
         tail = self.tail
         if tail.max_timestamp >= 0:
-            self.time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp, skip_full_check=True)
-            self._indexes_changed = True
+            index = self.time_index
+            before = index.entries
+            index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp, skip_full_check=True)
+            if index.entries != before:
+                self._indexes_changed = True
 
     def on_become_inactive(self) -> None:
         """Close the book on a rolled segment: final time entry, files trimmed, indexes read-only (SEG-28)."""

@@ -61,6 +61,14 @@ class SegmentFiles:
         self._offset_index.unpin()
         self._time_index.unpin()
 
+    def files_changed(self) -> None:
+        """The next flush syncs the indexes as well."""
+        self._indexes_changed = True
+
+    def indexes_are_on_disk(self) -> None:
+        """A flush leaves the indexes alone, until they are changed."""
+        self._indexes_changed = False
+
     def flush(self) -> None:
         """Return when the data, then the offset, time and transaction index are on disk (SEG-32).
 

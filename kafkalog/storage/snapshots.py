@@ -6,6 +6,7 @@ import logging
 import os
 from bisect import insort
 from collections.abc import Collection, Iterable
+from errno import ENOENT
 from typing import Final
 
 from kafkalog.errors import CorruptSnapshot, StorageError
@@ -24,21 +25,22 @@ class Snapshots:
 
     __slots__ = ("_offsets", "_writes", "directory", "fs", "unsynced")
 
-    def __init__(self, directory: str, *, fs: FileSystem = OS) -> None:
+    def __init__(self, directory: str, *, fs: FileSystem = OS, names: Iterable[str] | None = None) -> None:
         self.directory = directory
         self.fs = fs
         self.unsynced: tuple[tuple[int, str], ...] = ()
         """(number of the write, path) of each that was written and is not synced yet."""
         self._writes = 0
         self._offsets: list[int] = []
-        self.refresh()
+        self.refresh(names)
 
-    def refresh(self) -> None:
-        """Look at the directory anew."""
-        try:
-            names = self.fs.listdir(self.directory)
-        except OSError as error:
-            raise StorageError.from_os(error, "list the snapshots", path=self.directory) from error
+    def refresh(self, names: Iterable[str] | None = None) -> None:
+        """Look at the directory anew; `names` are those in it, if it was listed just now."""
+        if names is None:
+            try:
+                names = self.fs.listdir(self.directory)
+            except OSError as error:
+                raise StorageError.from_os(error, "list the snapshots", path=self.directory) from error
         found = (parse_base_offset(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
         self._offsets = sorted(offset for offset in found if offset is not None)
 
@@ -78,8 +80,8 @@ class Snapshots:
             except CorruptSnapshot as error:
                 _LOG.warning("%s: removed, an older one is used", error)
                 self.remove(offset)
-            except StorageError:
-                if self.fs.exists(self.path(offset)):
+            except StorageError as error:
+                if error.errno != ENOENT:
                     raise
                 self._offsets.remove(offset)
         return None
@@ -122,7 +124,6 @@ class Snapshots:
 
     def remove_strays(self, segment_bases: Collection[int]) -> None:
         """Keep the snapshots of segments, and the largest other one where it is not below the last segment (PSM-23)."""
-        self.refresh()
         strays = [offset for offset in self._offsets if offset not in segment_bases]
         if strays and (not segment_bases or strays[-1] >= max(segment_bases)):
             strays.pop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from kafkalog.errors import IllegalArgument, StorageError
@@ -93,23 +94,38 @@ class TransactionIndex:
 
     def append(self, entry: AbortedTxn) -> None:
         """Add an entry behind the last whole one; IllegalArgument unless its last offset is higher (TXN-1)."""
-        count = self.count
-        if count and entry.last_offset <= self._last_offset:
-            raise IllegalArgument(
-                f"an aborted transaction that ends at {entry.last_offset} does not come after {self._last_offset}",
-                path=self.path,
-                offset=entry.last_offset,
-            )
+        self.extend((entry,))
+
+    def extend(self, entries: Sequence[AbortedTxn]) -> None:
+        """Add entries in one write; IllegalArgument, and nothing is added, unless last offsets rise (TXN-1)."""
+        count, last = self.count, self._last_offset
+        for number, entry in enumerate(entries, count):
+            if number and entry.last_offset <= last:
+                raise IllegalArgument(
+                    f"an aborted transaction that ends at {entry.last_offset} does not come after {last}",
+                    path=self.path,
+                    offset=entry.last_offset,
+                )
+            last = entry.last_offset
         try:
             file = self._opened("create")
             end = count * ENTRY_BYTES
             if file.size() != end:
                 file.truncate(end)
-            file.pwrite(_ENTRY.pack(*entry), end)
+            file.pwrite(b"".join(_ENTRY.pack(*entry) for entry in entries), end)
         except OSError as error:
+            self._discard_behind(count)
             raise StorageError.from_os(error, "write the transaction index", path=self.path) from error
-        self._count = count + 1
-        self._last_offset = entry.last_offset
+        self._count = count + len(entries)
+        self._last_offset = last
+
+    def _discard_behind(self, count: int) -> None:
+        """Cut off what a failed write left: it may be a whole entry, of a transaction that was not aborted."""
+        if self._file is not None:
+            try:
+                self._file.truncate(count * ENTRY_BYTES)
+            except OSError:  # the log fails to undo its own write then, and takes no more
+                pass
 
     def entries(self) -> list[AbortedTxn]:
         """All entries; FormatError for a version that is not known (TXN-7)."""

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kafkalog.errors import StorageError, UnknownTopicOrPartition
+from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.topics import TopicEntry, TopicStore
+from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.view import LogView
 from kafkalog.tools.directories import PartitionPath, find, partitions
 from kafkalog.util.fileio import OS, FileSystem
@@ -33,7 +35,7 @@ class PartitionSummary(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """A topic's id (None where no topics file knows it), settings and partitions."""
+    """A topic's id (None where nobody gave it one), settings (of the topics file, or a broker's), partitions."""
 
     name: str
     topic_id: str | None
@@ -87,7 +89,8 @@ def describe_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> T
             )
     entry = topic_entry(dirs, topic, fs=fs)
     if entry is None:
-        return TopicDescription(topic, None, {}, found)
+        settings = read_known_topics(dirs, fs=fs).settings_of(topic) or {}
+        return TopicDescription(topic, read_partition_metadata(fs, found[0].path), dict(settings), found)
     return TopicDescription(topic, entry.topic_id, dict(entry.settings), found)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -12,6 +11,7 @@ from kafkalog.manager.cluster_metadata import ClusterMetadata, read_cluster_meta
 from kafkalog.storage.names import META_PROPERTIES
 from kafkalog.storage.partition_metadata import check_topic_id
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.properties import parse_properties
 
 MAX_PROPERTIES_BYTES: Final = 1 << 20
 FORMAT_HINT: Final = (
@@ -19,7 +19,6 @@ FORMAT_HINT: Final = (
     "kafka-storage.sh format --config server.properties --cluster-id ID (a new ID: kafka-storage.sh random-uuid); "
     "that leaves the partitions in it as they are"
 )
-_PAIR: Final = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:\s]\s*(.*?)\s*")
 
 
 class Node(NamedTuple):
@@ -65,8 +64,7 @@ def _read(directory: str, fs: FileSystem) -> tuple[str, int, str]:
         raise IllegalArgument("the directory is not formatted for a broker", path=directory, hint=FORMAT_HINT) from None
     except OSError as error:
         raise StorageError.from_os(error, "read the broker's ids", path=path) from error
-    lines = (_PAIR.fullmatch(line) for line in content.decode("latin-1").splitlines())
-    pairs = {match[1]: match[2] for match in lines if match}
+    pairs = parse_properties(content)
     try:
         if pairs.get("version") != "1":
             raise ValueError(f"version {ascii(pairs.get('version', '')[:40])} is not that of a KRaft broker, 1 is")

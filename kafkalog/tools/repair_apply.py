@@ -23,8 +23,10 @@ class Backup:
     the bytes behind the cut as `<name>.from-<position>`; and `repair.json`, which says what was done to which file.
     """
 
-    def __init__(self, path: str, fs: FileSystem) -> None:
+    def __init__(self, path: str, fs: FileSystem, within: str | None = None) -> None:
+        """`within` is a directory that is to be made first: one for the backups of several data directories."""
         self.path = path
+        self._within = within
         self._fs = fs
         self.is_used = False
 
@@ -39,11 +41,14 @@ class Backup:
         if self._fs.exists(self.path) and (not os.path.isdir(self.path) or self._fs.listdir(self.path)):
             raise IllegalArgument("the backup directory is not empty", path=self.path, hint="give a new one")
 
-    def save(self, partition: str, changes: Sequence[Change]) -> None:
-        """Returns when all that the changes touch is in the backup, on disk; StorageError."""
-        target = os.path.join(self.path, os.path.basename(partition))
+    def save(self, partition: str, changes: Sequence[Change], name: str = "") -> None:
+        """Returns when all that the changes touch is in the backup, on disk; StorageError.
+
+        It goes to the directory `name`, by default that of the partition.
+        """
+        target = os.path.join(self.path, name or os.path.basename(partition))
         try:
-            for made in (self.path, target):
+            for made in (*([self._within] if self._within else []), self.path, target):
                 if not self._fs.exists(made):
                     self._fs.mkdir(made)
                     self._fs.fsync_dir(os.path.dirname(os.path.abspath(made)))
@@ -82,6 +87,10 @@ def apply_change(change: Change, fs: FileSystem) -> None:
     A new index has the owner and the permissions of the old one: a broker of another user must be able to write it.
     """
     try:
+        if change.kind == "remove":
+            fs.unlink_if_exists(change.path)
+            fs.fsync_dir(os.path.dirname(change.path) or ".")
+            return
         if change.kind == "cut":
             with fs.open_file(change.path, "rw") as file:
                 file.truncate(change.size_after)

@@ -17,21 +17,23 @@ from kafkalog.tools.verify_report import Finding, Severity
 from kafkalog.tools.verify_segment import Progress, SegmentFacts
 from kafkalog.util.fileio import FileSystem
 
+_SNAPSHOT_KINDS: Final = frozenset({"snapshot", "snapshot-entry", "snapshot-ahead"})
 _INDEXES: Final = (names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX, names.TXN_INDEX_SUFFIX)
 _ENTRY_BYTES: Final = {names.INDEX_SUFFIX: 8, names.TIME_INDEX_SUFFIX: 12, names.TXN_INDEX_SUFFIX: 34}
 
 
 class RepairOptions(NamedTuple):
-    """What may be repaired: wrong indexes, torn tails, and whether sound indexes are made anew too."""
+    """What may be repaired: wrong indexes, torn tails, checkpoints; and whether sound indexes are made anew too."""
 
     rebuild_indexes: bool = True
     truncate_tail: bool = True
     all_indexes: bool = False
+    checkpoints: bool = True
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change: `kind` is "rebuild" (the file gets the content `data`) or "cut" (it ends at byte `size_after`).
+    """One change: "rebuild" (the file gets the content `data`), "cut" (it ends at byte `size_after`) or "remove".
 
     `size_before` is -1 for a file that does not exist.
     """
@@ -53,11 +55,16 @@ class Change:
 
 
 class PartitionRepair(NamedTuple):
-    """The changes to a partition, indexes before logs, and the findings that no repair touches."""
+    """The changes to a partition, indexes before logs, and the findings that no repair touches.
+
+    `end_offset` is where its log ends after them; None where that is not certain.
+    """
 
     path: str
     changes: list[Change]
     left: list[Finding]
+    end_offset: int | None = None
+    facts: tuple[SegmentFacts, ...] = ()
 
 
 def plan_repair(
@@ -86,6 +93,8 @@ def plan_repair(
             tail = facts.tail
             what = f"{tail.size} bytes behind the last sound batch: {tail.what}"
             cuts.append(Change("cut", job.path, what, facts.size, tail.position, facts.next_offset))
+    if options.checkpoints:
+        changes += _removals(joined.findings, fs)
     touched = {change.path for change in changes}
     tails = {change.path for change in cuts}
     left = [
@@ -95,7 +104,27 @@ def plan_repair(
         and one.path not in touched
         and not (one.path in tails and one.kind.startswith("tail-"))
     ]
-    return PartitionRepair(path, changes + cuts, left)
+    facts_of = tuple(outcome.facts for _, outcome in segments if outcome.facts is not None)
+    # a torn end counts as damage where the directory was closed well; batches behind damage make a second range
+    is_certain = len(facts_of) == len(segments) and all(
+        len(one.good) <= 1 and (not one.damaged or one.path in tails) for one in facts_of
+    )
+    last = facts_of[-1] if facts_of else None
+    end = last.next_offset if is_certain and last and (last.tail is None or last.path in tails) else None
+    return PartitionRepair(path, changes + cuts, left, end, facts_of)
+
+
+def _removals(findings: Sequence[Finding], fs: FileSystem) -> list[Change]:
+    """Snapshots that say what is not so: whoever opens the log next takes an older one, or reads the log anew."""
+    wrong: dict[str, Finding] = {}
+    for one in findings:
+        if one.severity == Severity.REPAIRABLE and one.kind in _SNAPSHOT_KINDS and one.path:
+            wrong.setdefault(one.path, one)
+    return [
+        Change("remove", path, one.what, fs.stat(path).st_size, 0, one.offset)
+        for path, one in wrong.items()
+        if fs.exists(path)
+    ]
 
 
 def _replay(

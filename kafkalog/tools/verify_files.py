@@ -16,6 +16,7 @@ from kafkalog.tools.verify_report import Findings, Severity
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import OffsetCheckpoint
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.properties import parse_properties
 
 MOST_PROPERTIES_BYTES: Final = 1 << 20
 _NODE_ID: Final = re.compile(r"[+-]?[0-9]{1,10}\Z")
@@ -118,13 +119,7 @@ def check_meta_properties(directory: str, findings: Findings, fs: FileSystem) ->
 
 
 def _properties_faults(content: bytes) -> Iterable[str]:
-    pairs: dict[str, str] = {}
-    for line in content.decode("latin-1").splitlines():
-        text = line.strip()
-        if not text or text[0] in "#!":
-            continue
-        key, _, value = text.replace(":", "=", 1).partition("=") if "=" not in text else text.partition("=")
-        pairs[key.strip()] = value.strip()
+    pairs = parse_properties(content)
     version = pairs.get("version")
     if version not in ("0", "1"):
         yield f"version {ascii(version[:40])} is not known, 0 and 1 are" if version else "the version is missing"

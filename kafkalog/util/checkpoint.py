@@ -45,6 +45,13 @@ class CheckpointFile(Generic[E]):
         except OSError as error:
             raise StorageError.from_os(error, "create the checkpoint file", path=self.path) from error
 
+    def read_or_create(self) -> list[E]:
+        """As `read`; a missing file is made, empty."""
+        content = self._content()
+        if content is None:
+            self.create_if_missing()
+        return self._parsed(content or b"")
+
     def write(self, entries: Iterable[E]) -> None:
         """Replace the content; after a crash it is the old one or the new one, whole.
 
@@ -62,12 +69,17 @@ class CheckpointFile(Generic[E]):
 
         CorruptCheckpoint names the line: wrong version or count, a field too many, no number.
         """
+        return self._parsed(self._content() or b"")
+
+    def _content(self) -> bytes | None:
         try:
-            content = self._fs.read_file(self.path, MAX_FILE_BYTES)
+            return self._fs.read_file(self.path, MAX_FILE_BYTES)
         except FileNotFoundError:
-            return []
+            return None
         except OSError as error:
             raise StorageError.from_os(error, "read the checkpoint file", path=self.path) from error
+
+    def _parsed(self, content: bytes) -> list[E]:
         if not content:
             return []
         try:

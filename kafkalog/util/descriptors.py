@@ -25,7 +25,8 @@ MOST_BY_DEFAULT: Final = 16_384
 MAPS_BY_DEFAULT: Final = 16_384
 """A quarter of what Linux lets a process map (`vm.max_map_count`), as it comes."""
 _GIVEN_UP_AT_ONCE: Final = 16
-_TOO_MANY: Final = frozenset({errno.EMFILE, errno.ENFILE})
+TOO_MANY_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
+"""What the system says of an open for which it has no descriptor left."""
 
 
 class Holder(Protocol):
@@ -147,5 +148,5 @@ def with_room(call: Callable[..., R], *args: Any) -> R:
         try:
             return call(*args)
         except OSError as error:
-            if error.errno not in _TOO_MANY or not DESCRIPTORS.give_up(_GIVEN_UP_AT_ONCE):
+            if error.errno not in TOO_MANY_FILES or not DESCRIPTORS.give_up(_GIVEN_UP_AT_ONCE):
                 raise

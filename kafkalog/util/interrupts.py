@@ -39,6 +39,12 @@ class deferred_interrupts:
         except ValueError:  # not the main interpreter: its main thread is never interrupted
             self._handler = None
 
+    def let_through(self) -> None:
+        """Run the handler of a SIGINT that waits, at a place inside the block where the work may stop half-way."""
+        if self._pending and self._handler is not None and threading.current_thread() is threading.main_thread():
+            self._pending = False
+            self._handler(signal.SIGINT, None)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -80,3 +80,16 @@ def test_no_bar_where_nobody_looks(tmp_path: Path, lines: Path) -> None:
         stdin=subprocess.DEVNULL, capture_output=True, env=environment(), timeout=120,
     )  # fmt: skip
     assert (done.stdout, done.stderr) == (b"", b"t-0: 200,000 records, offsets 0 to 199999\n")
+
+
+def test_a_recovery_is_shown(lines: Path, tmp_path: Path) -> None:
+    """Where there is one: with its partition, before the bar of what is produced."""
+    data = tmp_path / "data"
+    produce = ["produce", "-d", str(data), "-t", "t", "-l", str(lines)]
+    on_terminal(produce, colour=False)
+    assert b"recover" not in on_terminal(produce, colour=False)[1]
+    (data / ".kafka_cleanshutdown").unlink()
+    shown = on_terminal(produce, colour=False)[1]
+    assert b"recover t-0" in shown and shown.index(b"recover t-0") < shown.index(b"produce ")
+    (data / ".kafka_cleanshutdown").unlink()
+    assert b"recover" not in on_terminal([*produce, "-q"], colour=False)[1]

@@ -39,8 +39,22 @@ def test_one_kind_only(partition: Path) -> None:
 
 def test_json(partition: Path) -> None:
     lines = [json.loads(line) for line in commands.kafkalog("repair", "-J", partition).stdout.splitlines()]
-    assert [line["type"] for line in lines] == ["change", "change", "repair"]
-    assert lines[-1] == {"type": "repair", "ok": False, "applied": False, "changes": 2, "left": 0, "backup": None}
+    assert [line["type"] for line in lines] == ["change", "change", "partition", "repair"]
+    assert lines[2] == {"type": "partition", "path": str(partition), "changes": 2, "left": 0}
+    assert lines[-1] == {
+        "type": "repair", "ok": False, "applied": False, "changes": 2, "left": 0, "partitions": 1, "backup": None,
+    }  # fmt: skip
+
+
+def test_a_directory_is_told_partition_by_partition(partition: Path) -> None:
+    write_log(partition.parent / "sound-0", batches(0, 4, 5))
+    (partition.parent / "recovery-point-offset-checkpoint").write_text("0\n2\nt 0 40\nsound 0 99\n")
+    told = commands.kafkalog("repair", partition.parent).stdout.decode().splitlines()
+    assert [line.split(" ", 1)[0] for line in told] == ["rebuild", "cut", "", "rebuild", "", "3"]
+    assert told[2].endswith("/data/t-0: 2 changes, 0 left alone")
+    assert told[4].endswith("/data: 1 change, 0 left alone") and "sound-0" in told[3]
+    only = commands.kafkalog("repair", "--checkpoints", partition.parent).stdout
+    assert only.count(b"rebuild ") == 1 and b"\ncut " not in only
 
 
 def test_wrong_usage(partition: Path) -> None:

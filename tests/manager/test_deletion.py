@@ -16,7 +16,7 @@ from tests.manager.managers import MARKER, T0, T1, Held, append, names, offsets,
 
 
 def test_delete_renames_at_once_and_removes_after_the_delay(tmp_path: Path) -> None:
-    """MGR-10."""
+    """MGR-10, LOG-71."""
     with Held(tmp_path) as held:
         log = held.made()
         held.made(T1)

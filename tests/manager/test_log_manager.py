@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from kafkalog.errors import (
     LogClosed,
     NotAPartition,
     StorageError,
+    UnknownTopicOrPartition,
 )
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_manager import LoadProgress, LogManager
@@ -271,3 +273,149 @@ def test_loading_tells_how_far_it_is(tmp_path: Path) -> None:
         mine = [one for one in told if one.directory == str(tmp_path / name)]
         assert [one.logs_remaining for one in mine] == list(reversed(range(count)))
     assert all(name.startswith("kafkalog-load") for name in threads)
+
+
+def test_partitions_that_belong_to_no_topic_are_set_aside_by_their_id(tmp_path: Path) -> None:
+    """MGR-26, MGR-27: the name of the directory says nothing, a copy under another name with a live id stays."""
+    make_logs(tmp_path, 1, "known")
+    make_logs(tmp_path, 1, "x" * 249)
+    shutil.copytree(tmp_path / "known-0", tmp_path / "copy-0")
+    make_logs(tmp_path, 1, "ghost")
+    (tmp_path / "ghost-0" / "partition.metadata").unlink()
+    live = read_partition_metadata(OS, tmp_path / "known-0")
+    asked: list[tuple[TopicPartition, str | None]] = []
+
+    def is_stray(key: TopicPartition, topic_id: str | None) -> bool:
+        asked.append((key, topic_id))
+        return topic_id != live
+
+    with open_one(tmp_path, is_stray=is_stray) as manager:
+        assert {key.topic for key in manager.logs} == {"known", "copy"}
+        strays = sorted(name for name in names(tmp_path) if name.endswith("-stray"))
+        assert [len(name) for name in strays] == [len("ghost-0.") + 38, 255]
+    assert (TopicPartition("ghost", 0), None) in asked and len(asked) == 4
+    with open_one(tmp_path) as manager:
+        assert {key.topic for key in manager.logs} == {"known", "copy"}
+        assert strays == sorted(name for name in names(tmp_path) if name.endswith("-stray"))
+
+
+def test_a_change_of_settings_reaches_current_and_future_logs_and_stays(tmp_path: Path) -> None:
+    """MGR-24."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    with open_one(a, b) as manager:
+        first = manager.get_or_create(T0, directory=a, settings={"retention.ms": 5})
+        other = manager.get_or_create(TopicPartition("t", 1), directory=b)
+        future = manager.get_or_create(T0, is_future=True, directory=b)
+        unlike = manager.get_or_create(TopicPartition("u", 0))
+        manager.alter_topic("t", {"retention.ms": None, "flush.ms": 7})
+        assert {log.config.flush_ms for log in (first, other, future)} == {7}
+        assert {log.config.retention_ms for log in (first, other, future)} == {unlike.config.retention_ms}
+        with pytest.raises(ConfigError):
+            manager.alter_topic("t", {"flush.ms": -1})
+        with pytest.raises(UnknownTopicOrPartition):
+            manager.alter_topic("none", {"flush.ms": 1})
+        late = manager.get_or_create(TopicPartition("t", 2))
+        assert late.config.flush_ms == 7
+    for order in ((a, b), (b, a)):
+        with open_one(*order) as manager:
+            assert {log.config.flush_ms for key, log in manager.logs.items() if key.topic == "t"} == {7}
+
+
+def test_a_change_while_a_log_is_being_made_is_not_lost(tmp_path: Path) -> None:
+    """MGR-24."""
+    fs = FaultFS()
+    with open_one(tmp_path, fs=fs) as manager:
+        manager.get_or_create(T0)
+        reached, changed = threading.Event(), threading.Event()
+        real = fs.mkdir
+
+        def slow(path: str, *rest: object) -> None:
+            reached.set()
+            changed.wait(0.2)  # the change has to wait for the log, so this never comes
+            real(path, *rest)  # type: ignore[arg-type]
+
+        fs.mkdir = slow  # type: ignore[method-assign]
+        made: list[object] = []
+        thread = threading.Thread(target=lambda: made.append(manager.get_or_create(TopicPartition("t", 1))))
+        thread.start()
+        assert reached.wait(30)
+        manager.alter_topic("t", {"flush.ms": 7})
+        changed.set()
+        thread.join(30)
+        assert {log.config.flush_ms for log in manager.logs.values()} == {7} and len(manager.logs) == 2
+
+
+def test_a_cut_through_the_manager_lowers_what_the_checkpoints_say(tmp_path: Path) -> None:
+    """MGR-25: nothing is cleaned while the manager's lock is held; the cleaner's offset goes down with the log."""
+    with open_one(tmp_path) as manager:
+        log = manager.get_or_create(T0)
+        log.append_batches(bytearray(run(0, 5)))
+        log.flush()
+        for job in manager.jobs:
+            if "checkpoint" in job.name:
+                job.run()
+        (tmp_path / "cleaner-offset-checkpoint").write_text("0\n2\nt 0 4\nu 0 9\n")
+        assert manager.truncate_to(T0, 2) and log.log_end_offset == 2
+        assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n2\nt 0 2\nu 0 9\n"
+        for name in ("recovery-point", "replication"):
+            assert (tmp_path / f"{name}-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
+        assert not manager.truncate_to(T0, 2)
+        with pytest.raises(UnknownTopicOrPartition):
+            manager.truncate_to(TopicPartition("t", 1), 0)
+
+
+def test_all_checkpoints_may_be_missing(tmp_path: Path) -> None:
+    """CKPT-5: and bootstrap.checkpoint and meta.properties beside them are no partitions (CKPT-10)."""
+    make_logs(tmp_path, 2)
+    for name in names(tmp_path):
+        if name.endswith("-checkpoint"):
+            (tmp_path / name).unlink()
+    (tmp_path / "bootstrap.checkpoint").write_bytes(b"\x00" * 100)
+    (tmp_path / "cleaner-offset-checkpoint").write_bytes(b"")
+    with open_one(tmp_path) as manager:
+        assert {log.log_end_offset for log in manager.logs.values()} == {1}
+
+
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
+def test_a_damaged_checkpoint_takes_its_directory_offline(tmp_path: Path, name: str) -> None:
+    """CKPT-5: the reference takes the marker away first; ours leaves everything as it was."""
+    make_logs(tmp_path / "a", 1)
+    make_logs(tmp_path / "b", 1, "u")
+    (tmp_path / "a" / name).write_text("0\n5\nx 0 1\n")
+    with open_one(tmp_path / "a", tmp_path / "b") as manager:
+        assert [key.topic for key in manager.logs] == ["u"]
+        assert name in str(manager.directories[0].offline_error)
+    assert MARKER in names(tmp_path / "a")
+    with pytest.raises(StorageError, match="5 entries are announced"):
+        open_one(tmp_path / "a")
+    (tmp_path / "a" / name).unlink()
+    with open_one(tmp_path / "a") as manager:
+        assert len(manager.logs) == 1
+
+
+def test_only_a_log_start_above_the_first_segment_is_checkpointed(tmp_path: Path) -> None:
+    """CKPT-10, MGR-17."""
+    make_logs(tmp_path, 2)
+    with open_one(tmp_path) as manager:
+        log = manager.logs[T0]
+        log.append_batches(bytearray(run(0, 5)))
+        log.delete_before(3)
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\nt 0 3\n"
+    with open_one(tmp_path) as manager:
+        assert [manager.logs[TopicPartition("t", n)].log_start_offset for n in (0, 1)] == [3, 0]
+
+
+def test_a_partition_opened_by_itself_has_what_the_manager_wrote(tmp_path: Path) -> None:
+    """One partition, all partitions: the same topics file, checkpoints and marker."""
+    with open_one(tmp_path) as manager:
+        log = manager.get_or_create(T0, settings={"retention.ms": 5})
+        log.append_batches(bytearray(run(0, 4)))
+        log.delete_before(2)
+    opened = open_for_append(tmp_path / "t-0")
+    assert (opened.log.log_start_offset, opened.log.log_end_offset) == (2, 4)
+    assert opened.log.config.retention_ms == 5
+    opened.close()
+    with open_one(tmp_path) as manager:
+        assert manager.logs[T0].log_start_offset == 2
+        log_dir = manager.directories[0].log_dir
+        assert log_dir is not None and log_dir.marker_found

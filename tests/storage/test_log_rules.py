@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 from kafkalog import hooks
-from kafkalog.errors import KafkalogError, LogClosed, RecordBatchTooLarge, StorageError
+from kafkalog.errors import KafkalogError, LogClosed, OffsetOutOfRange, RecordBatchTooLarge, StorageError
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import marker_batch
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.names import snapshot_file_name
 from kafkalog.types import LogOffsetMetadata, OffsetAndTimestamp
 from kafkalog.util.clock import MockClock
 from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS
 from tests.storage.logs import NOW, bases, config, files, lead, log, sized
+from tests.storage.test_log_transactions import built
 
 WRITES: dict[str, Callable[[UnifiedLog], object]] = {
     "append": lambda a_log: lead(a_log),
@@ -30,7 +32,7 @@ WRITES: dict[str, Callable[[UnifiedLog], object]] = {
 
 @pytest.mark.parametrize("write", WRITES)
 def test_after_a_failed_sync_nothing_is_written(tmp_path: Path, write: str) -> None:
-    """LOG-35: the reference takes the directory offline; here the log refuses, and goes on being read."""
+    """LOG-35: and what is there is read on; with a store around it the directory goes offline (MGR-23)."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
     lead(a_log, times=3)
@@ -47,7 +49,7 @@ def test_after_a_failed_sync_nothing_is_written(tmp_path: Path, write: str) -> N
 
 
 def test_a_write_that_fails_is_undone_and_may_be_tried_again(tmp_path: Path) -> None:
-    """LOG-35: not even a part of it stays, where the reference gives the directory up."""
+    """LOG-35: not even a part of it stays; a store gives up the directory all the same (MGR-23)."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
     lead(a_log, times=3)
@@ -206,3 +208,58 @@ def test_internal_segment_bytes_is_the_size_everywhere(tmp_path: Path, prealloca
     assert bases(a_log) == [0, 2, 4, 5]
     a_log.close()
     assert config(internal_segment_bytes=14).segment_size == 14
+
+
+def test_several_producers_in_one_append_of_a_follower(tmp_path: Path) -> None:
+    """LOG-62: batches of one producer in order, others between them; each has its own state."""
+    a_log = log(tmp_path)
+    parts = [(7, 0, 2), (8, 0, 1), (7, 2, 3), (8, 1, 1)]
+    data, end = b"", 0
+    for producer, sequence, count in parts:
+        data += bytes(built(producer, sequence, count, base=end))
+        end += count
+    a_log.append_as_follower(data, 0)
+    assert a_log.log_end_offset == 7
+    assert [(one.producer_id, one.last_sequence, one.last_offset) for one in a_log.producers] == [(7, 4, 5), (8, 1, 6)]
+    a_log.close()
+
+
+def test_below_the_log_start_nothing_is_read_though_it_is_there(tmp_path: Path) -> None:
+    """LOG-36: the log start alone deletes nothing."""
+    a_log = log(tmp_path)
+    lead(a_log, times=6)
+    assert a_log.maybe_increment_log_start_offset(4) and not a_log.maybe_increment_log_start_offset(3)
+    assert (a_log.log_start_offset, a_log.size) == (4, 600)
+    with pytest.raises(OffsetOutOfRange):
+        a_log.read(3, 100)
+    with pytest.raises(OffsetOutOfRange):
+        a_log.maybe_increment_log_start_offset(7)
+    assert a_log.read(4, 1000).records.size == 200
+    a_log.close()
+
+
+def test_an_empty_active_segment_alone_stays(tmp_path: Path) -> None:
+    """LOG-44, LOG-47: however short the retention; and a second run finds nothing to do."""
+    clock = MockClock(NOW)
+    a_log = log(tmp_path, clock=clock, retention_ms=0, retention_bytes=0)
+    clock.advance(1_000_000)
+    assert a_log.delete_old_segments() == 0 and bases(a_log) == [0]
+    lead(a_log, times=3)
+    assert (a_log.delete_old_segments(), a_log.delete_old_segments()) == (1, 0)
+    assert (bases(a_log), a_log.log_start_offset) == ([3], 3)
+    a_log.close()
+
+
+def test_the_snapshot_and_the_epochs_of_deleted_segments_go_with_them(tmp_path: Path) -> None:
+    """LOG-45, LOG-69: the log begins at the first segment that is left."""
+    clock = MockClock(NOW + 1000)
+    a_log = log(tmp_path, clock=clock, retention_ms=50)
+    for epoch in range(3):
+        a_log.append_as_leader(built(7, epoch), leader_epoch=epoch)
+        a_log.roll()
+    a_log.append_as_leader(bytearray(sized(100, timestamp=NOW + 999)), leader_epoch=3)
+    assert a_log.delete_old_segments() == 3
+    assert (a_log.log_start_offset, a_log.leader_epochs) == (3, ((3, 3),))
+    assert [name for name in files(tmp_path / "topic-0") if name.endswith(".snapshot")] == [snapshot_file_name(3)]
+    assert [one.last_sequence for one in a_log.producers] == [2]  # memory keeps who wrote
+    a_log.close()

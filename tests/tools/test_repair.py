@@ -155,7 +155,7 @@ def test_bad_calls(directory: Path) -> None:
     with pytest.raises(IllegalArgument, match="not empty"):
         repair(directory, apply=True, backup_dir=full)
     with pytest.raises(IllegalArgument, match="neither"):
-        repair(directory, rebuild_indexes=False, truncate_tail=False)
+        repair(directory, rebuild_indexes=False, truncate_tail=False, checkpoints=False)
     with pytest.raises(IllegalArgument, match="interval"):
         repair(directory, index_interval_bytes=-1)
     with pytest.raises(PartitionNotFound):

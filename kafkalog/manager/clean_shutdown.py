@@ -1,0 +1,48 @@
+"""What the clean-shutdown marker of a data directory says besides being there (CKPT-7, MGR-28)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from typing import Final
+
+from kafkalog.errors import StorageError
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
+from kafkalog.util.fileio import OS, FileSystem
+
+UNKNOWN_EPOCH: Final = -1
+MAX_FILE_BYTES: Final = 1 << 20
+
+
+def read_broker_epoch(directory: str, fs: FileSystem = OS) -> int | None:
+    """The epoch of the broker that stopped cleanly; -1 where the marker does not tell, None where there is no marker.
+
+    Whatever is in it, being there means clean: an empty marker is that of an old broker. StorageError.
+    """
+    path = os.path.join(directory, CLEAN_SHUTDOWN_FILE)
+    try:
+        with fs.open_file(path, "r") as file:
+            content = file.pread(MAX_FILE_BYTES, 0)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError.from_os(error, "read the clean-shutdown marker", path=path) from error
+    return parse_broker_epoch(content)
+
+
+def parse_broker_epoch(content: bytes) -> int:
+    """The epoch that a marker's content tells, also as text and with any version; -1 where it tells none."""
+    try:
+        document = json.loads(content)
+        epoch = int(document["brokerEpoch"])
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return UNKNOWN_EPOCH
+    return epoch if 0 <= epoch < 2**63 else UNKNOWN_EPOCH
+
+
+def agreed_epoch(epochs: Iterable[int | None]) -> int:
+    """The epoch that all directories' markers tell; -1 where they differ, or one tells none (MGR-28)."""
+    found = set(epochs)
+    epoch = found.pop() if len(found) == 1 else None
+    return UNKNOWN_EPOCH if epoch is None else epoch

@@ -1,0 +1,145 @@
+"""The half of a log manager that takes logs away: cut, moved to another directory, deleted (MGR-9 to 12, MGR-25)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kafkalog.broker_config import BrokerConfig
+from kafkalog.errors import IllegalState, LogClosed, StorageError, UnknownTopicOrPartition
+from kafkalog.manager.checkpoints import lower_offsets
+from kafkalog.manager.data_directory import DataDirectory
+from kafkalog.manager.deletion import DeletionQueue, forget, rename_for_delete
+from kafkalog.manager.directory_set import DirectorySet
+from kafkalog.manager.loading import DAMAGE
+from kafkalog.manager.moving import swap
+from kafkalog.manager.store_topics import StoreTopics
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.types import TopicPartition
+from kafkalog.util.clock import Clock
+from kafkalog.util.scheduler import Schedules
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class LogRemover(DirectorySet):
+    """Cutting, moving and deleting logs, one after the other. Threads: all methods, from any thread."""
+
+    def __init__(
+        self,
+        directories: tuple[DataDirectory, ...],
+        config: BrokerConfig,
+        topics: StoreTopics,
+        *,
+        clock: Clock,
+        scheduler: Schedules | None,
+    ) -> None:
+        super().__init__(directories, scheduler)
+        self.config = config
+        self.clock = clock
+        self.closed = False
+        self.preferred: dict[TopicPartition, str] = {}  # guarded by self._lock
+        self._topics = topics  # guarded by self._lock
+        self._doomed = DeletionQueue()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise LogClosed("the log manager is closed")
+
+    def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
+        """True when a log was cut: it ends at `offset`, and no checkpoint of its directory says more (MGR-25).
+
+        UnknownTopicOrPartition, StorageError.
+        """
+        with self._lock:
+            self._check_open()
+            log = self.get(topic_partition)
+            if log is None:
+                raise UnknownTopicOrPartition(f"there is no partition {topic_partition} here")
+            directory = self.directory_of(log)
+            try:
+                return log.truncate_to(offset)
+            finally:
+                lower_offsets(directory.path, log, fs=directory.fs)
+
+    def replace_with_future(self, topic_partition: TopicPartition) -> UnifiedLog:
+        """The future log of a partition, which takes the place of the current one; that one is deleted (MGR-9).
+
+        IllegalState where there is none, or it does not end where the current one does; StorageError: nothing changed.
+        """
+        with self._lock:
+            self._check_open()
+            current, future = self.get(topic_partition), self.get(topic_partition, is_future=True)
+            if current is None or future is None:
+                what = "future log" if current is not None else "log"
+                raise IllegalState(f"{topic_partition} has no {what} to take the place of the current one")
+            source, target = self.directory_of(current), self.directory_of(future)
+            try:
+                failures = swap(source, target, current, future)
+            except StorageError as error:
+                self.disk_error(source if source.holds(error.path) else target, error)
+                raise
+            self._publish()
+            self.preferred.pop(topic_partition, None)
+            self._deleted(source, current)
+            for directory, failure in failures:
+                _LOG.warning("%s: %s", directory.path, failure)
+                self.disk_error(directory, failure)
+            return future
+
+    def delete(self, topic_partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
+        """The log that is deleted: in no map any more, its directory renamed, its files removed later (MGR-10).
+
+        A partition's future log goes before it. None where there is none, StorageError where it may be in a directory
+        that is offline (MGR-12), or the rename fails: then it is as it was, or, where the rename could not be synced,
+        deleted until a power loss.
+        """
+        with self._lock:
+            self._check_open()
+            if not is_future and topic_partition in self.future_logs:
+                self.delete(topic_partition, is_future=True)
+            log = self.get(topic_partition, is_future=is_future)
+            if log is None:
+                for directory in self.offline:
+                    raise directory.offline()
+                return None
+            directory = self.directory_of(log)
+            try:
+                unsynced = rename_for_delete(directory, log)
+            except StorageError as error:
+                self.disk_error(directory, error)
+                raise
+            directory.drop(topic_partition, is_future=is_future)
+            self._publish()
+            self._deleted(directory, log)
+            if unsynced is not None:
+                self.disk_error(directory, unsynced)
+                raise unsynced
+            return log
+
+    def _deleted(self, directory: DataDirectory, log: UnifiedLog) -> None:
+        """What is left to do once a log's directory has its name as one that is deleted."""
+        delay_ms = self.config.log_segment_delete_delay_ms
+        self._doomed.add(directory, log.path, self.clock.monotonic_ms() + delay_ms, log)
+        key = log.topic_partition
+        try:
+            if key not in directory.logs and key not in directory.future_logs:
+                forget(directory.path, (key,), directory.fs)
+            self._topics.forget_if_gone(directory, key.topic, self.logs)
+        except DAMAGE as error:
+            self.disk_error(directory, error)
+
+    def delete_logs(self) -> int:
+        """How many deleted partitions were removed from disk: those whose time has come.
+
+        The first error, a StorageError, is raised when all had their turn; what is left is tried again later.
+        """
+        retry_ms = max(1000, self.config.log_segment_delete_delay_ms)
+        return self._doomed.run(self.clock.monotonic_ms(), retry_ms, self.disk_error)
+
+    def delete_delay_ms(self) -> int:
+        """Ms until the next deleted partition is due; `file.delete.delay.ms` where none waits."""
+        due_ms = self._doomed.next_due_ms
+        if due_ms is None:
+            return self.config.log_segment_delete_delay_ms
+        return max(0, due_ms - self.clock.monotonic_ms())

@@ -1,0 +1,90 @@
+"""Which node and cluster a data directory belongs to: `meta.properties` (format.md section 8, CKPT-9).
+
+kafkalog needs none, and writes none. What a broker wrote is read: directories of two nodes are not opened together,
+and a directory can be named by its id.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from kafkalog.errors import CorruptCheckpoint, IllegalArgument, StorageError
+from kafkalog.storage.names import META_PROPERTIES
+from kafkalog.storage.partition_metadata import ID_LENGTH
+from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.properties import parse_properties
+
+MAX_FILE_BYTES: Final = 1 << 20
+_NUMBER: Final = re.compile(r"[0-9]{1,10}")
+_ID: Final = re.compile(rf"[A-Za-z0-9_-]{{{ID_LENGTH}}}")
+_HINT: Final = "a broker refuses the directory too: take the ids from another directory of the same broker"
+
+
+class MetaProperties(NamedTuple):
+    """What the file says. Version 0 (before KRaft) has no directory id, and need not name its cluster."""
+
+    version: int
+    cluster_id: str | None
+    node_id: int
+    directory_id: str | None
+
+
+def read_meta_properties(directory: str, fs: FileSystem = OS) -> MetaProperties | None:
+    """What a data directory's file says; None where there is none. CorruptCheckpoint, StorageError."""
+    path = os.path.join(directory, META_PROPERTIES)
+    try:
+        content = fs.read_file(path, MAX_FILE_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError.from_os(error, "read the directory's ids", path=path) from error
+    try:
+        return parse_meta_properties(content)
+    except ValueError as error:
+        raise CorruptCheckpoint(f"malformed meta.properties: {error}", path=path, hint=_HINT) from None
+
+
+def parse_meta_properties(content: bytes) -> MetaProperties:
+    """What the file's content says; ValueError names what is missing or wrong in it."""
+    pairs = parse_properties(content)
+    version = _required(pairs, "version")
+    if version not in ("0", "1"):
+        raise ValueError(f"version {ascii(version[:40])} is not known, 0 and 1 are")
+    name = "node.id" if version == "1" else "broker.id"
+    number = _required(pairs, name)
+    if not _NUMBER.fullmatch(number) or int(number) > 2**31 - 1:
+        raise ValueError(f"{name} {ascii(number[:40])} is no number of a node")
+    cluster_id = _required(pairs, "cluster.id") if version == "1" else pairs.get("cluster.id")
+    directory_id = pairs.get("directory.id")
+    if directory_id is not None and not _ID.fullmatch(directory_id):
+        raise ValueError(f"directory.id {ascii(directory_id[:40])} is no id of {ID_LENGTH} characters")
+    return MetaProperties(int(version), cluster_id, int(number), directory_id)
+
+
+def _required(pairs: Mapping[str, str], name: str) -> str:
+    value = pairs.get(name, "")
+    if not value:
+        raise ValueError(f"{name} is missing")
+    return value
+
+
+def check_one_node(found: Mapping[str, MetaProperties]) -> None:
+    """Return when directories (by path) belong to one node, and none is a copy of another; else IllegalArgument."""
+    items = list(found.items())
+    for at, (path, meta) in enumerate(items):
+        for other, its in items[:at]:
+            ours = meta.cluster_id, meta.node_id
+            if ours != (its.cluster_id, its.node_id) and None not in (meta.cluster_id, its.cluster_id):
+                raise IllegalArgument(
+                    f"it belongs to node {meta.node_id} of cluster {meta.cluster_id}, {other} to node {its.node_id} "
+                    f"of cluster {its.cluster_id}",
+                    path=path,
+                    hint="open the directories of one node together",
+                )
+            if meta.directory_id is not None and meta.directory_id == its.directory_id:
+                raise IllegalArgument(
+                    f"{other} has the same directory.id", path=path, hint="one is a copy of the other: use one of them"
+                )

@@ -1,0 +1,52 @@
+"""What lies in a partition directory: looked at once, by names and sizes, without opening a file."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Any, NamedTuple, cast
+
+from kafkalog.errors import NotAPartition, StorageError
+from kafkalog.storage.names import LOG_SUFFIX
+from kafkalog.util.descriptors import with_room
+from kafkalog.util.fileio import FileSystem
+
+
+class Directory(NamedTuple):
+    """The names in a partition directory, and the bytes of each of its regular `.log` files."""
+
+    path: str
+    names: tuple[str, ...]
+    sizes: dict[str, int]
+
+    def size_of(self, log_name: str) -> int:
+        """The bytes of a segment's `.log` file; StorageError where there is none, or something else."""
+        size = self.sizes.get(log_name)
+        if size is None:
+            path = os.path.join(self.path, log_name)
+            error = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+            if log_name in self.names:
+                error = OSError(errno.EINVAL, "not a regular file")
+            raise StorageError.from_os(error, "open the segment", path=path)
+        return size
+
+
+def list_directory(path: str, fs: FileSystem) -> Directory:
+    """The directory as it is now; NotAPartition for a file, StorageError."""
+    names: list[str] = []
+    sizes: dict[str, int] = {}
+    try:
+        with with_room(cast(Any, fs).scandir, path) as entries:
+            for entry in entries:
+                name = entry.name
+                names.append(name)
+                if name.endswith(LOG_SUFFIX):
+                    status = entry.stat()
+                    if stat.S_ISREG(status.st_mode):
+                        sizes[name] = status.st_size
+    except NotADirectoryError as error:
+        raise NotAPartition("a file where a partition directory is meant", path=path) from error
+    except OSError as error:
+        raise StorageError.from_os(error, "read the partition directory", path=path) from error
+    return Directory(path, tuple(names), sizes)

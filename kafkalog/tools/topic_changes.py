@@ -1,0 +1,103 @@
+"""Deleting a topic, and changing its settings, in data directories that no broker runs on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from kafkalog.config import LogConfig, key_for
+from kafkalog.errors import KafkalogError, StorageError
+from kafkalog.manager.deletion import forget, remove_tree
+from kafkalog.manager.known_topics import read_known_topics
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.partition import ensure_topic
+from kafkalog.manager.topics import TopicEntry, TopicStore
+from kafkalog.storage.names import delete_dir_name
+from kafkalog.tools.directories import PartitionPath, find
+from kafkalog.util.fileio import OS, FileSystem
+
+
+def delete_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> list[PartitionPath]:
+    """The partitions that were deleted: all of the topic, with its lines in checkpoints and its entry (MGR-10).
+
+    Every directory is renamed first, so that a crash leaves only what the next start removes. UnknownTopicOrPartition,
+    DirectoryLocked, StorageError.
+    """
+    found = find(dirs, topic, fs=fs)
+    with _locked(found, fs):
+        renamed = [_renamed(one, fs) for one in found]
+        for directory in _directories(found):
+            forget(directory, [one.topic_partition for one in found], fs)
+            TopicStore(directory, fs=fs).remove(topic)
+        for path in renamed:
+            try:
+                remove_tree(path, fs)
+                fs.fsync_dir(os.path.dirname(path))
+            except OSError as error:
+                raise StorageError.from_os(error, "remove the deleted partition", path=path) from error
+    return found
+
+
+def alter_topic(
+    dirs: Sequence[str], topic: str, changes: Mapping[str, Any], *, fs: FileSystem = OS
+) -> TopicEntry:
+    """The topic's entry with these settings changed, in the topics file of each directory; None takes one back.
+
+    A topic that a broker made gets an entry, with the settings that the broker's metadata has.
+    UnknownTopicOrPartition, UnknownConfig, ConfigError, DirectoryLocked, StorageError; nothing has changed then.
+    """
+    found = find(dirs, topic, fs=fs)
+    known = read_known_topics(dirs, fs=fs)
+    before = known.settings_of(topic) or {}
+    given = {key_for(name).name: value for name, value in changes.items()}
+    LogConfig.from_stored({**before, **given})
+    entry: TopicEntry | None = None
+    with _locked(found, fs):
+        for directory in reversed(_directories(found)):
+            store = TopicStore(directory, fs=fs)
+            siblings = [(one.topic_partition, one.path) for one in found]
+            here = next(one for one in found if os.path.dirname(one.path) == directory)
+            ensure_topic(store, here.topic_partition, siblings, settings=before, fs=fs)
+            entry = store.alter(topic, given)
+    assert entry is not None
+    return entry
+
+
+def is_broker_s(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> bool:
+    """True for a topic that a broker's metadata in these directories has: a broker makes it anew when it starts.
+
+    Metadata that cannot be read has none.
+    """
+    try:
+        cluster = read_known_topics(dirs, fs=fs).cluster
+    except KafkalogError:
+        return False
+    return cluster is not None and topic in cluster.image.topics
+
+
+def _directories(found: Sequence[PartitionPath]) -> list[str]:
+    """The data directories of the partitions, each once."""
+    return list(dict.fromkeys(os.path.dirname(one.path) for one in found))
+
+
+@contextmanager
+def _locked(found: Sequence[PartitionPath], fs: FileSystem) -> Iterator[None]:
+    """The directories are ours alone; their marks of a clean shutdown stay, for no log is opened."""
+    with ExitStack() as held:
+        for directory in _directories(found):
+            held.enter_context(LogDir.acquire(directory, fs=fs, exclusive=True))
+        yield
+
+
+def _renamed(one: PartitionPath, fs: FileSystem) -> str:
+    """The partition's directory by its name as one that waits for its delete, on disk."""
+    directory = os.path.dirname(one.path)
+    path = os.path.join(directory, delete_dir_name(one.topic_partition))
+    try:
+        fs.rename(one.path, path)
+        fs.fsync_dir(directory)
+    except OSError as error:
+        raise StorageError.from_os(error, "rename the partition directory", path=one.path) from error
+    return path

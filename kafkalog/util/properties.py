@@ -1,0 +1,49 @@
+"""Java's `.properties` text: keys and values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_PLAIN: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_PAIR: Final = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+
+
+def parse_properties(content: bytes) -> dict[str, str]:
+    """The pairs of a file; where a key occurs twice, the last one counts, as in Java.
+
+    Comment lines begin with # or !, a line that ends in a backslash goes on in the next one, `=`, `:` or blanks part
+    key and value. A `\\u` without four digits after it stands for the letter.
+    """
+    pairs = {}
+    for line in _logical_lines(content.decode("latin-1")):
+        match = _PAIR.fullmatch(line)
+        if match is not None:
+            pairs[_plain(match[1])] = _plain(match[2])
+    return pairs
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    going_on = ""
+    for natural in re.split(r"\r\n|\r|\n", text):
+        line = natural.lstrip(" \t\f")
+        if not going_on and (not line or line[0] in "#!"):
+            continue
+        line = going_on + line
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            going_on = line[:-1]
+            continue
+        going_on = ""
+        yield line
+    if going_on:
+        yield going_on
+
+
+def _plain(text: str) -> str:
+    def meaning(match: re.Match[str]) -> str:
+        escaped = match[1]
+        return chr(int(escaped[1:], 16)) if len(escaped) == 5 else _PLAIN.get(escaped, escaped)
+
+    return _ESCAPE.sub(meaning, text)

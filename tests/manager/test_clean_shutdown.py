@@ -1,0 +1,56 @@
+"""What the clean-shutdown marker says, and how it comes and goes with all partitions of a directory."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkalog.manager.clean_shutdown import agreed_epoch, parse_broker_epoch, read_broker_epoch
+from tests.manager.managers import MARKER, T0, T1, Held, names
+
+
+@pytest.mark.parametrize(
+    ("content", "epoch"),
+    [
+        (b'{"version":0,"brokerEpoch":426}', 426), (b'{"version":7,"brokerEpoch":"426"}', 426),
+        (b'{"version":0,"brokerEpoch":-1}', -1), (b'{"version":0}', -1), (b"", -1), (b"not json", -1),
+        (b"[1]", -1), (b'{"brokerEpoch":null}', -1), (b"\xff\xfe", -1), (b"[" * 100_000, -1),
+        (b'{"brokerEpoch":1e400}', -1), (b'{"brokerEpoch":99999999999999999999}', -1),
+    ],
+)  # fmt: skip
+def test_the_epoch_that_a_marker_tells(tmp_path: Path, content: bytes, epoch: int) -> None:
+    """CKPT-7: whatever is in it, the marker means clean."""
+    assert parse_broker_epoch(content) == epoch
+    assert read_broker_epoch(str(tmp_path)) is None
+    (tmp_path / MARKER).write_bytes(content)
+    assert read_broker_epoch(str(tmp_path)) == epoch
+    with Held(tmp_path) as held:
+        assert held.manager.previous_broker_epoch == epoch
+        log_dir = held.manager.directories[0].log_dir
+        assert log_dir is not None and log_dir.marker_found and MARKER not in names(tmp_path)
+
+
+def test_an_epoch_counts_where_all_directories_tell_it(tmp_path: Path) -> None:
+    """MGR-28."""
+    assert [agreed_epoch(epochs) for epochs in ([4, 4], [4, 5], [4, -1], [4, None], [None], [], [4])] == [
+        4, -1, -1, -1, -1, -1, 4,
+    ]  # fmt: skip
+    for name, epoch in (("a", 4), ("b", 5)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / MARKER).write_text(f'{{"version":0,"brokerEpoch":{epoch}}}')
+    with Held(tmp_path / "a", tmp_path / "b") as held:
+        assert held.manager.previous_broker_epoch == -1
+
+
+def test_each_directory_is_clean_or_not_by_itself(tmp_path: Path) -> None:
+    """CKPT-7, MGR-19: without a marker the logs of that directory are recovered, and it has one after the close."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    with Held(a, b) as held:
+        held.made(T0, directory=a)
+        held.made(T1, directory=b)
+    (a / MARKER).unlink()
+    data = (a / "t-0" / "00000000000000000000.log").read_bytes()
+    (a / "t-0" / "00000000000000000000.log").write_bytes(data + data[:50])
+    with Held(a, b) as held:
+        assert (a / "t-0" / "00000000000000000000.log").read_bytes() == data
+        assert {log.log_end_offset for log in held.manager.logs.values()} == {3}
+    assert MARKER in names(a) and MARKER in names(b)

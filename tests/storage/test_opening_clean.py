@@ -1,0 +1,205 @@
+"""Opening what was closed well: what is looked at, what is checked later, and how few files are open at once."""
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from kafkalog.storage.view import LogView
+from kafkalog.util.descriptors import DESCRIPTORS, MAPS
+from tests.faults import FaultFS
+from tests.storage.logs import NOW, bases, files, lead, log, offset_entries, time_entries
+
+SETTINGS = {"internal_segment_bytes": 500, "index_interval_bytes": 100, "segment_index_bytes": 1 << 16}
+ROOT = Path(__file__).parents[2]
+
+
+def closed_log(tmp_path: Path, batches: int = 60) -> list[int]:
+    """The base offsets of a log of five batches a segment, closed well."""
+    a_log = log(tmp_path, **SETTINGS)
+    for number in range(batches):
+        lead(a_log, timestamp=NOW + number)
+    found = bases(a_log)
+    a_log.close()
+    return found
+
+
+def test_only_the_end_of_a_log_is_opened(tmp_path: Path) -> None:
+    """LOAD-8, LOAD-21, LOAD-22: names and sizes, the last segment, its snapshot, the epochs; nothing else is read."""
+    found = closed_log(tmp_path)
+    fs = FaultFS()
+    a_log = log(tmp_path, fs=fs, **SETTINGS)
+    opened = {os.path.basename(call.path) for call in fs.named("open", "open_read")}
+    last = f"{found[-1]:020d}"
+    assert opened == {last + ".log", last + ".index", last + ".timeindex", f"{60:020d}.snapshot",
+                      "leader-epoch-checkpoint"}
+    assert len(fs.named("listdir", "scandir")) == 1
+    fs.calls.clear()
+    assert a_log.size == 6000 and bases(a_log) == found
+    assert not fs.calls
+    before = files(tmp_path / "topic-0")
+    a_log.close()
+    assert not fs.named("fsync", "fdatasync")  # nothing was written
+    after = files(tmp_path / "topic-0")
+    assert {name for name in before if before[name] != after[name]} == {last + ".index", last + ".timeindex"}
+
+
+def test_what_an_open_and_close_leaves_is_what_was_there(tmp_path: Path) -> None:
+    closed_log(tmp_path)
+    folder = tmp_path / "topic-0"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    log(tmp_path, **SETTINGS).close()
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_threads_that_meet_a_damaged_index_first(tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture) -> None:
+    """SEG-20, KAFKA-1112: it is made anew once, by whoever comes first, and is on disk then."""
+    found = closed_log(tmp_path)
+    path = tmp_path / "topic-0" / f"{found[3]:020d}{suffix}"
+    sound = path.read_bytes()
+    path.write_bytes(sound + bytes(10 * 12))
+    fs = FaultFS()
+    a_log = log(tmp_path, fs=fs, **SETTINGS)
+    assert path.read_bytes() != sound
+    start, wrong = threading.Barrier(6), []
+
+    def ask(number: int) -> None:
+        start.wait()
+        try:
+            for offset in range(60):
+                place = a_log.read((offset + 7 * number) % 60, 1).fetch_offset_metadata
+                assert place.message_offset == (offset + 7 * number) % 60
+                assert getattr(a_log.offset_for_time(NOW + offset), "offset", None) == offset
+        except BaseException as error:
+            wrong.append(error)
+
+    with caplog.at_level(logging.WARNING):
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong, wrong[0]
+    assert caplog.text.count("made anew") == 1
+    assert path.read_bytes() == sound
+    assert [call.path for call in fs.named("fdatasync")] == [str(path)]
+    a_log.close()
+
+
+def test_indexes_are_dropped_when_there_are_too_many(tmp_path: Path) -> None:
+    """What they say is the same when they are opened again, while the active segment keeps its own."""
+    MAPS.limit = 8
+    try:
+        closed_log(tmp_path)
+        a_log = log(tmp_path, **SETTINGS)
+        held = len(MAPS)
+        entries = [(offset_entries(one), time_entries(one)) for one in a_log.segments]
+        assert all(offsets and times for offsets, times in entries[:-1])
+        assert held <= len(MAPS) <= 8
+        lead(a_log, times=20)
+        assert [(offset_entries(one), time_entries(one)) for one in a_log.segments][: len(entries) - 1] == entries[:-1]
+        assert len(MAPS) <= 8
+        a_log.truncate_to(22)
+        lead(a_log, times=10)
+        assert [a_log.read(n, 1).fetch_offset_metadata.message_offset for n in range(32)] == list(range(32))
+        a_log.close()
+    finally:
+        MAPS.limit = None
+
+
+def test_an_index_that_was_dropped_is_synced_all_the_same(tmp_path: Path) -> None:
+    """SEG-32: what a roll wrote is on disk after the flush, whoever has the file open."""
+    fs = FaultFS()
+    a_log = log(tmp_path, fs=fs, **SETTINGS)
+    lead(a_log, times=7)
+    assert len(a_log.segments) == 2
+    MAPS.give_up(1000)
+    DESCRIPTORS.give_up(1000)
+    fs.calls.clear()
+    a_log.flush()
+    synced = [os.path.basename(call.path) for call in fs.named("fdatasync")]
+    assert [name for name in synced if name.startswith("0" * 20)] == ["0" * 20 + end for end in
+                                                                      (".log", ".index", ".timeindex")]
+    a_log.close()
+
+
+def test_a_reader_with_an_old_state_of_the_log_begins_again(tmp_path: Path) -> None:
+    """LOG-46: a segment that was deleted between the look at the state and the read is no error of the reader."""
+    closed_log(tmp_path)
+    a_log = log(tmp_path, **SETTINGS)
+    old = a_log.state.segments[2]
+    held = a_log.read(old.base_offset, 1000).records
+    a_log.delete_before(40)
+    assert held.read() == held.read() != b""
+    assert old.read(old.base_offset, 1000).records.read() == held.read()
+    del held
+    a_log.close()
+
+
+def test_views_share_the_descriptors_too(tmp_path: Path) -> None:
+    """Mode "r": what many views of many segments hold open together is bounded as well."""
+    closed_log(tmp_path)
+    DESCRIPTORS.limit = 8
+    try:
+        views = [LogView.open(tmp_path / "topic-0") for _ in range(5)]
+        before = len(os.listdir("/proc/self/fd"))
+        for offset in range(60):
+            for view in views:
+                found = view.read(offset, 1).records
+                assert next(iter(found.batches(check_crc=True))).base_offset == offset
+                del found
+        assert len(DESCRIPTORS) <= 8 and len(os.listdir("/proc/self/fd")) <= before + 8
+        for view in views:
+            view.close()
+    finally:
+        DESCRIPTORS.limit = None
+
+
+SMALL = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+from kafkalog.manager.log_manager import LogManager
+from kafkalog.storage.view import LogView
+from kafkalog.util.descriptors import DESCRIPTORS
+from tests.storage.logs import lead
+from tests.storage.test_descriptors import contents
+
+for batches in (25, 26):
+    manager = LogManager.open([sys.argv[1]])
+    logs = list(manager.logs.values())
+    assert len(logs) == int(sys.argv[2]) and {len(log.segments) for log in logs} == {5}
+    assert all(contents(log) == list(range(batches)) for log in logs)
+    slices = [log.read(batches // 2, 100).records for log in logs]  # held at once, and read later
+    for log in logs:
+        lead(log)
+    assert all(len(one.read()) == 100 for one in slices)
+    for log in logs[::10]:
+        log.flush()
+    assert all(contents(log) == list(range(batches + 1)) for log in logs)
+    assert len(DESCRIPTORS) <= DESCRIPTORS.limit == 128 and DESCRIPTORS.given_up > 1000
+    manager.close()
+print("fine")
+"""
+
+
+def test_more_partitions_than_files_may_be_open(tmp_path: Path) -> None:
+    """300 partitions of 5 segments at `ulimit -n 256`: all are read, appended to, closed, and opened again."""
+    first = tmp_path / "made"
+    first.mkdir()
+    closed_log(first, 25)
+    store = tmp_path / "store"
+    store.mkdir()
+    for number in range(300):
+        shutil.copytree(first / "topic-0", store / f"topic-{number}")
+    (store / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SMALL, str(store), "300"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (told.returncode, told.stdout) == (0, "fine\n"), told.stderr[-2000:]
