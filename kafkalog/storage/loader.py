@@ -303,6 +303,9 @@ class LogLoader:
             elif not self._indexes_fit(segment, following.base_offset - segment.base_offset):
                 _LOG.warning("the indexes of %s are damaged: they are made anew", segment.path)
                 self._rebuild(segment)
+            else:
+                continue
+            segment.flush()  # no later flush comes back to what lies behind the recovery point
 
     def _recover_one(self, segment: LogSegment, found: FoundSegment | None = None) -> int:
         """The bytes cut; with the producers as they were at its base, and a snapshot of them at its end (LOAD-27)."""

@@ -26,8 +26,8 @@ class Mode(NamedTuple):
     """What a power cut leaves of what was not synced: `names` of directory changes, `data` of writes to files.
 
     names: "none", "all", "prefix" (of each directory's changes) or "any" of them
-    data: "none", "all", "prefix" (of each file's writes), "any" whole write, or pieces that end at a multiple of
-    `grain` bytes, each there or not; "length" is none, but the files have their new lengths, with zeros
+    data: "none", "all", "prefix" (of each file's writes), or "torn": each block of `grain` bytes as it was after some
+    of the writes; "length" is none, but the files have their new lengths, with zeros
     """
 
     name: str
@@ -42,7 +42,7 @@ MODES = (
     Mode("names and lengths without data", "all", "length"),
     Mode("data without names", "none", "all"),
     Mode("first changes, first writes", "prefix", "prefix"),
-    Mode("some changes, some writes", "any", "any"),
+    Mode("some changes, first writes", "any", "prefix"),
     Mode("all changes, torn at sectors", "all", "torn", SECTOR),
     Mode("some changes, torn at pages", "any", "torn", PAGE),
 )
@@ -85,9 +85,7 @@ class FileNode:
             return self.synced.ljust(len(_applied(self.synced, changes)), b"\0")
         if mode.data == "prefix":
             return _applied(self.synced, changes[: rng.randint(0, len(changes))])
-        if mode.data == "any":
-            return _applied(self.synced, [change for change in changes if rng.random() < 0.5])
-        kept = [piece for change in changes for piece in _pieces(change, mode.grain) if rng.random() < 0.6]
+        kept = _torn(changes, mode.grain, rng)
         torn = _applied(self.synced, kept)
         return torn.ljust(len(_applied(self.synced, changes)), b"\0") if rng.random() < 0.5 else torn
 
@@ -284,6 +282,20 @@ def _applied(content: bytes, changes: list[Change]) -> bytes:
             made += bytes(max(0, position - len(made)))
             made[position : position + len(data)] = data
     return bytes(made)
+
+
+def _torn(changes: list[Change], grain: int, rng: Random) -> list[Change]:
+    """Of some writes what a disk has that writes blocks of `grain` bytes, each as it was at some moment."""
+    moments: dict[int, int] = {}
+    kept = []
+    for number, change in enumerate(changes):
+        for piece in _pieces(change, grain):
+            block = -1 if piece.data is None else piece.position // grain
+            if block not in moments:
+                moments[block] = len(changes) if rng.random() < 0.5 else rng.randint(0, len(changes))
+            if number < moments[block]:
+                kept.append(piece)
+    return kept
 
 
 def _pieces(change: Change, grain: int) -> list[Change]:
