@@ -2,7 +2,7 @@
 PYTHON ?= .venv/bin/python
 BUILD = $(PYTHON) setup.py -q build_ext --inplace -j 2
 
-.PHONY: all debug check test asan bench fmt demo clean
+.PHONY: all debug check test crash asan bench fmt demo clean
 
 all:                    ## compile what changed, in place
 	$(BUILD)
@@ -17,6 +17,9 @@ check: all              ## under three minutes: style, types, quick tests
 
 test:                   ## all there is, as on a fresh machine
 	bash ci/test.sh
+
+crash: all              ## the crash machine at length: kills, power cuts, failing calls (CRASH_SEED=, CRASH="--kills 50")
+	nice $(PYTHON) -m tests.crash.machine $(if $(CRASH_SEED),--seed $(CRASH_SEED)) $(CRASH)
 
 asan:                   ## the compiled modules under the sanitizers, random bytes included
 	bash ci/asan.sh

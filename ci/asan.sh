@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # The compiled modules under the address and undefined behaviour sanitizers: builds them in a scratch directory and
 # runs the tests that reach them there: random bytes, damage of every kind by every way in, and what the fuzzer kept
-# (ci/fuzz.sh). Every access outside a buffer, use after free and signed overflow ends the run with a trace. About five
-# minutes. Arguments go to pytest.
+# (ci/fuzz.sh), and many threads on one log. Every access outside a buffer, use after free and signed overflow ends the
+# run with a trace. About six minutes. Arguments go to pytest.
 # KAFKALOG_FUZZ: how many times the usual rounds of tests/_core/test_fuzz.py (default 10).
+# KAFKALOG_THREADS_S: how many seconds readers and writers share a log (default 60).
 # KAFKALOG_ASAN_DIR: a scratch directory to keep, for a quick second run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -36,9 +37,10 @@ CFLAGS="$SANITIZE -fno-wrapv -fno-omit-frame-pointer" LDFLAGS="$SANITIZE" \
 
 say "running the tests"
 export PYTHONPATH="$SCRATCH" PYTHONMALLOC=malloc KAFKALOG_FUZZ="${KAFKALOG_FUZZ:-10}"
+export KAFKALOG_THREADS_S="${KAFKALOG_THREADS_S:-60}"
 export ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:abort_on_error=1"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:abort_on_error=1"
 # the sanitizer keeps what was given back for a while, which that one test takes for a leak
 # what they print must not be caught by pytest, which dies with them
 LD_PRELOAD="$LIBRARY" "$PYTHON" -m pytest -q --capture=sys -p no:cacheprovider tests/_core tests/records tests/golden \
-    tests/test_fuzz_faces.py --deselect tests/_core/test_arrow.py::test_nothing_is_left_behind "$@"
+    tests/test_fuzz_faces.py tests/test_many_threads.py --deselect tests/_core/test_arrow.py::test_nothing_is_left_behind "$@"

@@ -197,9 +197,8 @@ class AppendMixin:
         """
         with deferred_interrupts():
             opened = self.opened_for_append()
-            start = opened.log.log_start_offset
             cut = opened.log.truncate_to(offset)
-            if opened.log.log_start_offset != start:
+            if cut:
                 opened.record_cut()
             return cut
 

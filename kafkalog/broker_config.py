@@ -70,7 +70,7 @@ BROKER_CONFIGS: Final = (
     _like("log.segment.delete.delay.ms", "file.delete.delay.ms"),
     _like("message.max.bytes", "max.message.bytes"),
     _like("min.insync.replicas", "min.insync.replicas"),
-    _start("node.id", "int", None, at_least(0), "this node's number, in meta.properties"),
+    _start("node.id", "int", None, at_least(0), "this node: directories of another one are refused"),
     _start("num.partitions", "int", 1, at_least(1), "partitions of a new topic that names no number"),
     Key("num.recovery.threads.per.data.dir", "int", 2, at_least(1), "threads that load and close a directory's logs"),
     _start("producer.id.expiration.check.interval.ms", "int", 600_000, at_least(1), "period: idle producers forgotten"),

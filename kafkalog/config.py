@@ -31,6 +31,7 @@ _POLICIES = Check("compact, delete", lambda value: value <= {"compact", "delete"
 _REPLICAS = Check("*, or partition:broker,partition:broker,...", _replicas)
 _CODECS = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIMES = one_of("CreateTime", "LogAppendTime")
+_NO_TIERS = Check("false: there is no remote storage", lambda value: not value)
 _DAY_MS = 86_400_000
 
 CONFIGS: Final = (
@@ -60,7 +61,7 @@ CONFIGS: Final = (
     Key("preallocate", "bool", False, None, "create a segment's file at full size"),
     Key("remote.log.copy.disable", "bool", False, None, "tiering: copy nothing more"),
     Key("remote.log.delete.on.disable", "bool", False, None, "tiering: delete remote data when disabled"),
-    Key("remote.storage.enable", "bool", False, None, "tiering on"),
+    Key("remote.storage.enable", "bool", False, _NO_TIERS, "tiering: nothing is copied elsewhere here"),
     Key("retention.bytes", "long", -1, None, "data kept per partition; negative: no limit"),
     Key("retention.ms", "long", 7 * _DAY_MS, at_least(-1), "how long data is kept; -1: no limit"),
     Key("segment.bytes", "int", 1 << 30, at_least(SEGMENT_FLOOR), "bound of a segment and of one append"),

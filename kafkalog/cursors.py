@@ -8,7 +8,6 @@ import os
 import threading
 import time
 import warnings
-import weakref
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -22,6 +21,7 @@ from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, Offset
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
+from kafkalog.util.living import Living
 
 if TYPE_CHECKING:
     from kafkalog.engine import Engine
@@ -34,8 +34,8 @@ POLL_RECORDS: Final = 500
 _LOST_HINT: Final = "open the cursor with reset='earliest' or 'latest', or move it with kafkalog offsets reset"
 
 
-_living_lock: Final = threading.Lock()
-_living: Final[weakref.WeakSet[Cursor]] = weakref.WeakSet()  # guarded by _living_lock
+CURSORS: Final[Living[Cursor]] = Living()
+"""The cursors of this process."""
 
 
 class Cursor:
@@ -70,8 +70,7 @@ class Cursor:
             self._write(self._next)
         self._put_off()
         self._closed = False
-        with _living_lock:
-            _living.add(self)
+        CURSORS.add(self)
 
     # Where it is
 
@@ -324,13 +323,6 @@ class Cursor:
     def __repr__(self) -> str:
         where = "closed" if self._closed else f"at {self._next}"
         return f"<Cursor {self.name} of {self._engine.name} {where} committed {self._committed}>"
-
-
-def living_cursors() -> list[Cursor]:
-    """The cursors of this process that are open."""
-    with _living_lock:
-        found = tuple(_living)
-    return [cursor for cursor in found if not cursor.closed]
 
 
 def _topic_id(engine: Engine) -> str | None:

@@ -72,6 +72,11 @@ class LogStore:
         BrokerConfig.from_mapping(settings)  # what is wrong in the call is told before anything is read
         known = read_known_topics([path for path in paths if fs.exists(path)], fs=fs)
         config = BrokerConfig.from_mapping({**known.store_settings(), **settings})
+        if config.node_id is not None and known.node_id is not None and config.node_id != known.node_id:
+            raise ConfigError(
+                f"node.id is {config.node_id}, but the directories are those of node {known.node_id}",
+                hint="their meta.properties says so: leave node.id out, or take the right directories",
+            )
         if scheduler is None:
             scheduler = Scheduler("kafkalog-jobs", clock, config.background_threads)
         manager = LogManager.open(

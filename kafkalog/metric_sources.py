@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from kafkalog.cursors import living_cursors
-from kafkalog.manager.directory_set import living_directories
-from kafkalog.manager.job import living_jobs
+from kafkalog.cursors import CURSORS
+from kafkalog.manager.directory_set import STORES
+from kafkalog.manager.job import JOBS
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.log_metrics import REASONS, living
+from kafkalog.storage.log_metrics import LOGS, REASONS
 from kafkalog.storage.names import DELETE_DIR_SUFFIX
 from kafkalog.util import events
 
@@ -62,7 +62,7 @@ def _engines(of: Any) -> Iterable[Any]:
     """The logs to read: all that are open and not deleted, or the one of a face."""
     if of is not None:
         return [getattr(of, "_engine", of)]
-    return [log for log in living() if not log.name.endswith(DELETE_DIR_SUFFIX)]
+    return [log for log in LOGS.all() if not (log.closed or log.name.endswith(DELETE_DIR_SUFFIX))]
 
 
 def _every(value: Callable[[Any], Any]) -> Callable[[Any], Iterable[Reading]]:
@@ -93,7 +93,7 @@ def _durations(log: UnifiedLog) -> Histogram:
 
 def _of_jobs(value: Callable[[Any], Any]) -> Callable[[Any], Iterable[Reading]]:
     def read(of: Any) -> list[Reading]:
-        found = [((("job", job.name),), value(job)) for job in living_jobs()] if of is None else []
+        found = [((("job", job.name),), value(job)) for job in JOBS.all()] if of is None else []
         return [reading for reading in found if reading[1] is not None]
 
     return read
@@ -104,16 +104,16 @@ def _of_cursors(value: Callable[[Any], Any]) -> Callable[[Any], Iterable[Reading
         wanted = None if of is None else getattr(of, "_engine", of)
         return [
             ((("cursor", cursor.name), *_labels(cursor.engine)), value(cursor))
-            for cursor in living_cursors()
-            if wanted in (None, cursor.engine)
+            for cursor in CURSORS.all()
+            if wanted in (None, cursor.engine) and not cursor.closed
         ]
 
     return read
 
 
 def _directories(of: Any) -> list[Reading]:
-    found = living_directories() if of is None else []
-    return [((("directory", one.path),), int(not one.is_online)) for one in found]
+    open_ones = [store for store in STORES.all() if not store.closed] if of is None else []
+    return [((("directory", one.path),), int(not one.is_online)) for store in open_ones for one in store.directories]
 
 
 def _process(value: Callable[[], Any]) -> Callable[[Any], Iterable[Reading]]:

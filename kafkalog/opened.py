@@ -13,7 +13,7 @@ from kafkalog._core.scan import scan
 from kafkalog.config_keys import MAX_LONG
 from kafkalog.durability import BackgroundFlush, GroupSync, Sync
 from kafkalog.errors import IllegalState, KafkalogError, LogClosed
-from kafkalog.manager.checkpoints import record_close, record_log_start, record_recovery_point
+from kafkalog.manager.checkpoints import lower_recovery_point, record_close, record_log_start
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.records.packing import Compression, pack
 from kafkalog.records.validate import ValidationRules, check_batches
@@ -122,7 +122,7 @@ class OpenedLog:
         """Puts log start and recovery point of a log that was cut on disk: what comes now is not there yet."""
         self.record_log_start()
         point = min(self.log.recovery_point, self.log.data_end_offset)
-        record_recovery_point(os.path.dirname(self.path), self.topic_partition, point, fs=self._fs)
+        lower_recovery_point(os.path.dirname(self.path), self.topic_partition, point, fs=self._fs)
 
     def close(self) -> None:
         """Writes and syncs everything, closes the files and gives the lock back; harmless the second time.
@@ -153,6 +153,7 @@ class OpenedLog:
             end = self.log.data_end_offset
             point, mark = min(self.log.recovery_point, end), min(self.log.high_watermark, end)
             record_close(os.path.dirname(self.path), self.topic_partition, point, mark, fs=self._fs)
+            self.record_log_start()
             clean = True
         finally:
             self.closed = True

@@ -49,7 +49,7 @@ TABLE: dict[str, tuple[Any, tuple[Any, ...], tuple[Any, ...]]] = {
     "preallocate": (False, (True, False, "true", "False"), ("yes", 1, "")),
     "remote.log.copy.disable": (False, (True, "false"), ("no", 0)),
     "remote.log.delete.on.disable": (False, (True, "false"), ("no", 0)),
-    "remote.storage.enable": (False, (True, "false"), ("no", 0)),
+    "remote.storage.enable": (False, (False, "false"), (True, "no", 0)),
     "retention.bytes": (-1, (-1, -5, 0, LONG, -LONG - 1), (LONG + 1, -LONG - 2)),
     "retention.ms": (7 * DAY, (-1, 0, LONG), (-2,)),
     "segment.bytes": (1 << 30, (1 << 20, INT), (13, 0, -1, INT + 1)),

@@ -298,6 +298,16 @@ def test_wrong_calls(
         pass
 
 
+def test_the_node_is_that_of_the_directories(tmp_path: Path) -> None:
+    """As a broker refuses directories of another node."""
+    ids = "Er3uhoIpQAyT3-6BGQRyUA"
+    (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=7\ncluster.id={ids}\ndirectory.id={ids}\n")
+    with pytest.raises(ConfigError, match=r"node\.id is 3.*node 7"):
+        kafkalog.open_dirs(tmp_path, "a", node_id=3)
+    with kafkalog.open_dirs(tmp_path, "a", node_id=7) as dirs:
+        assert dirs.directories[0].directory_id == ids
+
+
 @pytest.mark.parametrize("dirs", [[], "", [""], b"x", [" "]])
 def test_no_directory(dirs: object) -> None:
     with pytest.raises((IllegalArgument, TypeError)):

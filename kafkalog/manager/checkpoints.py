@@ -28,8 +28,8 @@ from kafkalog.util.checkpoint import (
 from kafkalog.util.fileio import OS, FileSystem
 
 __all__ = [
-    "read_offset", "record_close", "record_log_start", "record_recovery_point", "write_high_watermarks",
-    "write_log_starts", "write_recovery_points",
+    "lower_recovery_point", "read_offset", "record_close", "record_log_start", "record_recovery_point",
+    "write_high_watermarks", "write_log_starts", "write_recovery_points",
 ]  # fmt: skip
 
 _LOG: Final = logging.getLogger(__name__)
@@ -56,6 +56,14 @@ def record_recovery_point(
 ) -> None:
     """Return when the recovery point is on disk. CorruptCheckpoint, StorageError."""
     _record(directory, RECOVERY_POINT_FILE, topic_partition, offset, fs)
+
+
+def lower_recovery_point(
+    directory: str, topic_partition: TopicPartition, offset: int, *, fs: FileSystem = OS
+) -> None:
+    """Return when no higher recovery point than `offset` is on disk. CorruptCheckpoint, StorageError."""
+    if read_offset(directory, RECOVERY_POINT_FILE, topic_partition, fs=fs) > offset:
+        record_recovery_point(directory, topic_partition, offset, fs=fs)
 
 
 def record_close(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Final
@@ -15,10 +14,11 @@ from kafkalog.manager.starting import take_offline
 from kafkalog.storage.failure import is_disk_failure
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
+from kafkalog.util.living import Living
 from kafkalog.util.scheduler import Schedules
 
-_living_lock: Final = threading.Lock()
-_living: Final[weakref.WeakSet[DirectorySet]] = weakref.WeakSet()  # guarded by _living_lock
+STORES: Final[Living[DirectorySet]] = Living()
+"""The stores of this process."""
 
 
 class DirectorySet:
@@ -32,8 +32,7 @@ class DirectorySet:
         self._future_logs: Logs = NO_LOGS
         self._failing = False
         self.closed = False
-        with _living_lock:
-            _living.add(self)
+        STORES.add(self)
 
     # What there is
 
@@ -118,10 +117,3 @@ class DirectorySet:
                 if directory.log_dir is not None:
                     take_offline(directory)
             self._publish()
-
-
-def living_directories() -> list[DataDirectory]:
-    """The data directories of the stores of this process that are open, those that are offline too."""
-    with _living_lock:
-        found = tuple(_living)
-    return [directory for one in found if not one.closed for directory in one.directories]

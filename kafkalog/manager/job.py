@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Final
 
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.living import Living
 from kafkalog.util.scheduler import ONCE, Schedules, Task
 
 FAR_MS: Final = 2**63 - 1
-_living_lock: Final = threading.Lock()
-_living: Final[weakref.WeakSet[Job]] = weakref.WeakSet()  # guarded by _living_lock
+JOBS: Final[Living[Job]] = Living()
+"""The jobs of this process."""
 
 
 class Job:
@@ -52,8 +52,7 @@ class Job:
         self._lock = threading.Lock()
         self._task: Task | None = None  # guarded by self._lock
         self._scheduler: Schedules | None = None  # guarded by self._lock
-        with _living_lock:
-            _living.add(self)
+        JOBS.add(self)
 
     @property
     def period_ms(self) -> int:
@@ -112,12 +111,6 @@ class Job:
             return f"<Job {self.name} {every}, not run yet>"
         how = "went well" if self.last_error is None else f"failed: {self.last_error}"
         return f"<Job {self.name} {every}, {self.runs} runs, the last {self.last_duration_ms} ms, {how}>"
-
-
-def living_jobs() -> list[Job]:
-    """The jobs of this process."""
-    with _living_lock:
-        return list(_living)
 
 
 def _period_or_once(period_ms: int) -> int:

@@ -14,6 +14,7 @@ from kafkalog.config import TOPIC_TABLE, LogConfig
 from kafkalog.config_keys import Table, parse_value
 from kafkalog.errors import ConfigError, CorruptRecord
 from kafkalog.manager.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from kafkalog.manager.meta_properties import read_meta_properties
 from kafkalog.manager.topics import TopicStore
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
@@ -27,10 +28,11 @@ _RETENTION: Final = frozenset(
 
 
 class KnownTopics(NamedTuple):
-    """What was read: entries of topics files, and the metadata of the first directory that has any."""
+    """What was read: entries of topics files, the metadata of the first directory that has any, the node's number."""
 
     own: Mapping[str, Mapping[str, str]]
     cluster: ClusterMetadata | None
+    node_id: int | None = None
 
     def settings_of(self, topic: str) -> Mapping[str, str] | None:
         """A topic's own settings; None where nobody knows the topic."""
@@ -44,9 +46,9 @@ class KnownTopics(NamedTuple):
         """The broker settings that the cluster's metadata has, as far as they mean something here."""
         if self.cluster is None:
             return {}
-        image = self.cluster.image
-        node = next(iter(image.brokers)) if len(image.brokers) == 1 else -1
-        return understood(BROKER_TABLE, image.broker_settings(node), "the broker", unknown_is_fine=True)
+        node = -1 if self.node_id is None else self.node_id
+        settings = self.cluster.image.broker_settings(node)
+        return understood(BROKER_TABLE, settings, "the broker", unknown_is_fine=True)
 
     def config_of(self, topic: str, store: BrokerConfig) -> LogConfig:
         """What counts for a topic in a store; `KEEP_ALL` for one that nobody knows, unless the store says how long."""
@@ -76,7 +78,10 @@ def read_known_topics(directories: Iterable[str], *, fs: FileSystem = OS) -> Kno
     """
     own: dict[str, Mapping[str, str]] = {}
     cluster: ClusterMetadata | None = None
+    node_id: int | None = None
     for directory in directories:
+        meta = read_meta_properties(directory, fs)
+        node_id = meta.node_id if node_id is None and meta is not None else node_id
         for name, entry in TopicStore(directory, fs=fs).topics().items():
             own.setdefault(name, entry.settings)
         if cluster is None:
@@ -89,7 +94,7 @@ def read_known_topics(directories: Iterable[str], *, fs: FileSystem = OS) -> Kno
                     position=cluster.problem.position,
                     hint=f"look at it with `kafkalog verify`; `kafkalog repair {cluster.log_path}` cuts a torn end",
                 )
-    return KnownTopics(own, cluster)
+    return KnownTopics(own, cluster, node_id)
 
 
 def understood(

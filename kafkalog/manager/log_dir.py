@@ -84,7 +84,7 @@ class LogDir:
                 made.marker_found = made._marker_present = fs.exists(made.marker_path)
                 made.is_exclusive = exclusive
             except BaseException as error:
-                fs.close(fd)
+                _close(fd, fs)
                 if isinstance(error, OSError) and not isinstance(error, (StorageError, DirectoryLocked)):
                     raise StorageError.from_os(error, "lock the directory", path=lock_path) from error
                 raise
@@ -121,7 +121,7 @@ class LogDir:
             finally:
                 del _held[self._key]
                 fd, self._fd = self._fd, -1
-                self._fs.close(fd)
+                _close(fd, self._fs)
                 if worthless:
                     remove_empty_directory(self.path, self._fs)
 
@@ -292,7 +292,7 @@ def is_locked(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> bool:
         except (OSError, struct.error):
             return False
         finally:
-            fs.close(fd)
+            _close(fd, fs)
 
 
 def remove_empty_directory(path: str, fs: FileSystem) -> None:
@@ -344,11 +344,19 @@ def _open_locked(path: str, fs: FileSystem) -> int:
             if _is_named(fd, path, fs):
                 return fd
         except BaseException as error:
-            fs.close(fd)
+            _close(fd, fs)
             if isinstance(error, OSError) and not isinstance(error, (StorageError, DirectoryLocked)):
                 raise StorageError.from_os(error, "lock the directory", path=path) from error
             raise
+        _close(fd, fs)
+
+
+def _close(fd: int, fs: FileSystem) -> None:
+    """Give the lock file's descriptor back; the lock goes with it, whatever the system says (close(2))."""
+    try:
         fs.close(fd)
+    except OSError:
+        pass
 
 
 def _is_named(fd: int, path: str, fs: FileSystem) -> bool:

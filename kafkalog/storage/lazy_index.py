@@ -83,7 +83,11 @@ class LazyIndex(Generic[T]):
 
     def make(self) -> None:
         """Return when the file is there; one that was missing is made, and the index open."""
-        if self.index is None and not self._fs.exists(self.path):
+        try:
+            missing = self.index is None and not self._fs.exists(self.path)
+        except OSError as error:
+            raise StorageError.from_os(error, "look for the index", path=self.path) from error
+        if missing:
             self.get()
 
     @property

@@ -17,7 +17,7 @@ from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.append import LeaderLimits, ValidatorMetrics
 from kafkalog.storage.failure import LogHealth, Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.log_metrics import LogMetrics, register
+from kafkalog.storage.log_metrics import LOGS, LogMetrics
 from kafkalog.storage.log_state import LogState, at_end
 from kafkalog.storage.names import parse_topic_partition_dir
 from kafkalog.storage.producer_state import ProducerStateManager
@@ -118,7 +118,7 @@ class LogBase:
         self._unsynced = Unsynced()  # guarded by self._lock
         self._cuts = 0  # guarded by self._lock; grows when a cut of the end begins and when it ends
         self._set_config_locked(config)
-        register(self)
+        LOGS.add(self)
 
     def _set_config_locked(self, config: LogConfig) -> None:
         self._config = config

@@ -12,6 +12,7 @@ from time import perf_counter
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.storage.log_base import LogBase
 from kafkalog.storage.log_state import LogState, flushed_to
+from kafkalog.storage.segment import LogSegment
 from kafkalog.util.descriptors import TOO_MANY_FILES
 
 
@@ -151,6 +152,14 @@ class LogFlusher(LogBase):
         with self._lock:
             self._unsynced.entries_synced(taken)
         return True
+
+    def _sync_cut(self, segment: LogSegment) -> None:
+        """Return when the new end of a segment is on disk: what was cut off must not come back beneath new records."""
+        cuts, state = self._cuts, self._state
+        try:
+            segment.records.flush()
+        except BaseException as error:
+            self._flush_failed(error, state, cuts)
 
     def _flush_failed(self, error: BaseException, state: LogState, cuts: int) -> None:
         """Poison the log and raise, unless what could not be synced was deleted, cut or renamed meanwhile (LOG-52)."""

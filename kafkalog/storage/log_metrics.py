@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
 from bisect import bisect_left
-from collections.abc import Iterable
 from typing import Any, Final
 
 from kafkalog._core.counter import Counter
+from kafkalog.util.living import Living
 
 BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Upper bounds, in seconds, of the classes that durations are counted in."""
@@ -66,18 +64,5 @@ class LogMetrics:
         self.deleted_bytes[reason] += size
 
 
-_lock: Final = threading.Lock()
-_living: Final[weakref.WeakSet[Any]] = weakref.WeakSet()  # guarded by _lock
-
-
-def register(log: Any) -> None:
-    """Has the log or view counted among those of this process, as long as it lives."""
-    with _lock:
-        _living.add(log)
-
-
-def living() -> Iterable[Any]:
-    """The logs and views of this process that are open."""
-    with _lock:
-        found = tuple(_living)
-    return [log for log in found if not log.closed]
+LOGS: Final[Living[Any]] = Living()
+"""The logs and views of this process."""

@@ -149,6 +149,7 @@ class LogOwner(LogFlusher):
             plan = plan_truncate(state, offset)
             if plan is None:
                 self._epochs.truncate_from_end(offset)
+                self._state = state.replace(leader_epoch=self._epochs.latest_epoch)
             elif plan.start_anew:
                 self._start_anew_locked(offset, None)
             else:
@@ -205,6 +206,7 @@ class LogOwner(LogFlusher):
             self._unsynced.entries_changed()
             self._chores.append(self._sync_entries)
             self._chores.append(lambda: self._delete_later(plan.deleted))
+        self._chores.append(lambda: self._sync_cut(segments.active))
         self._note_cut_locked(end, state)
 
     def _note_cut_locked(self, offset: int, before: LogState) -> None:
@@ -227,12 +229,12 @@ class LogOwner(LogFlusher):
                     segment.change_file_suffixes("", DELETED_SUFFIX)
                 remove_stale_files(self.path, offset, self._fs)
                 segments: LogSegments[LogSegment] = LogSegments((self._new_segment(offset),))
-            except BaseException as error:
+                self._producers.truncate_fully_and_start_at(offset)
+            except BaseException as error:  # what is appended from here on would go into a file that is given up
                 self._health.poison(error)
                 raise
             self._durable = 0
             self._epochs.clear()
-            self._producers.truncate_fully_and_start_at(offset)
             start = offset if log_start_offset is None else log_start_offset
             emptied = at_end(state, segments, offset, log_start_offset=start, leader_epoch=-1)
             emptied = emptied.replace(first_unstable_offset=-1)
@@ -252,9 +254,9 @@ class LogOwner(LogFlusher):
         state = log_start_incremented(self._ready_locked(), offset)
         if state is None:
             return False
-        self._epochs.truncate_from_start(offset)
         self._producers.on_log_start_incremented(offset)
         self._state = self._with_unstable_locked(state)
+        self._epochs.truncate_from_start(offset)
         return True
 
     def delete_before(self, offset: int) -> int:
@@ -310,11 +312,19 @@ class LogOwner(LogFlusher):
         """Take segments out of the log: out of the map, renamed, their files removed later (LOG-46)."""
         state = self._state
         self._state = state.replace(segments=state.segments.without(s.base_offset for s in gone))
-        for segment in gone:
-            segment.change_file_suffixes("", DELETED_SUFFIX)
-            self._drop_snapshot_locked(segment)
-        self._unsynced.entries_changed()
-        self._chores.append(lambda: self._delete_later(gone))
+        renamed: list[LogSegment] = []
+        try:
+            for segment in gone:
+                segment.change_file_suffixes("", DELETED_SUFFIX)
+                renamed.append(segment)
+                self._drop_snapshot_locked(segment)
+        except BaseException:  # what kept its name is found at the next opening, so it stays part of the log
+            self._state = state.replace(segments=state.segments.without(s.base_offset for s in renamed))
+            raise
+        finally:
+            self._unsynced.entries_changed()
+            if renamed:
+                self._chores.append(lambda: self._delete_later(renamed))
         size = sum(segment.size for segment in gone)
         self.metrics.deleted(reason, len(gone), size)
         self._tell_locked("delete", base_offsets=tuple(s.base_offset for s in gone), size=size, reason=reason)

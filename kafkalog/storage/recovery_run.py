@@ -52,8 +52,8 @@ class RecoveryRun:
         self._end = 0
         if segments:
             _LOG.info(
-                "%s was not closed well: recovering %d segments from offset %d on, %d bytes",
-                directory, len(segments), segments[0].base_offset, self._bytes,
+                "%s was not closed well: recovering %d segment%s from offset %d on, %d bytes",
+                directory, len(segments), "" if len(segments) == 1 else "s", segments[0].base_offset, self._bytes,
             )  # fmt: skip
 
     def scanned(self) -> Generator[FoundSegment]:

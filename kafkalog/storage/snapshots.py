@@ -6,6 +6,7 @@ import logging
 import os
 from bisect import insort
 from collections.abc import Collection, Iterable
+from errno import ENOENT
 from typing import Final
 
 from kafkalog.errors import CorruptSnapshot, StorageError
@@ -79,8 +80,8 @@ class Snapshots:
             except CorruptSnapshot as error:
                 _LOG.warning("%s: removed, an older one is used", error)
                 self.remove(offset)
-            except StorageError:
-                if self.fs.exists(self.path(offset)):
+            except StorageError as error:
+                if error.errno != ENOENT:
                     raise
                 self._offsets.remove(offset)
         return None

@@ -114,9 +114,18 @@ class TransactionIndex:
                 file.truncate(end)
             file.pwrite(b"".join(_ENTRY.pack(*entry) for entry in entries), end)
         except OSError as error:
+            self._discard_behind(count)
             raise StorageError.from_os(error, "write the transaction index", path=self.path) from error
         self._count = count + len(entries)
         self._last_offset = last
+
+    def _discard_behind(self, count: int) -> None:
+        """Cut off what a failed write left: it may be a whole entry, of a transaction that was not aborted."""
+        if self._file is not None:
+            try:
+                self._file.truncate(count * ENTRY_BYTES)
+            except OSError:  # the log fails to undo its own write then, and takes no more
+                pass
 
     def entries(self) -> list[AbortedTxn]:
         """All entries; FormatError for a version that is not known (TXN-7)."""

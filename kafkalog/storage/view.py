@@ -23,7 +23,7 @@ from kafkalog.errors import (
     StorageError,
 )
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.log_metrics import LogMetrics, register
+from kafkalog.storage.log_metrics import LOGS, LogMetrics
 from kafkalog.storage.lookup import bounded
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.transactions import AbortedTransaction, Transactions
@@ -68,7 +68,7 @@ class LogView:
         self._fs = fs
         self._epoch_problem: KafkalogError | None = None
         self.metrics = LogMetrics()
-        register(self)
+        LOGS.add(self)
 
     @classmethod
     def open(

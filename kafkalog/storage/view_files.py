@@ -12,6 +12,7 @@ from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index_view import OffsetIndexView, TimeIndexView
 from kafkalog.storage.names import LOG_SUFFIX, index_file_name, time_index_file_name
 from kafkalog.storage.view_listing import ListedSegment
+from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import File, FileSystem
 
 OPEN_SEGMENTS: Final = 256
@@ -47,8 +48,8 @@ class SegmentFiles:
     """
 
     __slots__ = (
-        "_descriptors", "_directory", "_fs", "_indexed_size", "_measured", "_offset_index", "_records", "_size",
-        "_time_index", "_timed_size", "base_offset", "file_name", "inode", "is_last",
+        "__weakref__", "_descriptors", "_directory", "_fs", "_indexed_size", "_measured", "_offset_index", "_records",
+        "_size", "_time_index", "_timed_size", "base_offset", "file_name", "inode", "is_last", "used",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +59,7 @@ class SegmentFiles:
         self.file_name = listed.name
         self.inode = listed.inode
         self.is_last = False
+        self.used = False
         self._directory = directory
         self._fs = fs
         self._descriptors = descriptors
@@ -120,6 +122,7 @@ class SegmentFiles:
     def _held(self) -> tuple[File, FileRecords]:
         held = self._records
         if held is None:
+            DESCRIPTORS.make_room()
             try:
                 file = self._fs.open_file(self.path, "r")
                 size = file.size() if self._size < 0 else self._size
@@ -129,6 +132,8 @@ class SegmentFiles:
             self._size = size
             self._records = held
             self._descriptors.opened(self)
+            DESCRIPTORS.add(self)
+        self.used = True
         return held
 
     @property
@@ -145,6 +150,12 @@ class SegmentFiles:
     def release_file(self) -> None:
         """Lets go of the descriptor, which stays open for as long as a slice has it."""
         self._records = None
+        DESCRIPTORS.discard(self)
+
+    def let_go(self) -> bool:
+        """The same for the process, which holds too many open; who is reading has the file."""
+        self._records = None
+        return True
 
     def release(self) -> None:
         """Lets go of the file and the copies of its indexes."""

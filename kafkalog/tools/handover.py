@@ -14,10 +14,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from kafkalog.errors import CorruptCheckpoint, CorruptRecord, IllegalState, UnknownTopicOrPartition
+from kafkalog.errors import CorruptCheckpoint, CorruptRecord, IllegalState, NotAPartition, UnknownTopicOrPartition
 from kafkalog.manager.log_dir import LogDir, is_locked
 from kafkalog.manager.topics import TopicEntry, TopicStore
-from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, MAX_NAME_LENGTH, STRAY_DIR_SUFFIX, parse_dir
 from kafkalog.tools import handover_journal
 from kafkalog.tools.directories import partitions
 from kafkalog.tools.handover_apply import apply_plan, take_back
@@ -112,6 +112,7 @@ def _planned(
             for path in homes
             if not fs.exists(os.path.join(path, CLEAN_SHUTDOWN_FILE))
         ]
+    plan.notes += _set_aside(homes, options.topics, fs)
     defaults = broker_defaults(plan, options.settings or {})
     guard_records(
         plan, defaults, clock.milliseconds(), fs, keep=options.keep_records, let_expire=options.let_expire
@@ -133,6 +134,24 @@ def _surveyed(
         except (CorruptRecord, CorruptCheckpoint) as error:
             broken.append(error)
     return found, broken
+
+
+def _set_aside(homes: Sequence[str], topics: Sequence[str], fs: FileSystem) -> list[str]:
+    """A note for each directory that a broker which did not know it has renamed, and how to get it back."""
+    notes = []
+    for home in homes:
+        for name in sorted(fs.listdir(home)):
+            try:
+                (topic, number), kind = parse_dir(name)
+            except NotAPartition:
+                continue
+            if kind != STRAY_DIR_SUFFIX or (topics and topic not in topics) or len(name) >= MAX_NAME_LENGTH:
+                continue
+            live = f"{topic}-{number}"
+            taken = "; a newer one has its place" if fs.exists(os.path.join(home, live)) else ""
+            path = os.path.join(home, name)
+            notes.append(f"{path} was set aside by a broker{taken}: to hand it over, rename it to {live} first")
+    return notes
 
 
 def _check_done(

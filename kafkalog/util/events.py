@@ -7,6 +7,7 @@ counted, and harms nothing. What a hook does to a log itself is not told again, 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -73,7 +74,7 @@ class _Telling(threading.local):
     now = False
 
 
-_lock: Final = threading.Lock()
+_lock = threading.RLock()  # a collection of garbage may end a log, and tell of it, in the middle of a call here
 _hooks: dict[str, tuple[Hook, ...]] = {}  # replaced under _lock, read without
 _telling: Final = _Telling()
 appends_wanted = False
@@ -128,6 +129,15 @@ def _note_failure(hook: Hook) -> None:
     with _lock:
         _failures += 1
     _LOG.exception("%r failed", hook)
+
+
+def _renew_lock() -> None:
+    """In a forked child: another thread of the parent may have held it."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def failures() -> int:

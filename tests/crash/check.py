@@ -33,9 +33,9 @@ def check_recovered(path: Path, settings: dict[str, Any], expected: Expectation)
     try:
         found = _found(path, log.start_offset, expected)
         _check_bounds(path, log, found, expected)
-        _check_producers(log, found)
-        _check_reading(log, found)
-        _check_epochs(log, [batch for batch in found if batch.base >= expected.starts[1]])
+        check_producers(log, found)
+        check_reading(log, found)
+        check_epochs(log, [batch for batch in found if batch.base >= expected.starts[1]])
         shown = _shown(log)
     finally:
         log.close()
@@ -98,7 +98,7 @@ def _check_bounds(path: Path, log: Log, found: list[Batch], expected: Expectatio
     assert sound, f"{log!r} ends behind {found[-1:]}"
 
 
-def _check_reading(log: Log, found: list[Batch]) -> None:
+def check_reading(log: Log, found: list[Batch]) -> None:
     """Records by iteration, by offset, by time, and committed ones."""
     start = log.start_offset
     data = [batch for batch in found if batch.kind == "data"]
@@ -136,7 +136,7 @@ def _known(log: Log) -> dict[int, Known]:
     }
 
 
-def _check_producers(log: Log, found: list[Batch]) -> None:
+def check_producers(log: Log, found: list[Batch]) -> None:
     """Whoever wrote what is there is known as a replay knows it; of others, a snapshot may know more."""
     known = _known(log)
     for producer_id, state in producers(found).items():
@@ -149,7 +149,7 @@ def _check_producers(log: Log, found: list[Batch]) -> None:
         assert have == state, f"producer {producer_id}: {have}, a replay says {state}"
 
 
-def _check_epochs(log: Log, found: list[Batch]) -> None:
+def check_epochs(log: Log, found: list[Batch]) -> None:
     entries = log.opened_for_append().log.leader_epochs
     for batch in found:
         at = [epoch for epoch, first in entries if first <= max(batch.base, log.start_offset)]
@@ -191,19 +191,20 @@ def _check_recovery_changes_nothing(
 ) -> None:
     """An unclean opening of what a clean close left finds the same and leaves the same.
 
-    But for the indexes, which a recovery fills anew, and for what it learns or forgets of producers and epochs that
-    have nothing above the log start.
+    But for the indexes, which a recovery fills anew, and for what it learns or forgets of producers, transactions and
+    epochs that have nothing above the log start.
     """
     (path.parent / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
     log = open_again(path, settings)
     try:
-        _check_producers(log, found)
+        check_producers(log, found)
+        check_reading(log, found)
         known = ("producers", "stable", "epochs")
         _same_shown(log, {name: value for name, value in shown.items() if name not in known})
     finally:
         log.close()
     after = _files(path)
-    derived = (CLEAN_SHUTDOWN_FILE, ".index", ".timeindex", ".snapshot", LEADER_EPOCH_CHECKPOINT)
+    derived = (CLEAN_SHUTDOWN_FILE, ".index", ".timeindex", ".txnindex", ".snapshot", LEADER_EPOCH_CHECKPOINT)
     _same_files(*({name: data for name, data in one.items() if not name.endswith(derived)} for one in (before, after)))
 
 

@@ -16,6 +16,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.crash)
+            item.add_marker(pytest.mark.filterwarnings("ignore::kafkalog.errors.UnsafeFileSystem"))
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ class Witness:
         self._known: set[Batch] = set()
         self._gaps: set[tuple[int, int]] = set()
         self._starts = 0, 0
+        self._unsure = False  # where the log starts: it said so, and could not write it down
         self._ends = {0}
 
     def begin(self, operation: Operation) -> None:
@@ -56,7 +57,8 @@ class Witness:
         """The operation was acknowledged, with the log's start and end."""
         self.model = self.after = apply(self.model, operation, answer)
         do = operation["do"]
-        if do in ("delete", "anew") or self.keeps_pages:
+        if do in ("delete", "anew"):
+            self._unsure = False
             self._starts = self.model.start, self.model.start
         if self.keeps_pages or self._is_flush(operation):
             self.flushed()
@@ -69,13 +71,14 @@ class Witness:
         self._floor = self.model.batches
         self._known.clear()
         self._ends.clear()
-        low = self.model.start if self.keeps_pages else self._starts[0]
+        low = self.model.start if self.keeps_pages and not self._unsure else self._starts[0]
         self._starts = low, self.model.start
         self._know(self.model)
 
     def failed(self, operation: Operation, model: Model) -> None:
         """The operation raised, and the log then said that it holds `model`."""
         self.model = self.after = model
+        self._unsure = True
         self._floor = _common(self._floor, model.batches)
         self._know(model)
 
@@ -90,6 +93,7 @@ class Witness:
         for batch in model.batches:
             if expected is not None and expected != batch.base:
                 self._gaps.add((expected, batch.base))
+                self._ends.add(batch.base)
             expected = batch.last + 1
         if expected is not None and expected != model.end:
             self._gaps.add((expected, model.end))

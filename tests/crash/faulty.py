@@ -44,13 +44,13 @@ FAULTS = (
 )
 
 
-def fail_operation(directory: Path, do: str, seed: int, fault: Fault) -> int:
-    """The number of calls of an operation, each of which has failed once."""
-    for nth in range(1, MOST_CALLS):
+def fail_operation(directory: Path, do: str, seed: int, fault: Fault, step: int = 1) -> int:
+    """The number of calls of an operation that were failed in turn: all, or each `step`-th."""
+    for nth in range(1, MOST_CALLS, step):
         place = directory / f"{nth}"
         place.mkdir()
         if not _one_failure(place, do, seed, fault, nth):
-            return nth - 1
+            return (nth - 1) // step
     raise AssertionError(f"{do} still fails at call {MOST_CALLS}")
 
 
@@ -145,11 +145,11 @@ def _give_up(run: PowerRun) -> None:
         pass
 
 
-def fail_opening(directory: Path, seed: int, clean: bool, fault: Fault) -> int:
-    """The number of calls of an opening, each of which has failed once: the next opening finds all there is."""
+def fail_opening(directory: Path, seed: int, clean: bool, fault: Fault, step: int = 1) -> int:
+    """The number of calls of an opening that were failed in turn: the next opening finds all there is."""
     run = crashed(directory, seed, clean)
     before, expected = read_image(run.root), run.witness.expectation()
-    for nth in range(1, MOST_CALLS):
+    for nth in range(1, MOST_CALLS, step):
         root = write_image(before, directory / f"{nth}" / "data")
         fs = DiskFS(root)
         rule = fault.at(fs, nth)
@@ -161,7 +161,7 @@ def fail_opening(directory: Path, seed: int, clean: bool, fault: Fault) -> int:
         except (AssertionError, OSError, KafkalogError) as error:
             raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
         if not rule.fired:
-            return nth - 1
+            return (nth - 1) // step
     raise AssertionError(f"an opening still fails at call {MOST_CALLS}")
 
 

@@ -164,6 +164,10 @@ class Session:
 
     # Drawing
 
+    def can(self, do: str) -> bool:
+        """True where such an operation makes sense now."""
+        return self._arguments(do) is not None
+
     def draw(self, do: str | None = None) -> Operation:
         """An operation that makes sense now."""
         while True:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.disk import MODES
-from tests.crash.power import EACH_OPERATION, cut_opening, cut_operation, cut_session
+from tests.crash.power import EACH_OPERATION, PowerRun, check_cut, cut_opening, cut_operation, cut_session
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -28,3 +28,20 @@ def test_every_call_of_an_opening(place: Path, clean: bool) -> None:
     """A crash while a crash is recovered from."""
     changes, checked = cut_opening(place, 5, clean, MODES[4:7])
     assert changes > 0 and checked > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_appended_below_the_recorded_recovery_point(place: Path, seed: int) -> None:
+    """LOG-53: a cut below it lowers it on disk too, for what comes now is not there yet."""
+    run = PowerRun(place, seed)
+    for _ in range(4):
+        run.session.step("group")
+    run.session.step("reopen", sync=False)
+    run.session.step("truncate", offset=run.session.model.data_end - 12)
+    for _ in range(3):
+        run.session.step("group")
+    for _ in range(12):
+        run.take(MODES[6])
+        run.take(MODES[2])
+    run.session.close()
+    assert sum(check_cut(cut, run.session.settings, place) for cut in run.cuts()) > 2

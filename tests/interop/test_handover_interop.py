@@ -30,6 +30,7 @@ CODECS = ("gzip", "snappy", "lz4", "zstd")
 # the broker is to leave the records where they are while they are compared: no retention, no compaction
 QUIET = {"log.initial.task.delay.ms": "3600000", "log.cleaner.enable": "false"}
 EPOCHS = "leader-epoch-checkpoint"
+LATE = "late-0"
 PRODUCED = ("own.zstd", "own-stamped", "own_deleted")
 T1 = 1_790_000_000_000
 Contents = dict[str, bytes]
@@ -262,12 +263,18 @@ def test_the_broker_changes_no_file_but_the_epochs(taken: TakenOver) -> None:
 
 @pytest.fixture(scope="module")
 def after(reference: Reference, taken: TakenOver) -> TakenOver:
-    """We append to every partition, the broker starts again, reads, takes more, and is killed; we open all again."""
+    """We append to every partition, and hand another topic over to the log of metadata that there is now.
+
+    The broker starts again, reads, takes more, and is killed; we open all again.
+    """
     data = taken.data
-    found = TakenOver(data, taken.names)
-    for name in taken.names:
+    with kafkalog.open(data / LATE, "a", retention_ms=-1) as log:
+        log.append([(b"k", b"%d" % i) for i in range(50)])
+    found = TakenOver(data, [*taken.names, LATE])
+    for name in found.names:
         with kafkalog.open(data / name, "a") as log:
             log.append((b"k", b"after the broker", T1))
+    found.told = json.loads(ours.command("handover", "-d", str(data), "--apply", "--let-expire", "-J"))
     found.ours = {level: own_records(data, found.names, level) for level in LEVELS}
     broker = Broker(reference, data.parent / "work", data, QUIET)
     with broker:
@@ -286,6 +293,12 @@ def test_we_opened_and_wrote_after_a_clean_stop(taken: TakenOver, after: TakenOv
         assert has[:-1] == had and has[-1][2:4] == (b"k", b"after the broker"), name
     for level in LEVELS:
         assert after.theirs[level] == after.ours[level]
+
+
+def test_a_topic_goes_into_the_log_of_metadata_that_the_broker_has(taken: TakenOver, after: TakenOver) -> None:
+    actions = {one["topic"]: one["action"] for one in after.told["topics"]}
+    assert actions == {one["topic"]: "known" for one in taken.told["topics"]} | {"late": "new"}
+    assert [record[3] for record in after.theirs[LEVELS[0]][LATE]][:-1] == [b"%d" % i for i in range(50)]
 
 
 def test_no_producer_gets_an_id_of_ours(taken: TakenOver, after: TakenOver) -> None:

@@ -12,7 +12,7 @@ from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY
 from kafkalog.manager.known_topics import KEEP_ALL, read_known_topics
 from kafkalog.tools.retain import retain
 from kafkalog.types import TopicPartition
-from tests.manager.metadata_files import BROKER, TOPIC, metadata_value, setting, topic_values, write_metadata
+from tests.manager.metadata_files import BROKER, ID, TOPIC, metadata_value, setting, topic_values, write_metadata
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
@@ -69,6 +69,10 @@ def test_dynamic_settings_of_the_broker(tmp_path: Path) -> None:
         ],
     )
     assert read_known_topics([str(tmp_path)]).store_settings() == {"log.retention.ms": "5"}
+    (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=7\ncluster.id={ID}\ndirectory.id={ID}\n")
+    assert read_known_topics([str(tmp_path)]).store_settings() == {
+        "log.retention.ms": "5", "log.segment.bytes": "2000000",
+    }  # fmt: skip
 
 
 def test_the_topics_file_counts_over_the_metadata(tmp_path: Path) -> None:

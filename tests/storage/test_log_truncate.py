@@ -141,3 +141,13 @@ def test_delete_before_gives_up_whole_segments(tmp_path: Path) -> None:
     with pytest.raises(OffsetOutOfRange):
         a_log.delete_before(16)
     assert a_log.log_start_offset == 15 and a_log.read(15, 10).records.size == 0
+
+
+def test_an_epoch_that_a_cut_to_the_end_forgets_begins_again(tmp_path: Path) -> None:
+    """LOG-52, EPOCH-5: an epoch that begins at the log end has no record; the next append is its first."""
+    a_log = log(tmp_path)
+    lead(a_log, times=3)
+    a_log.delete_before(3)
+    assert not a_log.truncate_to(3) and a_log.leader_epochs == ()
+    lead(a_log)
+    assert a_log.leader_epochs == ((0, 3),)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.storage.view import LogView
 from kafkalog.util.descriptors import DESCRIPTORS, MAPS
 from tests.faults import FaultFS
 from tests.storage.logs import NOW, bases, files, lead, log, offset_entries, time_entries
@@ -141,10 +142,30 @@ def test_a_reader_with_an_old_state_of_the_log_begins_again(tmp_path: Path) -> N
     a_log.close()
 
 
+def test_views_share_the_descriptors_too(tmp_path: Path) -> None:
+    """Mode "r": what many views of many segments hold open together is bounded as well."""
+    closed_log(tmp_path)
+    DESCRIPTORS.limit = 8
+    try:
+        views = [LogView.open(tmp_path / "topic-0") for _ in range(5)]
+        before = len(os.listdir("/proc/self/fd"))
+        for offset in range(60):
+            for view in views:
+                found = view.read(offset, 1).records
+                assert next(iter(found.batches(check_crc=True))).base_offset == offset
+                del found
+        assert len(DESCRIPTORS) <= 8 and len(os.listdir("/proc/self/fd")) <= before + 8
+        for view in views:
+            view.close()
+    finally:
+        DESCRIPTORS.limit = None
+
+
 SMALL = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 from kafkalog.manager.log_manager import LogManager
+from kafkalog.storage.view import LogView
 from kafkalog.util.descriptors import DESCRIPTORS
 from tests.storage.logs import lead
 from tests.storage.test_descriptors import contents

@@ -18,7 +18,7 @@ from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TOPICS_FILE, TopicStore
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
-from kafkalog.tools.handover import handover, undo_handover
+from kafkalog.tools.handover import HandoverOptions, handover, undo_handover
 from kafkalog.util.fileio import OS
 from tests.broker_directory import (
     write_meta_properties,
@@ -167,6 +167,17 @@ def test_a_brokers_own_topics_get_its_settings_back(broker_dir: Path) -> None:
     apply(broker_dir)
     settings = metadata_of(broker_dir).image.topic_settings("__consumer_offsets")
     assert settings["cleanup.policy"] == "compact" and settings["segment.bytes"] == "104857600"
+
+
+def test_a_directory_that_a_broker_set_aside_is_told(broker_dir: Path) -> None:
+    """Whoever started the broker first finds the way back here."""
+    (broker_dir / "orders-0").rename(broker_dir / f"orders-0.{'a' * 32}-stray")
+    notes = handover([broker_dir]).plan.notes
+    assert any(f"orders-0.{'a' * 32}-stray was set aside by a broker: " in note for note in notes)
+    write(broker_dir, "orders-0")
+    notes = handover([broker_dir], options=HandoverOptions(("orders",))).plan.notes
+    assert any("a newer one has its place" in note for note in notes)
+    assert not any("set aside" in n for n in handover([broker_dir], options=HandoverOptions(("small.one",))).plan.notes)
 
 
 def test_a_missing_partition_is_left_to_the_broker(broker_dir: Path) -> None:

@@ -1,0 +1,109 @@
+"""Kills writers at random moments, and looks at what they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+from typing import NamedTuple, Self
+
+from kafkalog.errors import KafkalogError
+from tests.crash.check import check_recovered
+from tests.crash.expect import Expectation, Witness
+from tests.crash.power import TOPIC
+from tests.crash.session import settings_of
+
+LONGEST_S = 0.2
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Killed(NamedTuple):
+    """What a killed writer left: its data directory, what has to be in it, and how far it came."""
+
+    root: Path
+    seed: int
+    expected: Expectation
+    operations: int
+    in_the_middle: str
+
+
+class Killer:
+    """Starts writers and kills them, one after another."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.crash.killed"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self._server = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=environment, bufsize=0
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._server:
+            pass
+
+    def kill_one(self, directory: Path, seed: int) -> Killed:
+        """A writer is started, killed after a random while, and has ended."""
+        root = directory / "data"
+        root.mkdir(parents=True)
+        report = directory / "report"
+        assert self._server.stdin is not None
+        self._server.stdin.write(f"{root / TOPIC} {report} {seed}\n".encode())
+        writer = self._said("ready")
+        time.sleep(Random(f"kill {seed}").random() * LONGEST_S)
+        os.kill(writer, signal.SIGKILL)
+        status = self._said("ended")
+        assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, f"the writer of seed {seed} died by itself"
+        return _followed(root, seed, report)
+
+    def _said(self, word: str) -> int:
+        assert self._server.stdout is not None
+        line = self._server.stdout.readline().split()
+        assert line[:1] == [word.encode()], f"the writers' process said {line}"
+        return int(line[1])
+
+
+def _followed(root: Path, seed: int, report: Path) -> Killed:
+    witness, operations, last = Witness(keeps_pages=True), 0, "nothing"
+    for line in report.read_bytes().splitlines():
+        what, operation, answer = json.loads(line)
+        if what == "begin":
+            witness.begin(operation)
+            last = operation["do"]
+        else:
+            witness.done(operation, tuple(answer))
+            operations += 1
+            last = "nothing"
+    return Killed(root, seed, witness.expectation(), operations, last)
+
+
+def check_killed(killed: Killed) -> None:
+    """All that was acknowledged is there, and what was going on is done, or not, or in part."""
+    try:
+        check_recovered(killed.root / TOPIC, settings_of(killed.seed), killed.expected)
+    except (AssertionError, KafkalogError, OSError) as error:
+        where = f"killed with seed {killed.seed}, after {killed.operations} operations, in {killed.in_the_middle}"
+        raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def kill_many(directory: Path, seeds: range, keep: Path | None = None) -> list[Killed]:
+    """Each seed's writer killed and checked. `keep`: the directories are copied there first, as they were left."""
+    done = []
+    with Killer() as killer:
+        for seed in seeds:
+            place = directory / f"kill-{seed}"
+            killed = killer.kill_one(place, seed)
+            if keep is not None:
+                shutil.copytree(killed.root, keep / str(seed))
+            check_killed(killed)
+            done.append(killed)
+            shutil.rmtree(place)
+    return done

@@ -1,0 +1,117 @@
+"""The crash machine at length: `make crash`, or `python -m tests.crash.machine [--seed N] [--kills N] ...`.
+
+    kills       writers killed with SIGKILL at a random moment
+    cuts        each operation, and each opening, with a power cut at each of its changes of the disk, in every mode
+    faults      each operation, and each opening, with each of its file calls failing in turn, in three ways
+    sessions    random sessions with power cuts at a part of their changes
+
+It prints its seed at once and what it did at the end; the first finding ends it with what is needed to see it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kafkalog.errors import UnsafeFileSystem
+from tests.crash.faulty import FAULTS, fail_opening, fail_operation
+from tests.crash.killer import kill_many
+from tests.crash.power import EACH_OPERATION, cut_opening, cut_operation, cut_session
+
+MEMORY = Path("/dev/shm")
+PARTS = ("kills", "cuts", "faults", "sessions")
+
+
+@contextmanager
+def _place(parent: Path) -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(dir=parent))
+    yield made
+    shutil.rmtree(made)
+
+
+def kills(parent: Path, seed: int, count: int) -> str:
+    """Kills `count` writers."""
+    with _place(parent) as place:
+        killed = kill_many(place, range(seed, seed + count))
+    middle = sum(one.in_the_middle != "nothing" for one in killed)
+    operations = sum(one.operations for one in killed)
+    return f"{count:,} kills, {middle:,} of them inside an operation, after {operations:,} operations"
+
+
+def cuts(parent: Path, seed: int, count: int) -> str:
+    """Cuts the power at each change of the disk of each operation, after `count` sessions."""
+    changes = states = 0
+    for number in range(seed, seed + count):
+        for do in EACH_OPERATION:
+            with _place(parent) as place:
+                found = cut_operation(place, do, number)
+            changes, states = changes + found[0], states + found[1]
+        for clean in (True, False):
+            with _place(parent) as place:
+                found = cut_opening(place, number, clean)
+            changes, states = changes + found[0], states + found[1]
+    return f"power cuts at {changes:,} changes of the disk by {len(EACH_OPERATION) + 2} operations: {states:,} states"
+
+
+def faults(parent: Path, seed: int, count: int) -> str:
+    """Fails each call of each operation in each way, after `count` sessions."""
+    calls = 0
+    for number in range(seed, seed + count):
+        for fault in FAULTS:
+            for do in EACH_OPERATION:
+                with _place(parent) as place:
+                    calls += fail_operation(place, do, number, fault)
+            for clean in (True, False):
+                with _place(parent) as place:
+                    calls += fail_opening(place, number, clean, fault)
+    return f"{calls:,} failing calls of {len(EACH_OPERATION) + 2} operations"
+
+
+def sessions(parent: Path, seed: int, count: int) -> str:
+    """Runs `count` random sessions with power cuts."""
+    states = 0
+    for number in range(seed, seed + count):
+        with _place(parent) as place:
+            states += cut_session(place, number, 60, 0.1)
+    return f"{count:,} sessions with power cuts: {states:,} states"
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the parts that are asked for; 1 at a finding."""
+    parser = argparse.ArgumentParser(description="the crash machine")
+    parser.add_argument("--seed", type=int, default=None, help="the first seed (default: a random one)")
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--cuts", type=int, default=3, help="sessions before each operation that is cut")
+    parser.add_argument("--faults", type=int, default=1, help="sessions before each operation that is failed")
+    parser.add_argument("--sessions", type=int, default=60)
+    place = MEMORY if os.access(MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+    parser.add_argument("--directory", type=Path, default=place)
+    asked = parser.parse_args(arguments)
+    seed = secrets.randbelow(10**6) if asked.seed is None else asked.seed
+    print(f"crash: seed {seed}", flush=True)
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore", UnsafeFileSystem)
+    with _place(asked.directory) as parent:
+        for part in PARTS:
+            began = time.monotonic()
+            try:
+                told = globals()[part](parent, seed, getattr(asked, part))
+            except AssertionError as finding:
+                print(f"crash: {part}: {finding}", flush=True)
+                return 1
+            print(f"crash: {told}, {time.monotonic() - began:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
