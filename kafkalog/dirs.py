@@ -163,7 +163,8 @@ class LogDirs:
         return self._open().log(_key((topic, partition)))
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, tuple) and key in self._open().partitions
+        store = self._open()
+        return isinstance(key, tuple) and len(key) == 2 and store.contains(TopicPartition(*key))
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._open().partitions)

@@ -139,6 +139,10 @@ class LogStore:
             topic_id = read_partition_metadata(manager.fs, manager.logs[TopicPartition(name, numbers[0])].path)
         return Topic(name, topic_id, tuple(numbers), settings)
 
+    def contains(self, key: TopicPartition) -> bool:
+        """True where the partition is there."""
+        return key in self._manager.logs
+
     def log(self, key: TopicPartition) -> Log | None:
         """The log of a partition, the same object each time; None where there is none."""
         log = self._manager.get(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
@@ -9,9 +10,10 @@ from typing import Any, Final, NoReturn
 from kafkalog.api import Log
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.dirs_types import Directory, Topic, missing
-from kafkalog.errors import KafkalogError, ReadOnlyLog
+from kafkalog.errors import KafkalogError, NotAPartition, ReadOnlyLog
 from kafkalog.manager.job import Job
 from kafkalog.manager.known_topics import read_known_topics
+from kafkalog.storage.names import NOT_PARTITIONS, parse_dir
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.view import LogView
 from kafkalog.tools.directories import partitions
@@ -71,7 +73,7 @@ class DirsView:
 
     def log(self, key: TopicPartition) -> Log | None:
         """The log of a partition, the same object as long as it lies there; None where there is none."""
-        path = self._found().get(key)
+        path = self._path_of(key)
         if path is None:
             return None
         with self._lock:
@@ -79,6 +81,24 @@ class DirsView:
             if face is None or face.closed:
                 face = self._faces[path] = Log(LogView(path, fs=self._fs), None)
         return face
+
+    def _path_of(self, key: TopicPartition) -> str | None:
+        """Where a partition lies; None: nowhere. NotAPartition where it lies in two directories."""
+        found = [path for path in (os.path.join(one, str(key)) for one in self._paths) if os.path.isdir(path)]
+        if len(found) > 1 or (found and not self._is_partition(key)):
+            return self._found().get(key)
+        return found[0] if found else None
+
+    def _is_partition(self, key: TopicPartition) -> bool:
+        name = str(key)
+        try:
+            return name not in NOT_PARTITIONS and parse_dir(name) == (key, "")
+        except NotAPartition:
+            return False
+
+    def contains(self, key: TopicPartition) -> bool:
+        """True where the partition is there."""
+        return self._path_of(key) is not None
 
     def missing(self, key: TopicPartition) -> KafkalogError:
         """The error for a partition that is not there."""

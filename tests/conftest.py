@@ -1,5 +1,6 @@
 """What every test may use: the golden capture's cleaning up, and property tests without deadlines."""
 
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -11,6 +12,8 @@ hypothesis.settings.register_profile(
     "kafkalog", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
 )
 hypothesis.settings.load_profile("kafkalog")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for whatever a shell starts in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,6 +15,7 @@ from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.storage.readable_records import ReadableRecords
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import OS, File, FileSystem
+from kafkalog.util.interrupts import deferred_interrupts
 
 
 class _NotReady(Exception):
@@ -238,6 +239,21 @@ class FileRecords(ReadableRecords):
             raise self._failure(error, "flush", None) from error
         if cuts == self._cuts:
             self._synced_size = size
+            if self._file.has_witness:
+                self._dismiss_witness(size)
+
+    def _dismiss_witness(self, size: int) -> None:
+        """Give up its mapping, where all that was written is on disk and nobody writes: rolled segments are many."""
+        guard = self.guard
+        if guard is None:
+            return
+        with deferred_interrupts():
+            if guard.acquire(blocking=False):
+                try:
+                    if self.size == size and self._appended_to is None:
+                        self._file.dismiss_witness()
+                finally:
+                    guard.release()
 
     # The file
 

@@ -183,6 +183,15 @@ class LazyFile:
         if self._witness is not None:
             self._witness.sync()
 
+    @property
+    def has_witness(self) -> bool:
+        """True where the file was closed with something unsynced in it, and `dismiss_witness` was not called since."""
+        return self._witness is not None
+
+    def dismiss_witness(self) -> None:
+        """All that was written is on disk, and was asked after."""
+        self._witness = None
+
     # Reading, for slices
 
     def pread(self, size: int, position: int) -> bytes:

@@ -210,6 +210,27 @@ def test_a_witness_of_a_sound_file_has_nothing_to_say(tmp_path: Path) -> None:
     assert caught.value.errno == errno.EBADF
 
 
+def mappings(path: str) -> int:
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return sum(line.rstrip("\n").endswith(path) for line in maps)
+
+
+def test_witnesses_go_when_they_are_not_needed_any_more(tmp_path: Path) -> None:
+    """One for each file that was closed with unsynced data, until a flush; the active segment's stays."""
+    a_log, = many_logs(tmp_path, 1)
+    for _ in range(12):
+        lead(a_log)
+        while a_log.active_segment.records._fd >= 0:
+            DESCRIPTORS.give_up(1)
+    paths = [one.path for one in a_log.segments]
+    assert [mappings(path) for path in paths] == [1] * len(paths)
+    lead(a_log)
+    a_log.flush()
+    assert [mappings(path) for path in paths] == [0] * (len(paths) - 1) + [1]
+    a_log.close()
+    assert mappings(paths[-1]) == 0
+
+
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
 def test_too_many_open_files(tmp_path: Path, code: int) -> None:
     """What is idle is closed and the call repeated; a typed error with a hint where nothing is left to be closed."""
