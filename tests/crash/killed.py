@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import sys
+import traceback
 import warnings
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def serve() -> None:
         if child == 0:
             try:
                 write(*line.split())
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(1)
         _, status = os.waitpid(child, 0)

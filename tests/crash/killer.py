@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -59,7 +60,8 @@ class Killer:
         self._server.stdin.write(f"{root / TOPIC} {report} {seed}\n".encode())
         writer = self._said("ready")
         time.sleep(Random(f"kill {seed}").random() * LONGEST_S)
-        os.kill(writer, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it died by itself, which its status says
+            os.kill(writer, signal.SIGKILL)
         status = self._said("ended")
         assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, f"the writer of seed {seed} died by itself"
         return _followed(root, seed, report)
