@@ -91,7 +91,7 @@ def test_what_is_listed_is_what_the_call_takes(owner: type, log: Log) -> None:
         if "unknown" not in parameters:
             continue
         known = [one for one in parameters if one not in ("self", "unknown")]
-        positional = {"append": 1, "append_bytes": 1, "replicate": 1, "offset_for_time": 1}.get(name, 0)
+        positional = {"append": 1, "append_bytes": 1, "replicate": 1, "offset_for_time": 1, "cursor": 1}.get(name, 0)
         with pytest.raises(TypeError) as error:
             getattr(target, name)(*[b""] * positional, _=1)
         assert str(error.value).endswith("takes " + ", ".join(known)), name

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import errno
 import heapq
 import itertools
 import logging
@@ -146,7 +147,7 @@ def remove(doomed: Doomed) -> None:
     _LOG.info("removed %s", doomed.path)
 
 
-def remove_tree(path: str, fs: FileSystem) -> None:
+def remove_tree(path: str, fs: FileSystem, attempts: int = 3) -> None:
     """Remove a directory and all in it; one that is gone is fine. OSError."""
     try:
         with fs.scandir(path) as entries:  # type: ignore[arg-type]
@@ -158,7 +159,12 @@ def remove_tree(path: str, fs: FileSystem) -> None:
             remove_tree(os.path.join(path, name), fs)
         else:
             fs.unlink_if_exists(os.path.join(path, name))
-    fs.rmdir(path)
+    try:
+        fs.rmdir(path)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY or attempts == 0:
+            raise
+        remove_tree(path, fs, attempts - 1)  # an append that was under way has put its epochs there meanwhile
 
 
 def forget(directory: str, gone: Iterable[TopicPartition], fs: FileSystem) -> None:

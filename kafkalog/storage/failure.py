@@ -14,7 +14,7 @@ REOPEN_HINT: Final = "close the log, look after the disk, and open it again"
 _NOT_THE_DISK: Final = frozenset(
     (
         errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN,
-        errno.ENAMETOOLONG, errno.ENOENT,
+        errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTEMPTY,
     )
 )  # fmt: skip
 

@@ -220,3 +220,33 @@ def test_a_delete_that_fails_at_any_call_leaves_the_partition_there_or_deleted(t
         if not rule.fired:
             break
     assert OS.exists(path)
+
+
+class PutsOneBack(FileSystem):
+    """Makes a file in a directory that is about to be removed, as an append that was under way may; once."""
+
+    def __init__(self) -> None:
+        self.left = 1
+
+    def rmdir(self, path: str) -> None:  # type: ignore[override]
+        if self.left and path.endswith("-delete"):
+            self.left -= 1
+            Path(path, "leader-epoch-checkpoint.tmp").write_text("")
+        os.rmdir(path)
+
+
+def test_a_file_that_appears_while_a_directory_is_removed_goes_with_it(tmp_path: Path) -> None:
+    fs = PutsOneBack()
+    with Held(tmp_path, fs=fs) as held:
+        held.made()
+        held.manager.delete(T0)
+        assert held.delete_after(60_000) == 1 and not fs.left
+        assert held.manager.directories[0].is_online
+        held.made()
+        held.manager.delete(T0)
+        fs.left = 10
+        with pytest.raises(StorageError, match="not empty"):
+            held.delete_after(60_000)
+        assert held.manager.directories[0].is_online
+        fs.left = 0
+        assert held.delete_after(60_000) == 1

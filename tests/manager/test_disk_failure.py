@@ -214,6 +214,23 @@ def test_a_close_that_fails_in_one_directory_leaves_the_others_a_marker(disks: t
     LogDir.acquire(b).release()
 
 
+@pytest.mark.parametrize("name", ["recovery-point", "log-start", "replication"])
+def test_a_checkpoint_that_cannot_be_written_at_the_close_is_no_clean_stop(
+    disks: tuple[Path, Path, FaultFS], name: str
+) -> None:
+    """MGR-20: a full disk too; the logs are closed all the same."""
+    a, b, fs = disks
+    held = Held(a, b, fs=fs)
+    made(held, a, b)
+    fs.fail("open", path=f"a/{name}", code=errno.ENOSPC)
+    with pytest.raises(StorageError):
+        held.manager.close()
+    assert MARKER not in names(a) and MARKER in names(b)
+    fs.heal()
+    with Held(a, b) as held:
+        assert {log.log_end_offset for log in held.manager.logs.values()} == {3}
+
+
 def test_an_interrupted_start_writes_no_marker(disks: tuple[Path, Path, FaultFS]) -> None:
     """MGR-20: a close before loading is done."""
     a, b, _ = disks

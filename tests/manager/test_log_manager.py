@@ -22,6 +22,7 @@ from kafkalog.errors import (
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_manager import LoadProgress, LogManager
 from kafkalog.opening import open_for_append
+from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
@@ -273,6 +274,27 @@ def test_loading_tells_how_far_it_is(tmp_path: Path) -> None:
         mine = [one for one in told if one.directory == str(tmp_path / name)]
         assert [one.logs_remaining for one in mine] == list(reversed(range(count)))
     assert all(name.startswith("kafkalog-load") for name in threads)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_each_directory_loads_in_so_many_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    """MGR-21: both directories at once, `num.recovery.threads.per.data.dir` logs of each at a time."""
+    for name, topic in (("a", "t"), ("b", "u")):
+        make_logs(tmp_path / name, 2 * threads, topic)
+    together = threading.Barrier(2 * threads)
+    real = UnifiedLog.open.__func__  # type: ignore[attr-defined]
+
+    def meet(cls: type[UnifiedLog], *args: object, **more: object) -> UnifiedLog:
+        together.wait(30)
+        log: UnifiedLog = real(cls, *args, **more)
+        return log
+
+    monkeypatch.setattr(UnifiedLog, "open", classmethod(meet))
+    config = BrokerConfig(num_recovery_threads_per_data_dir=threads)
+    with open_one(tmp_path / "a", tmp_path / "b", config=config) as manager:
+        assert len(manager.logs) == 4 * threads
 
 
 def test_partitions_that_belong_to_no_topic_are_set_aside_by_their_id(tmp_path: Path) -> None:
