@@ -401,6 +401,7 @@ class LogOwner(LogFlusher):
                     self._remove_leftovers()
                     self._active.add_final_time_entry()  # before the flush, which syncs it
                     self._active.make_indexes()
+                    self._active.records.trim()  # before the flush: the recovery point will lie behind it
                 except BaseException as error:
                     failure = error
                 self._health.close()  # before the flush: what is appended after it would not be on disk

@@ -75,7 +75,9 @@ class Killer:
 
 def _followed(root: Path, seed: int, report: Path) -> Killed:
     witness, operations, last = Witness(keeps_pages=True), 0, "nothing"
-    for line in report.read_bytes().splitlines():
+    for line in report.read_bytes().splitlines(keepends=True):
+        if not line.endswith(b"\n"):  # killed in the middle of telling
+            break
         what, operation, answer = json.loads(line)
         if what == "begin":
             witness.begin(operation)

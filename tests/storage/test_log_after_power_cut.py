@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.storage.log import UnifiedLog
+from tests.faults import FaultFS
 from tests.storage.logs import NOW, bases, files, lead, log
 
 SETTINGS = {"internal_segment_bytes": 300, "index_interval_bytes": 0}
@@ -106,3 +107,13 @@ def test_a_log_never_goes_back_to_offsets_it_gave_out(tmp_path: Path) -> None:
     named(directory, 20, "log").rename(named(directory, 20, "log.deleted"))
     again = recovered(tmp_path)
     assert (again.log_start_offset, again.log_end_offset) == (20, 20)
+
+
+def test_room_reserved_ahead_is_given_up_before_the_last_flush(tmp_path: Path) -> None:
+    """LOAD-29: the recovery point of a closed log lies behind its end, so that nobody would cut it off later."""
+    fs = FaultFS()
+    a_log = log(tmp_path, fs=fs, internal_segment_bytes=3000, preallocate=True)
+    lead(a_log, times=3)
+    a_log.close()
+    calls = [call.op for call in fs.named("ftruncate", "fdatasync") if call.path.endswith(".log")]
+    assert calls == ["ftruncate", "fdatasync"] and files(tmp_path / "topic-0")[f"{0:020d}.log"] == 300
