@@ -65,9 +65,10 @@ class FileNode:
     lost: list[Change] = field(default_factory=list)
 
     def sync(self) -> None:
-        """All that is pending is on disk now; not what an earlier, failed sync gave up."""
+        """All that is pending is on disk now; not what an earlier, failed sync gave up, which is lost for good."""
         self.synced = _applied(self.synced, self.pending)
         self.pending.clear()
+        self.lost.clear()
 
     def sync_failed(self) -> None:
         """The system takes the pages for clean after a failed sync: the next one will not write them."""
