@@ -27,6 +27,7 @@ from kafkalog.slices import LogSlice, clamped
 from kafkalog.storage.view import LogView
 from kafkalog.times import Time, to_ms
 from kafkalog.types import Isolation, OffsetAndTimestamp, TopicPartition
+from kafkalog.util.guards import finish
 
 if TYPE_CHECKING:
     from kafkalog.durability import Sync
@@ -108,6 +109,8 @@ class Log(AppendMixin, ColumnarLog, CursorMixin):
     def __init__(self, engine: Engine, opened: OpenedLog | None) -> None:
         self._engine = engine
         self._opened = opened
+        if opened is not None and not opened.belongs_to_store:
+            opened.keep()
         self.path: str = engine.path if opened is None else opened.path
         self.topic_partition: TopicPartition = engine.topic_partition
 
@@ -398,7 +401,7 @@ class Log(AppendMixin, ColumnarLog, CursorMixin):
         # closed: the log of a parent process, after a fork
         if opened is None or not (opened.closed or opened.belongs_to_store):
             warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2, source=self)
-            self.close()
+            finish(self.close)
 
     def __bool__(self) -> bool:
         return True

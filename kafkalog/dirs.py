@@ -14,6 +14,7 @@ from kafkalog.durability import Sync, check_sync
 from kafkalog.errors import IllegalArgument, IllegalState, LogClosed, UnknownConfig
 from kafkalog.keywords import near, unknown_keyword
 from kafkalog.types import TopicPartition
+from kafkalog.util.guards import finish
 
 if TYPE_CHECKING:
     from kafkalog.api import Log
@@ -254,7 +255,7 @@ class LogDirs:
     def __del__(self) -> None:
         if getattr(self, "_pid", -1) == os.getpid() and not self._store.closed:
             warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2, source=self)
-            self.close()
+            finish(self.close)
 
     def __repr__(self) -> str:
         where = ", ".join(self._paths)

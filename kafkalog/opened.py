@@ -21,6 +21,7 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import LogAppendInfo, TopicPartition
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.guards import finish
 from kafkalog.util.interrupts import deferred_interrupts
 
 if TYPE_CHECKING:
@@ -124,6 +125,13 @@ class OpenedLog:
         point = min(self.log.recovery_point, self.log.data_end_offset)
         lower_recovery_point(os.path.dirname(self.path), self.topic_partition, point, fs=self._fs)
 
+    def keep(self) -> None:
+        """Stay until closed, for an owner who closes it when dropped.
+
+        Else both were one piece of garbage where the owner is in a cycle, and the files might go before the log.
+        """
+        _kept.add(self)
+
     def close(self) -> None:
         """Writes and syncs everything, closes the files and gives the lock back; harmless the second time.
 
@@ -140,9 +148,9 @@ class OpenedLog:
         if getattr(self, "closed", True):
             return
         try:
-            self.close()
+            finish(self.close)
         except KeyboardInterrupt:
-            self.close()
+            finish(self.close)
             raise
 
     def _close(self) -> None:
@@ -158,6 +166,7 @@ class OpenedLog:
         finally:
             self.closed = True
             _opened.discard(self)
+            _kept.discard(self)
             try:
                 self.log_dir.partition_closed(os.path.basename(self.path), clean)
             finally:
@@ -187,6 +196,7 @@ class OpenedLog:
             writer.disown()
         self.closed = True
         _opened.discard(self)
+        _kept.discard(self)
         self._refuse(
             lambda: IllegalState(
                 f"log {self.topic_partition} belongs to the process that opened it",
@@ -230,6 +240,7 @@ def is_open(path: str) -> bool:
 
 
 _opened: weakref.WeakSet[OpenedLog] = weakref.WeakSet()
+_kept: set[OpenedLog] = set()
 
 
 def _close_at_exit() -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -26,6 +25,7 @@ from kafkalog.util.checkpoint import (
     OffsetCheckpoint,
 )
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.guards import guard
 
 __all__ = [
     "lower_recovery_point", "read_offset", "record_close", "record_log_start", "record_recovery_point",
@@ -33,7 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 _LOG: Final = logging.getLogger(__name__)
-_write_lock = threading.Lock()
+_write_lock: Final = guard()
 
 
 def read_offset(directory: str, file: str, topic_partition: TopicPartition, *, fs: FileSystem = OS) -> int:

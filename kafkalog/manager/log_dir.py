@@ -13,18 +13,19 @@ import fcntl
 import os
 import stat
 import struct
-import threading
 from typing import Final
 
 from kafkalog.errors import DirectoryLocked, IllegalState, NotAPartition, StorageError
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, LOCK_FILE, NOT_PARTITIONS, parse_dir
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.guards import guard
 
 MARKER: Final = b'{"version":0,"brokerEpoch":-1}'
 """Content of the marker we write: clean, by nobody who has a broker epoch."""
 _FLOCK: Final = "hhqqi4x"  # struct flock: type, whence, start, length, pid
 
-_registry_lock = threading.Lock()
+_registry_lock: Final = guard()
+_state_lock: Final = guard()  # of all directories: it is held for moments only
 _held: dict[tuple[int, int], LogDir] = {}  # by device and inode; guarded by _registry_lock
 
 
@@ -46,14 +47,13 @@ class LogDir:
         self._fs = fs
         self._key = key
         self._pid = os.getpid()
-        self._lock = threading.Lock()
         self._fd = fd
         self._holders = 1  # guarded by _registry_lock
-        self._marker_present = False  # guarded by self._lock
-        self._open: dict[str, bool] = {}  # partition -> created here; guarded by self._lock
-        self._created: set[str] = set()  # closed well and made here; guarded by self._lock
-        self._clean: set[str] = set()  # closed well; guarded by self._lock
-        self._unclean: set[str] = set()  # guarded by self._lock
+        self._marker_present = False  # guarded by _state_lock
+        self._open: dict[str, bool] = {}  # partition -> created here; guarded by _state_lock
+        self._created: set[str] = set()  # closed well and made here; guarded by _state_lock
+        self._clean: set[str] = set()  # closed well; guarded by _state_lock
+        self._unclean: set[str] = set()  # guarded by _state_lock
         self._whole: bool | None = None  # all partitions are open here; False: not yet, or not any more
         self.marker_found = False
         self.is_exclusive = False
@@ -143,7 +143,7 @@ class LogDir:
         since; or this process closed it well; or has it open (which `partition_opened` then says).
         """
         self._check_owner()
-        with self._lock:
+        with _state_lock:
             if name in self._unclean:
                 return False
             return self.marker_found or name in self._clean or name in self._open
@@ -151,17 +151,17 @@ class LogDir:
     def loading_begins(self) -> None:
         """Return when no marker is on disk: a crash while partitions load must not look clean (LOAD-30)."""
         self.before_first_write()
-        with self._lock:
+        with _state_lock:
             self._whole = False
 
     def loading_done(self) -> None:
         """All partitions of the directory are open: when all are closed well, the marker may come back."""
-        with self._lock:
+        with _state_lock:
             self._whole = True
 
     def forsake(self) -> None:
         """Write no marker any more: the directory is given up as it is."""
-        with self._lock:
+        with _state_lock:
             self._whole = False
 
     def before_first_write(self) -> None:
@@ -170,7 +170,7 @@ class LogDir:
         Once removed it is not looked for again. StorageError: it cannot be removed, so nothing may be written.
         """
         self._check_owner()
-        with self._lock:
+        with _state_lock:
             if not self._marker_present:
                 return
             try:
@@ -187,7 +187,7 @@ class LogDir:
         partition open for writing already.
         """
         self.before_first_write()
-        with self._lock:
+        with _state_lock:
             if name in self._open:
                 raise DirectoryLocked(
                     f"{name} is open for writing in this process already",
@@ -205,7 +205,7 @@ class LogDir:
         One unclean close, and the marker is not written any more by this holder.
         """
         self._check_owner()
-        with self._lock:
+        with _state_lock:
             created = self._open.pop(name, False)
             if not clean:
                 self._unclean.add(name)
@@ -215,7 +215,7 @@ class LogDir:
                 self._created.add(name)
 
     def _write_marker(self) -> None:
-        with self._lock:
+        with _state_lock:
             touched = self._whole or (self._whole is None and bool(self._clean))
             if self._marker_present or not touched or self._open or self._unclean:
                 return
@@ -389,9 +389,7 @@ def _lock_holder(fd: int) -> int:
 
 
 def _forget_in_child() -> None:
-    """In a forked child: none of the parent's locks are held, and the registry's lock may have been taken."""
-    global _registry_lock
-    _registry_lock = threading.Lock()
+    """In a forked child: none of the parent's locks on files are held."""
     _held.clear()
 
 

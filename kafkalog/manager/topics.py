@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +24,7 @@ from kafkalog.errors import (
 from kafkalog.storage.names import MAX_PARTITION, validate_topic
 from kafkalog.storage.partition_metadata import check_topic_id, new_topic_id
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.guards import guard
 
 TOPICS_FILE: Final = "kafkalog.topics.json"
 VERSION: Final = 1
@@ -34,7 +34,7 @@ _HINT: Final = (
     "repair it by hand, or move it away: the records are untouched and readable without it, "
     "but topic settings go back to the defaults"
 )
-_write_lock = threading.Lock()
+_write_lock: Final = guard()
 
 
 class TopicEntry(NamedTuple):

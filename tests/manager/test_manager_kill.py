@@ -69,7 +69,7 @@ def killed_after(lines: int, a: Path, b: Path, seed: int) -> list[list[str]]:
         text=True,
     ) as child:
         assert child.stdout is not None
-        told = [line.split() for line, _ in zip(child.stdout, range(lines), strict=False)]
+        told = [line.split() for _, line in zip(range(lines), child.stdout, strict=False)]  # takes no line more
         child.send_signal(signal.SIGKILL)
         rest = [line.split() for line in child.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
     assert len(told) == lines, "the child ended by itself"

@@ -1,0 +1,55 @@
+"""Locks that whoever the garbage collector wakes may find held by its own thread.
+
+A collection can begin at any allocation, also in the middle of a call of ours that holds a lock. It may drop a log that
+nobody closed, whose closing takes the same lock: it would wait for itself for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+_guards: Final[list[Any]] = []
+_steps: Final[deque[Callable[[], object]]] = deque()
+_taking: Final = threading.Lock()  # held by threads of our own only
+
+
+def guard() -> AbstractContextManager[object]:
+    """A lock for the life of the process, free again in a forked child. Made once for a module, not for each object.
+
+    A thread that has it may take it again; that this does not happen to closing is what `finish` is for.
+    """
+    lock = threading.RLock()
+    _guards.append(lock)
+    return lock
+
+
+def finish(step: Callable[[], object]) -> None:
+    """Runs `step`, the end of something that was dropped; in another thread where this one is inside a guard.
+
+    There, steps go one after the other: what was dropped together may be two ends of one thing.
+    """
+    if any(lock._is_owned() for lock in _guards):
+        _steps.append(step)
+        threading.Thread(target=_take_steps, name="kafkalog-finish", daemon=True).start()
+    else:
+        step()
+
+
+def _take_steps() -> None:
+    with _taking:
+        while _steps:
+            _steps.popleft()()
+
+
+def _free_in_child() -> None:
+    for lock in (*_guards, _taking):
+        lock._at_fork_reinit()
+    _steps.clear()
+
+
+os.register_at_fork(after_in_child=_free_in_child)
