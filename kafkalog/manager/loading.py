@@ -204,6 +204,10 @@ class DirectoryLoader:
                 logs = (self.directory.path, self._done, len(self._places), name)
                 self._rules.progress(LoadProgress(*logs, *(recovery or (0, 0, 0, 0))))
 
+    def threads(self, most: int) -> int:
+        """How many threads load it: one where all was closed well, whose many short calls would get in their own way."""
+        return 1 if self._clean else most
+
     def give_up(self) -> None:
         """Close what was opened as a crash would leave it; the directory goes without its marker."""
         for log in (*self.logs.values(), *self.future_logs.values()):
@@ -221,7 +225,7 @@ def load_all(loaders: Sequence[DirectoryLoader], threads: int) -> None:
         for loader in loaders:
             work = loader.work
             if work:
-                pools.append(ThreadPoolExecutor(min(threads, len(work)), "kafkalog-load"))
+                pools.append(ThreadPoolExecutor(min(loader.threads(threads), len(work)), "kafkalog-load"))
                 futures += [pools[-1].submit(loader.load_one, place) for place in work]
         for future in futures:
             future.result()

@@ -280,9 +280,10 @@ def test_loading_tells_how_far_it_is(tmp_path: Path) -> None:
 def test_each_directory_loads_in_so_many_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
-    """MGR-21: both directories at once, `num.recovery.threads.per.data.dir` logs of each at a time."""
+    """MGR-21: both directories at once, `num.recovery.threads.per.data.dir` logs of each at a time, to be recovered."""
     for name, topic in (("a", "t"), ("b", "u")):
         make_logs(tmp_path / name, 2 * threads, topic)
+        (tmp_path / name / MARKER).unlink()
     together = threading.Barrier(2 * threads)
     real = UnifiedLog.open.__func__  # type: ignore[attr-defined]
 
