@@ -205,7 +205,7 @@ class DirectoryLoader:
                 self._rules.progress(LoadProgress(*logs, *(recovery or (0, 0, 0, 0))))
 
     def threads(self, most: int) -> int:
-        """How many threads load it: one where all was closed well, whose many short calls would get in their own way."""
+        """How many threads load it: one where all was closed well, since many short calls get in each other's way."""
         return 1 if self._clean else most
 
     def give_up(self) -> None:
