@@ -173,8 +173,10 @@ class _DirectoryPart(_Part):
         return [os.path.join(self._directory, name) for name in found]
 
     def _plan(self, path: str) -> PartitionPlan | None:
+        key = _partition_of(os.path.basename(path))
+        start = 0 if key is None else self._checkpoints.log_start.get(key, 0)
         try:
-            return plan_partition(path, self._state, self.run.fs)
+            return plan_partition(path, self._state._replace(log_start_offset=start), self.run.fs)
         except StorageError as error:
             if not isinstance(error.__cause__, FileNotFoundError):  # a topic that was deleted since is no finding
                 unreadable(self._own, error, path)
@@ -212,10 +214,7 @@ class _DirectoryPart(_Part):
         )
 
     def _is_compacted(self, name: str) -> bool:
-        topic, _, number = name.rpartition("-")
-        if name == METADATA_LOG or not number.isdigit():
-            return False
-        return TopicPartition(topic, int(number)) in self._checkpoints.cleaner
+        return _partition_of(name) in self._checkpoints.cleaner
 
 
 class _FilePart(_Part):
@@ -318,3 +317,9 @@ def total_bytes(paths: Iterable[Path], fs: FileSystem = OS) -> int:
         except OSError:
             continue
     return total
+
+
+def _partition_of(name: str) -> TopicPartition | None:
+    """The partition that a directory's name says and checkpoints may speak of; None for others."""
+    topic, _, number = name.rpartition("-")
+    return TopicPartition(topic, int(number)) if number.isdigit() and name != METADATA_LOG else None

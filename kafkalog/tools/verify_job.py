@@ -24,10 +24,14 @@ PAUSE_S: Final = 0.02
 
 
 class State(NamedTuple):
-    """How a data directory stands: `is_live` while a process holds its lock, `is_clean` when it was closed well."""
+    """How a data directory stands: `is_live` while a process holds its lock, `is_clean` when it was closed well.
+
+    `log_start_offset` is that of one partition, as far as a checkpoint tells it: what lies below is read by nobody.
+    """
 
     is_live: bool = False
     is_clean: bool = False
+    log_start_offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ def _look(
             )  # fmt: skip
     try:
         txn = TxnCheck(job.beside(names.TXN_INDEX_SUFFIX), facts, findings, fs)
-        files += txn.run(is_live=job.is_last and job.state.is_live)
+        files += txn.run(is_live=job.is_last and job.state.is_live, log_start_offset=job.state.log_start_offset)
     except StorageError as error:
         unreadable(findings, error, job.path)
     return SegmentOutcome(facts, findings, files)

@@ -23,10 +23,12 @@ class TxnCheck:
         self._findings = findings
         self._fs = fs
 
-    def run(self, *, is_live: bool) -> bool:
+    def run(self, *, is_live: bool, log_start_offset: int = 0) -> bool:
         """Notes what is wrong; True when there is such a file. StorageError when the system fails.
 
         `is_live` says that the segment is written to: then its index may know more or less than the log that was read.
+        A transaction that ended below `log_start_offset` needs no entry: a delete that a crash stopped may leave a log
+        without its index.
         """
         data, exists = self._content()
         if data is None:
@@ -40,7 +42,7 @@ class TxnCheck:
             self._add("txn-version", error.message, error.position)
             return exists
         self._check_order(entries)
-        self._check_markers(entries, is_live)
+        self._check_markers(entries, is_live, log_start_offset)
         return exists
 
     def _content(self) -> tuple[bytes | None, bool]:
@@ -75,7 +77,7 @@ class TxnCheck:
                 self._add("txn-entry", f"entry {number}: {what}", number * ENTRY_BYTES, entry.last_offset)
             last = max(last, entry.last_offset)
 
-    def _check_markers(self, entries: list[AbortedTxn], is_live: bool) -> None:
+    def _check_markers(self, entries: list[AbortedTxn], is_live: bool, log_start_offset: int) -> None:
         """Each entry has its ABORT marker in the log, and each aborted transaction seen in it has its entry."""
         facts = self._facts
         markers = {(producer, offset): first for producer, offset, first in facts.aborts}
@@ -95,7 +97,7 @@ class TxnCheck:
         known = entries[-1].last_offset if entries else -1
         for (producer, offset), first in markers.items():
             # without data in this segment the transaction may have been empty, or compacted away
-            if first >= 0 and not facts.damaged and not (is_live and offset > known):
+            if first >= 0 and offset >= log_start_offset and not facts.damaged and not (is_live and offset > known):
                 self._add(
                     "txn-missing",
                     f"producer {producer} aborted offsets {first} to {offset}, and no entry says so: "
