@@ -210,11 +210,7 @@ class AppendMixin:
         """
         with deferred_interrupts():
             opened = self.opened_for_append()
-            upto = opened.log.high_watermark if offset == -1 else offset
-            if opened.log.maybe_increment_log_start_offset(upto):
-                # before the first file goes: a crash among them must not give back part of what they held
-                opened.record_log_start()
-            start = opened.log.delete_before(upto)
+            start = opened.log.delete_before(offset)
             opened.record_log_start()
             return start
 
