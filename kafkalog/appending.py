@@ -210,7 +210,11 @@ class AppendMixin:
         """
         with deferred_interrupts():
             opened = self.opened_for_append()
-            start = opened.log.delete_before(offset)
+            upto = opened.log.high_watermark if offset == -1 else offset
+            if opened.log.maybe_increment_log_start_offset(upto):
+                # before the first file goes: a crash among them must not give back part of what they held
+                opened.record_log_start()
+            start = opened.log.delete_before(upto)
             opened.record_log_start()
             return start
 

@@ -13,6 +13,7 @@ import pytest
 import kafkalog
 from kafkalog._core.encode import BatchBuilder, encode_batch
 from kafkalog._core.scan import scan
+from kafkalog.api import Log
 from kafkalog.errors import (
     CorruptRecord,
     IllegalArgument,
@@ -26,6 +27,7 @@ from kafkalog.errors import (
     UnexpectedAppendOffset,
 )
 from kafkalog.opening import open_for_append
+from kafkalog.util.checkpoint import LOG_START_FILE
 from tests.faults import FaultFS
 
 NOW = 1_700_000_000_000
@@ -430,3 +432,22 @@ def test_the_files_hold_whole_valid_batches_only(log: Any) -> None:
     table = scan(raw)
     assert table.count == 3 and table.valid_bytes == len(raw) and table.first_invalid == -1
     assert os.path.getsize(log.segments[0].path) == len(raw)
+
+
+def test_the_log_start_is_on_disk_before_a_file_goes(tmp_path: Path) -> None:
+    """LOG-46: a crash in the middle of deleting must not give back part of what the files held, nor the names later."""
+    fs = FaultFS()
+    opened = open_for_append(tmp_path / "t-0", {"internal.segment.bytes": 200}, fs=fs)
+    with Log(opened.log, opened) as log:
+        for _ in range(6):
+            log.append([b"x" * 100])
+        fs.calls.clear()
+        assert log.delete_before(3) == 3
+        names = [
+            os.path.basename(call.path) for call in fs.named("rename", "fsync")
+            if call.op == "rename" or call.path == str(tmp_path / "t-0")
+        ]  # fmt: skip
+    starts = [at for at, name in enumerate(names) if name.startswith(LOG_START_FILE)]
+    gone = [at for at, name in enumerate(names) if name.endswith((".log", ".index", ".timeindex"))]
+    assert len(starts) >= 2 and starts[0] < gone[0], names  # first that it starts there
+    assert "t-0" in names[gone[-1] : starts[1]], names  # its first segment may say so once the names are synced

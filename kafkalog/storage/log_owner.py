@@ -324,6 +324,8 @@ class LogOwner(LogFlusher):
         finally:
             self._unsynced.entries_changed()
             if renamed:
+                # the first segment's name may tell the log start from now on: it has to stay gone
+                self._chores.append(self._sync_entries)
                 self._chores.append(lambda: self._delete_later(renamed))
         size = sum(segment.size for segment in gone)
         self.metrics.deleted(reason, len(gone), size)
