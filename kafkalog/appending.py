@@ -9,9 +9,10 @@ from kafkalog._core.encode import BadRecord, encode_batch
 from kafkalog._core.record import Record
 from kafkalog._core.scan import scan
 from kafkalog.durability import Sync
-from kafkalog.errors import InvalidTimestamp, KafkalogError, ReadOnlyLog, RecordTooLarge
+from kafkalog.errors import InvalidTimestamp, KafkalogError, ReadOnlyLog, RecordTooLarge, StorageError
 from kafkalog.keywords import unknown_keyword
 from kafkalog.records.packing import choose, parse_compression
+from kafkalog.storage.failure import is_disk_failure
 from kafkalog.types import LogAppendInfo
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.writer import BATCH_BYTES, BUFFER_MEMORY, Writer
@@ -211,9 +212,14 @@ class AppendMixin:
         with deferred_interrupts():
             opened = self.opened_for_append()
             upto = opened.log.high_watermark if offset == -1 else offset
-            if opened.log.maybe_increment_log_start_offset(upto):
-                # before the first file goes: a crash among them must not give back part of what they held
-                opened.record_log_start()
+            # before the first file goes: a crash among them must not give back part of what they held
+            try:
+                if opened.log.maybe_increment_log_start_offset(upto):
+                    opened.record_log_start()
+            except StorageError as error:
+                if is_disk_failure(error):
+                    raise
+                # a full disk: it is tried again once the deletes have made room
             start = opened.log.delete_before(upto)
             opened.record_log_start()
             return start
