@@ -135,7 +135,7 @@ def test_many_producers_keep_their_transactions_apart() -> None:
 
 
 def test_producer_ids_that_were_chosen_to_meet_in_one_place() -> None:
-    """Ids that differ in their high bits alone: with a multiplier that everybody knows, each would be compared with all."""
+    """Ids that differ in their high bits alone: with a multiplier that is known, each would be compared with all."""
     ids = [n << 45 for n in range(200_000)]
     batch = bytearray(transactional(0, 0, False))
     content = bytearray()
