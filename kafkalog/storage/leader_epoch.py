@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kafkalog.errors import IllegalArgument
@@ -52,8 +52,7 @@ class LeaderEpochCache:
         return cache._loaded(cache._file.read())
 
     def _loaded(self, entries: Iterable[EpochEntry]) -> LeaderEpochCache:
-        for entry in entries:
-            self.assign(entry.epoch, entry.start_offset)
+        self.extend(entries)
         self._written = self._entries
         return self
 
@@ -80,14 +79,22 @@ class LeaderEpochCache:
         """
         if epoch < 0 or start_offset < 0:
             raise IllegalArgument(f"no epoch {epoch} begins at offset {start_offset}", offset=start_offset)
-        entries = self._entries
-        if entries and (epoch, start_offset) == entries[-1]:
+        new = EpochEntry(epoch, start_offset)
+        if _goes_on(self._entries, new):
             return False
-        if entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset:
-            return False
-        kept = tuple(e for e in entries if e.epoch < epoch and e.start_offset < start_offset)
-        self._entries = (*kept, EpochEntry(epoch, start_offset))
+        self.extend((new,))
         return True
+
+    def extend(self, entries: Iterable[EpochEntry]) -> None:
+        """Assign epochs one after the other; there may be as many as batches."""
+        kept = list(self._entries)
+        for new in entries:
+            if not _goes_on(kept, new):
+                # what contradicts it are the last ones
+                while kept and (kept[-1].epoch >= new.epoch or kept[-1].start_offset >= new.start_offset):
+                    kept.pop()
+                kept.append(new)
+        self._keep(tuple(kept))
 
     def epoch_for(self, offset: int) -> int:
         """The epoch under which `offset` was written, -1 where none is known."""
@@ -148,10 +155,12 @@ def read_epochs(directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> tu
 
     Entries that contradict a later one are left out, as at loading. CorruptCheckpoint, StorageError.
     """
-    cache = LeaderEpochCache(directory, fs=fs)
-    for entry in cache._file.read():
-        cache.assign(entry.epoch, entry.start_offset)
-    return cache.entries
+    return LeaderEpochCache.read(directory, fs=fs).entries
+
+
+def _goes_on(entries: Sequence[EpochEntry], new: EpochEntry) -> bool:
+    """True when `new` is of the last epoch, and not below its start: nothing to note."""
+    return bool(entries) and new.epoch == entries[-1].epoch and new.start_offset >= entries[-1].start_offset
 
 
 def _parse(fields: list[str]) -> EpochEntry:
