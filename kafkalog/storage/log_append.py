@@ -61,8 +61,9 @@ class LogAppender(LogOwner):
         a whole one nothing happens (LOG-5). `table` saves scanning it again. A raft leader's batches keep their
         offsets. A batch that its producer sent before is not written again: the result has its first offsets (LOG-60).
         `guard` is what `maybe_start_verification` gave; with `epoch_bumps` markers carry a bumped epoch (transaction
-        version 2). `any_base_offset`: what a client's batch has for one means nothing. Errors of the checks (format.md section 11), then StorageError, after which the log is as it was, or
-        takes no more writes where that could not be done.
+        version 2). With `any_base_offset` that of a client's batch means nothing. Errors of the checks (format.md
+        section 11), then StorageError, after which the log is as it was, or takes no more writes where that could not
+        be done.
         """
         if table is None:
             table = scan(buffer)
