@@ -18,7 +18,7 @@ from kafkalog.storage.file_records import FileRecords
 from kafkalog.types import OffsetAndTimestamp, OffsetPosition, TimestampOffset
 
 WINDOW_BYTES: Final = 24 << 10
-"""Holds an index interval (4096) and a batch of the producers' default size (16 KiB): read where no entry tells more."""
+"""Holds an index interval (4096) and a batch of the producers' default size: read where no entry tells more."""
 
 LARGEST_WINDOW_BYTES: Final = 80 << 10
 """More than this is not read on the word of an index: what it means may be many batches, or damage."""

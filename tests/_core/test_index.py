@@ -182,7 +182,9 @@ def test_close_releases_the_buffer() -> None:
     buffer.append(0)
 
 
-@given(sizes=st.lists(st.sampled_from([100, 3000, 5000, 9000, 40_000]), min_size=1, max_size=40), step=st.integers(1, 7))
+@given(
+    sizes=st.lists(st.sampled_from([100, 3000, 5000, 9000, 40_000]), min_size=1, max_size=40), step=st.integers(1, 7)
+)
 def test_a_window_holds_the_batch_whole_or_begins_behind_it(sizes: list[int], step: int) -> None:
     """Entries as appends make them: one before each batch that follows more than 4096 bytes."""
     pairs, waiting, position, places = [], 0, 0, []
