@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkalog.errors import IllegalArgument
@@ -79,21 +79,15 @@ class LeaderEpochCache:
         """
         if epoch < 0 or start_offset < 0:
             raise IllegalArgument(f"no epoch {epoch} begins at offset {start_offset}", offset=start_offset)
-        new = EpochEntry(epoch, start_offset)
-        if _goes_on(self._entries, new):
-            return False
-        self.extend((new,))
-        return True
+        before = self._entries
+        self.extend((EpochEntry(epoch, start_offset),))
+        return self._entries is not before
 
     def extend(self, entries: Iterable[EpochEntry]) -> None:
         """Assign epochs one after the other; there may be as many as batches."""
         kept = list(self._entries)
-        for new in entries:
-            if not _goes_on(kept, new):
-                # what contradicts it are the last ones
-                while kept and (kept[-1].epoch >= new.epoch or kept[-1].start_offset >= new.start_offset):
-                    kept.pop()
-                kept.append(new)
+        for entry in entries:
+            _put(kept, entry)
         self._keep(tuple(kept))
 
     def epoch_for(self, offset: int) -> int:
@@ -158,9 +152,13 @@ def read_epochs(directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> tu
     return LeaderEpochCache.read(directory, fs=fs).entries
 
 
-def _goes_on(entries: Sequence[EpochEntry], new: EpochEntry) -> bool:
-    """True when `new` is of the last epoch, and not below its start: nothing to note."""
-    return bool(entries) and new.epoch == entries[-1].epoch and new.start_offset >= entries[-1].start_offset
+def _put(entries: list[EpochEntry], entry: EpochEntry) -> None:
+    """Puts an entry behind rising ones, in place of those it contradicts; not where the last one says it already."""
+    if entries and entry.epoch == entries[-1].epoch and entry.start_offset >= entries[-1].start_offset:
+        return
+    while entries and (entries[-1].epoch >= entry.epoch or entries[-1].start_offset >= entry.start_offset):
+        entries.pop()
+    entries.append(entry)
 
 
 def _parse(fields: list[str]) -> EpochEntry:
