@@ -163,6 +163,14 @@ class LogDirs:
         """The log of a partition; None where there is none."""
         return self._open().log(_key((topic, partition)))
 
+    def logs(self, topic: str) -> list[Log]:
+        """The logs of a topic's partitions, in the order of their numbers; errors as for `dirs[topic, number]`."""
+        store = self._open()
+        numbers = [key.partition for key in store.partitions if key.topic == topic]
+        if not numbers:
+            raise store.missing(TopicPartition(topic, 0))
+        return [self[topic, number] for number in numbers]
+
     def __contains__(self, key: object) -> bool:
         store = self._open()
         return isinstance(key, tuple) and len(key) == 2 and store.contains(TopicPartition(*key))

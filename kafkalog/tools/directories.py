@@ -40,7 +40,7 @@ def _in_directory(directory: str, fs: FileSystem) -> list[PartitionPath]:
     try:
         names = fs.listdir(directory)
     except FileNotFoundError:
-        raise PartitionNotFound("the data directory does not exist", path=directory, hint="check -d") from None
+        raise PartitionNotFound("the data directory does not exist", path=directory, hint="check the path") from None
     except OSError as error:
         raise StorageError.from_os(error, "read the data directory", path=directory) from error
     paths = []
