@@ -42,27 +42,6 @@ def held(tmp_path: Path) -> Iterator[Held]:
         yield made
 
 
-def test_a_partitions_own_directory_is_no_data_directory(tmp_path: Path) -> None:
-    """Nothing would be found in it; in mode "a" it would be given files that are not a partition's."""
-    with kafkalog.open_dirs(tmp_path, "a") as dirs:
-        dirs.create_topic("orders", 1)
-    before = sorted(os.listdir(tmp_path / "orders-0"))
-    with pytest.raises(IllegalArgument, match=f"give the one around it, {tmp_path}"):
-        kafkalog.open_dirs(tmp_path / "orders-0")
-    with pytest.raises(IllegalArgument, match=f"give the one around it, {tmp_path}"):
-        kafkalog.open_dirs(tmp_path / "orders-0", "a")
-    assert sorted(os.listdir(tmp_path / "orders-0")) == before
-
-
-def test_settings_of_a_topic_that_are_given_as_keywords(held: Held) -> None:
-    """As `kafkalog.open` takes them: the error says where they go."""
-    for call in (held.dirs.create_topic, held.dirs.alter_topic):
-        with pytest.raises(TypeError, match=r"settings=\{'retention_ms': \.\.\.\}"):
-            call("orders", retention_ms=1000)
-        with pytest.raises(TypeError, match="did you mean partitions"):
-            call("orders", partition=2)
-
-
 # Topics and partitions
 
 
