@@ -95,7 +95,7 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except kafkalog.KafkalogError as error:
+    except (kafkalog.KafkalogError, OSError) as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -10,6 +10,7 @@ there. No lock is taken: a broker may be writing.
 """
 
 import argparse
+import signal
 import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -76,6 +77,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as other filters: the end, where `head` has seen enough
     try:
         main()
     except kafkalog.KafkalogError as error:

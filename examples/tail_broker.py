@@ -10,6 +10,7 @@ partition come in their order. The broker does not notice: no lock is taken, not
 
 import argparse
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
@@ -51,6 +52,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as other filters: the end, where `head` has seen enough
     try:
         main()
     except* kafkalog.KafkalogError as group:

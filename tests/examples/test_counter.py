@@ -37,6 +37,8 @@ def test_the_snapshot_is_only_a_help(tmp_path: Path) -> None:
 def test_what_cannot_be_is_said(tmp_path: Path) -> None:
     assert "there is no such partition directory" in refused("counter.py", tmp_path / "nowhere", "show")
     assert not (tmp_path / "nowhere").exists()
+    (tmp_path / "file").write_text("")
+    assert "File exists" in refused("counter.py", tmp_path / "file", "add", "apples", "5")
     assert "invalid int value" in refused("counter.py", tmp_path, "add", "apples", "five", status=2)
     said("counter.py", tmp_path / "data", "add", "apples", "5")
     assert "is no time" in refused("counter.py", tmp_path / "data", "show", "--until", "noon")

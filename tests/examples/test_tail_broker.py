@@ -1,5 +1,6 @@
 """examples/tail_broker.py beside another process that writes; beside a real broker it runs in tests/interop."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,17 @@ def test_what_another_process_writes_is_printed_as_it_comes(tmp_path: Path) -> N
         "orders-0 0 key a", "orders-0 1 key c", "orders-1 0 - old", "orders-1 1 key b"
     ]  # fmt: skip
     assert said("tail_broker.py", tmp_path, "orders", "--idle", "0") == []
+
+
+def test_whoever_reads_its_output_may_go_away(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "orders-0", "a") as log:
+        log.append([b"x" * 100] * 5000)
+    follower = started("tail_broker.py", tmp_path, "orders", "--from-beginning")
+    assert follower.stdout is not None and follower.stderr is not None
+    assert follower.stdout.readline().startswith("orders-0 0 - x")
+    follower.stdout.close()
+    assert follower.wait(60) == -signal.SIGPIPE and not follower.stderr.read()
+    follower.stderr.close()
 
 
 def test_what_cannot_be_is_said(tmp_path: Path) -> None:
