@@ -221,10 +221,10 @@ class LogAppender(LogOwner):
             if staged is None:
                 self._state = after if after.first_unstable_offset < 0 else self._with_unstable_locked(after)
             elif staged.is_simple:
-                self._staged = staged, after.log_end_offset
+                self._staged = staged
                 self._state = after
                 manager.producers.commit(staged, after.high_watermark)
-                manager.map_end_offset = after.log_end_offset
+                manager.map_end_offset = staged.end_offset
                 self._staged = None
             else:
                 self._publish_staged_locked(segment, after, staged)
@@ -246,7 +246,7 @@ class LogAppender(LogOwner):
         """
         producers = self._producers.producers
         if staged.is_plain and not producers.has_transactions:
-            self._staged = staged, state.log_end_offset
+            self._staged = staged
             self._state = state
             self._apply_staged_locked()
             return
@@ -258,7 +258,7 @@ class LogAppender(LogOwner):
         unstable = producers.first_unstable_after(staged, state.high_watermark)
         if unstable >= 0 and unstable < state.log_start_offset:
             unstable = locate_or_offset_only(state, state.log_start_offset).message_offset
-        self._staged = staged, state.log_end_offset
+        self._staged = staged
         self._state = (
             state if unstable == state.first_unstable_offset else state.replace(first_unstable_offset=unstable)
         )

@@ -106,7 +106,7 @@ class LogBase:
         self._follows = high_watermark_follows_end
         self._epochs = epochs  # changed under self._lock
         self._producers = producers  # guarded by self._lock
-        self._staged: tuple[Staged, int] | None = None  # guarded by self._lock; of an append, with its log end
+        self._staged: Staged | None = None  # guarded by self._lock; of an append that is being published
         self._lock = threading.Lock()
         self._health = LogHealth(directory, self.name, on_disk_failure)
         self._state = state  # replaced under self._lock, read without
@@ -138,10 +138,10 @@ class LogBase:
 
     def _apply_staged_locked(self) -> None:
         """Let the producers know of an append that is published: whatever interrupted us, it is in the log."""
-        pending = self._staged
+        staged = self._staged
         state = self._state
-        if pending is not None and pending[1] <= state.log_end_offset:
-            self._producers.commit(pending[0], state.log_end_offset, state.high_watermark)
+        if staged is not None and staged.end_offset <= state.log_end_offset:
+            self._producers.commit(staged, state.log_end_offset, state.high_watermark)
         self._staged = None
 
     def _with_unstable_locked(self, state: LogState) -> LogState:

@@ -126,10 +126,9 @@ def rebuild_indexes(segment: LogSegment) -> None:
     for table in segment.records.tables():
         plan = plan_append(table, 0, tail, rules, segment.created_ms, True, True)
         segment.ensure_offset_in_range(table.last_offset)
-        for last_offset, position, timestamp, its_offset in plan.entries or ():
-            offset_index.append(last_offset, position)
-            if timestamp >= 0:
-                time_index.maybe_append(timestamp, its_offset)
+        if plan.entries is not None:
+            offset_index.extend(plan.entries)
+            time_index.extend(plan.entries)
         tail = plan.tail
     if tail.max_timestamp >= 0:
         time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp, skip_full_check=True)

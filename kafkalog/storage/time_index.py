@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from kafkalog._core.index import TimeEntries
 from kafkalog._core.values import TimestampOffset
 from kafkalog.errors import CorruptIndex, IllegalArgument, IllegalState, InvalidOffset
-from kafkalog.storage.abstract_index import AbstractIndex
+from kafkalog.storage.abstract_index import AbstractIndex, Brought
 
 _ENTRY: Final = Struct(">qi")
 
@@ -93,6 +93,20 @@ class TimeIndex(AbstractIndex[TimeEntries]):
             raise IllegalState(f"the time index has no slot left ({count} used)", path=self.path, offset=offset)
         self._append(_ENTRY.pack(timestamp, relative), count)
         self._last = TimestampOffset(timestamp, offset)
+
+    def extend(self, brought: list[Brought]) -> None:
+        """Add what one write brings, in one write, where it has a time; errors as `maybe_append`, one by one."""
+        count, last = self._entries.count, self._last
+        packed = None
+        if not self._read_only and count + len(brought) < self._file.length // 12:
+            packed = self._entries.packed(brought, last.timestamp, last.offset if count else -1)
+        if packed is None:
+            for _, _, timestamp, its_offset in brought:
+                if timestamp >= 0:
+                    self.maybe_append(timestamp, its_offset)
+        elif packed:
+            self._append(packed, count)
+            self._recall()
 
     def sanity_check(self) -> None:
         """Return when the file is not visibly damaged, else raise CorruptIndex (TIDX-6)."""
