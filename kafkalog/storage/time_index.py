@@ -34,7 +34,8 @@ class TimeIndex(TimeKind, AbstractIndex[TimestampOffset]):
     @property
     def is_full(self) -> bool:
         """True when only the slot of the final entry is free (TIDX-2)."""
-        return self._entries.count >= self.max_entries - 1
+        full: bool = self._entries.count >= self.max_entries - 1
+        return full
 
     def maybe_append(self, timestamp: int, offset: int, skip_full_check: bool = False) -> None:
         """Add an entry, or do nothing where `timestamp` is that of the last entry (TIDX-4).
