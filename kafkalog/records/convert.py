@@ -34,7 +34,7 @@ from kafkalog.errors import (
 )
 from kafkalog.records.compression import compress
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V0, MAGIC_V1, MAGIC_V2, CompressionType
-from kafkalog.records.tables import plain_row
+from kafkalog.records.plain_runs import plain_row
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -17,8 +17,8 @@ from kafkalog.errors import IllegalArgument, InvalidRecord, UnsupportedForFormat
 from kafkalog.records.compression import check_codec
 from kafkalog.records.convert import Rebuilt, rebuild, repack
 from kafkalog.records.format import MAGIC_V0, MAGIC_V1, MAGIC_V2, NO_TIMESTAMP, CompressionType
+from kafkalog.records.plain_runs import plain_row
 from kafkalog.records.refusals import ValidatorMetrics, header_refusal, record_refusal
-from kafkalog.records.tables import plain_row
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
