@@ -17,7 +17,7 @@ from kafkalog._core.unpack import FIRST_FAULT, Unpacker
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedForFormat
 from kafkalog.records.codec_errors import unpack_error
 from kafkalog.records.compression import DECODED_LIMIT_BYTES, check_codec, unpacker
-from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V2
+from kafkalog.records.format import BATCH_OVERHEAD_BYTES, CODEC_MASK, MAGIC_V2
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -28,7 +28,6 @@ __all__ = ["RUN_BYTES", "PlainRun", "plain_row", "plain_run", "plain_runs", "sta
 
 RUN_BYTES: Final = 512 << 10
 """Decompressed bytes after which a run ends, so that they are in the cache when decoded; no batch is divided."""
-_CODEC_MASK: Final = 7
 _GUESSED_RATIO: Final = 4
 _HINT: Final = "what lies before it was read; a replica or a backup may have the rest"
 
@@ -124,7 +123,7 @@ def plain_run(
 ) -> PlainRun:
     """As many rows from `first` on as one run takes; arguments and failures as for `plain_runs`."""
     run = PlainRun(data, batches, first, last, base_position)
-    if batches.codec and (last - first > 1 or batches.attributes(first) & _CODEC_MASK):
+    if batches.codec and (last - first > 1 or batches.attributes(first) & CODEC_MASK):
         run.unpack(limit_bytes)
     return run
 
@@ -158,7 +157,7 @@ def _refused(status: int, arena: Arena, own: Unpacker, batches: BatchTable) -> K
     row = arena.first + arena.rows
     at = batches.position(row)
     try:
-        check_codec(batches.attributes(row) & _CODEC_MASK)
+        check_codec(batches.attributes(row) & CODEC_MASK)
     except KafkalogError as error:
         return _located(error.with_traceback(None), batches, row, at)
     if status < FIRST_FAULT:
