@@ -11,14 +11,16 @@ from typing import Any, Final
 
 from kafkalog._core.plan import AppendPlan
 from kafkalog._core.staged import Staged
+from kafkalog._core.state import LogState
 from kafkalog.config import LogConfig
 from kafkalog.config_keys import MAX_LONG
 from kafkalog.errors import KafkalogError, StorageError
-from kafkalog.storage.append import ValidatorMetrics, leader_limits
+from kafkalog.records.validate import ValidatorMetrics
+from kafkalog.storage.append import leader_limits
 from kafkalog.storage.failure import LogHealth, Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_metrics import LOGS, LogMetrics
-from kafkalog.storage.log_state import LogState, at_end
+from kafkalog.storage.log_state import at_end
 from kafkalog.storage.names import parse_topic_partition_dir
 from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.read import locate_or_offset_only

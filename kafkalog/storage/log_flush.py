@@ -11,9 +11,10 @@ from errno import ENOENT
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
+from kafkalog._core.state import LogState
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.storage.log_base import LogBase
-from kafkalog.storage.log_state import LogState, flushed_to
+from kafkalog.storage.log_state import flushed_to
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.unsynced import Taken
 from kafkalog.util.descriptors import TOO_MANY_FILES
