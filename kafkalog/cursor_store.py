@@ -22,7 +22,7 @@ from kafkalog.errors import CorruptCheckpoint, CursorInUse, IllegalArgument, Ill
 from kafkalog.storage.names import META_PROPERTIES, parse_topic_partition_dir
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import RECOVERY_POINT_FILE
-from kafkalog.util.fileio import OS, File, FileSystem, atomic_write
+from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
 
 STORE_VARIABLE: Final = "KAFKALOG_CURSORS"
 """The environment variable that names the store where no call does."""
@@ -99,7 +99,7 @@ class CursorStore:
         self._refuse_data_directory(partition)
         folder = self._folder(partition)
         try:
-            _make_directories(folder, self._fs)
+            make_directories(self._fs, folder)
             lock = _locked(os.path.join(folder, name + LOCK_SUFFIX), name, self._fs)
         except OSError as error:
             hint = f"name a directory of your own for cursors, or set {STORE_VARIABLE}" if _is_denied(error) else None
@@ -298,24 +298,11 @@ def _partitions(folder: str, fs: FileSystem) -> Iterator[str]:
 
 def _listed(folder: str, fs: FileSystem) -> list[str]:
     try:
-        return fs.listdir(folder)
+        return fs.names(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise StorageError.from_os(error, "list cursors", path=folder) from error
-
-
-def _make_directories(folder: str, fs: FileSystem) -> None:
-    """The directory and those above it, each new entry on disk."""
-    if fs.exists(folder):
-        return
-    parent = os.path.dirname(folder)
-    _make_directories(parent, fs)
-    try:
-        fs.mkdir(folder)
-    except FileExistsError:
-        return
-    fs.fsync_dir(parent)
 
 
 def _is_denied(error: OSError) -> bool:

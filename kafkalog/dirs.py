@@ -15,6 +15,7 @@ from kafkalog.errors import IllegalArgument, IllegalState, LogClosed, UnknownCon
 from kafkalog.keywords import near, unknown_keyword
 from kafkalog.types import TopicPartition
 from kafkalog.util.guards import finish
+from kafkalog.util.interrupts import deferred_interrupts
 
 if TYPE_CHECKING:
     from kafkalog.api import Log
@@ -69,7 +70,12 @@ def open_dirs(
         _check_setting(name)
     from kafkalog.dirs_store import LogStore
 
-    return LogDirs(paths, LogStore.open(paths, settings, sync=sync, progress=progress))
+    store = LogStore.open(paths, settings, sync=sync, progress=progress)
+    try:
+        return LogDirs(paths, store)
+    except BaseException:  # a Ctrl-C
+        store.close()
+        raise
 
 
 def _checked(path: Path) -> str:
@@ -240,10 +246,14 @@ class LogDirs:
         return self._store.closed
 
     def close(self) -> None:
-        """Jobs end, all logs are written to disk and closed, the locks go; a second call does nothing."""
+        """Jobs end, all logs are written to disk and closed, the locks go; a second call does nothing.
+
+        A Ctrl-C waits until it is done.
+        """
         if self._pid == os.getpid() and not self._store.closed:
-            _opened.discard(self)
-            self._store.close()
+            with deferred_interrupts():
+                self._store.close()
+                _opened.discard(self)
 
     def __enter__(self) -> LogDirs:
         self._open()

@@ -38,7 +38,7 @@ def partitions(dirs: Iterable[str], *, topic: str | None = None, fs: FileSystem 
 
 def _in_directory(directory: str, fs: FileSystem) -> list[PartitionPath]:
     try:
-        names = fs.listdir(directory)
+        names = fs.names(directory)
     except FileNotFoundError:
         raise PartitionNotFound("the data directory does not exist", path=directory, hint="check -d") from None
     except OSError as error:
