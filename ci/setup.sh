@@ -19,22 +19,23 @@ as_root() {
     fi
 }
 
-# install_packages WHAT APT DNF APK: the distribution's packages for WHAT, or one line that says what is missing
-install_packages() {
-    local what="$1" names
-    if command -v apt-get >/dev/null; then names="apt-get install -y --no-install-recommends $2"
-    elif command -v dnf >/dev/null; then names="dnf install -y $3"
-    elif command -v apk >/dev/null; then names="apk add $4"
-    else say "$what is missing; install it with this system's package manager"; return 1
+# need WHAT APT DNF APK: notes that WHAT is missing, and what each package manager calls it
+need() { WHAT="${WHAT:+$WHAT, }$1" APT="$APT $2" DNF="$DNF $3" APK="$APK $4"; }
+
+# all that was noted, in one go; where that cannot be, one line that says what to do, and status 1
+install_needed() {
+    local names
+    [ -n "$WHAT" ] || return 0
+    if command -v apt-get >/dev/null; then names="apt-get install -y --no-install-recommends$APT"
+    elif command -v dnf >/dev/null; then names="dnf install -y$DNF"
+    elif command -v apk >/dev/null; then names="apk add$APK"
+    else say "missing: $WHAT; install it with this system's package manager"; return 1
     fi
-    if ! may_install; then say "$what is missing; as root: $names"; return 1; fi
-    say "installing $what ($names)"
-    if [ "${names%% *}" = apt-get ] && [ -z "${APT_UPDATED:-}" ]; then
-        as_root apt-get update -q || true
-        APT_UPDATED=1
-    fi
+    if ! may_install; then say "missing: $WHAT; as root: $names"; return 1; fi
+    say "installing $WHAT ($names)"
+    if [ "${names%% *}" = apt-get ]; then as_root apt-get update -q || true; fi
     # shellcheck disable=SC2086
-    as_root $names || { say "$what could not be installed: $names"; return 1; }
+    as_root $names || { say "could not be installed: $WHAT; as root: $names"; return 1; }
 }
 
 usable_python() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
@@ -47,44 +48,65 @@ find_python() {
     return 1
 }
 
-ensure_venv() {
-    local base
-    if [ -x "$PYTHON" ] && usable_python "$PYTHON" && "$PYTHON" -m pip --version >/dev/null 2>&1; then return 0; fi
-    base="$(find_python)" || {
-        install_packages "Python 3.11 or newer" "python3 python3-venv python3-dev" "python3 python3-devel" "python3 python3-dev"
-        base="$(find_python)" || { say "Python 3.11 or newer is needed; KAFKALOG_PYTHON may name one"; return 1; }
-    }
-    say "making .venv with $("$base" --version)"
-    "$base" -m venv --clear "$VENV" >/dev/null 2>&1 && return 0
-    install_packages "Python's venv module" "python3-venv" "python3" "python3" || return 1
-    "$base" -m venv --clear "$VENV"
-}
+venv_stands() { [ -x "$PYTHON" ] && usable_python "$PYTHON" && "$PYTHON" -m pip --version >/dev/null 2>&1; }
+
+asks_python() { "$1" -c "import sys, sysconfig; print($2)"; }
 
 # CC, else the compiler this Python was built with, else any other one
-ensure_compiler() {
-    local headers candidate found=""
-    if [ -z "${CC:-}" ]; then
-        for candidate in "$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_config_var("CC"))')" gcc cc clang; do
-            if command -v "${candidate%% *}" >/dev/null; then found="$candidate"; break; fi
-        done
-        if [ -z "$found" ]; then
-            install_packages "a C compiler" "gcc libc6-dev" "gcc glibc-devel" "gcc musl-dev" || return 1
-            found=gcc
-        fi
-        export CC="$found"
-    fi
-    headers="$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
-    [ -f "$headers" ] || install_packages "Python's C headers" \
-        "$("$PYTHON" -c 'import sys; print("python%d.%d-dev" % sys.version_info[:2])')" "python3-devel" "python3-dev"
+find_compiler() {
+    local candidate
+    if [ -n "${CC:-}" ]; then echo "$CC"; return 0; fi
+    for candidate in ${1:+"$(asks_python "$1" 'sysconfig.get_config_var("CC")')"} gcc cc clang; do
+        if command -v "${candidate%% *}" >/dev/null; then echo "$candidate"; return 0; fi
+    done
+    return 1
 }
 
-ensure_java() {
-    local version
-    version="$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1)" || true
-    if [ "${version:-0}" -lt 17 ] || ! command -v javac >/dev/null; then
-        install_packages "a JDK, 17 or newer" "default-jdk-headless" "java-latest-openjdk-devel" "openjdk17-jdk" || return 1
+java_version() { java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1; }
+
+need_for_build() {
+    local base
+    if venv_stands; then base="$PYTHON"; else base="$(find_python)" || base=""; fi
+    if [ -n "$base" ]; then
+        [ "$base" = "$PYTHON" ] || "$base" -c 'import ensurepip, venv' 2>/dev/null || need \
+            "Python's venv module" python3-venv python3 python3
+        [ -f "$(asks_python "$base" 'sysconfig.get_path("include")')/Python.h" ] || need "Python's C headers" \
+            "$(asks_python "$base" '"python%d.%d-dev" % sys.version_info[:2]')" python3-devel python3-dev
+    else
+        need "Python 3.11 or newer" "python3 python3-venv python3-dev" "python3 python3-devel" "python3 python3-dev"
     fi
-    command -v mvn >/dev/null || install_packages "Maven" "maven" "maven" "maven"
+    find_compiler "$base" >/dev/null || need "a C compiler" "gcc libc6-dev" "gcc glibc-devel" "gcc musl-dev"
+}
+
+need_for_reference() {
+    if [ "$(java_version || true)" -ge 17 ] 2>/dev/null && command -v javac >/dev/null; then :
+    else need "a JDK, 17 or newer" default-jdk-headless java-latest-openjdk-devel openjdk17-jdk
+    fi
+    command -v mvn >/dev/null || need Maven maven maven maven
+}
+
+# what the build needs has to be there; what the real Kafka needs may be absent, and its tests with it
+ensure_system() {
+    local WHAT="" APT="" DNF="" APK=""
+    need_for_build
+    local build="$WHAT"
+    [ "$SETUP_FOR" = test ] && need_for_reference
+    install_needed && return 0
+    if [ -n "$build" ]; then  # without a JDK there is less to test, without these nothing
+        may_install && [ "$SETUP_FOR" = test ] || return 1
+        WHAT="" APT="" DNF="" APK=""
+        need_for_build
+        install_needed || return 1
+    fi
+    say "the tests beside the real Kafka will be skipped"
+}
+
+ensure_venv() {
+    local base
+    venv_stands && return 0
+    base="$(find_python)" || { say "this system's Python is older than 3.11; KAFKALOG_PYTHON may name one"; return 1; }
+    say "making .venv with $("$base" --version)"
+    "$base" -m venv --clear "$VENV"
 }
 
 # what the installed packages depend on: the metadata, the interpreter, and what is asked for
@@ -125,11 +147,9 @@ ensure_package() {
 }
 
 setup() {
-    ensure_venv && ensure_compiler && ensure_package || return 1
-    if [ "$SETUP_FOR" = test ]; then
-        ensure_java || say "no JDK and Maven: the tests beside the real Kafka will be skipped"
-    fi
-    export PATH="$VENV/bin:$PATH"
+    ensure_system && ensure_venv || return 1
+    CC="$(find_compiler "$PYTHON")" && export CC
+    ensure_package && export PATH="$VENV/bin:$PATH"
 }
 
 setup || exit 1

@@ -1,7 +1,8 @@
 # cython: language_level=3
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kafkalog._core.batch cimport BatchRow
+from kafkalog._core.ids cimport IdTable
+from kafkalog._core.walk cimport BatchWalk
 
 
 cdef struct EpochRun:
@@ -17,11 +18,6 @@ cdef struct AbortMarker:
     int64_t first_offset            # of the transaction as far as this file shows it, -1 where it shows no data
 
 
-cdef struct Producer:
-    int64_t producer_id
-    int64_t first_offset            # of its open transaction, -1 for none
-
-
 cdef struct Entries:
     const uint8_t* data
     int64_t count
@@ -33,10 +29,7 @@ cdef struct Entries:
     int64_t found
 
 
-cdef class BatchCheck:
-    cdef readonly int64_t base_offset
-    cdef readonly int64_t position
-    cdef readonly int64_t end
+cdef class BatchCheck(BatchWalk):
     cdef readonly int64_t next_offset
     cdef readonly int64_t last_good
     cdef readonly int64_t batches
@@ -48,16 +41,10 @@ cdef class BatchCheck:
     cdef readonly int64_t thinned
     cdef readonly int64_t max_timestamp
     cdef readonly int64_t first_offset
-    cdef readonly int64_t value
-    cdef bint check_crc
     cdef int64_t fault_from
-    cdef BatchRow row
-    cdef int64_t stream_left
-    cdef uint32_t stream_crc
     cdef Entries index
     cdef Entries times
     cdef int64_t pending
-    cdef bint busy                  # a thread is in `check`, without the GIL
     cdef object index_bytes
     cdef object time_bytes
     cdef EpochRun* runs
@@ -66,20 +53,15 @@ cdef class BatchCheck:
     cdef AbortMarker* aborts
     cdef Py_ssize_t abort_count
     cdef Py_ssize_t abort_room
-    cdef Producer* producers
-    cdef Py_ssize_t producer_count
-    cdef Py_ssize_t producer_room
+    cdef IdTable ids                # of the producers with transactions
+    cdef int64_t* open_from         # of each, where its open transaction begins
+    cdef Py_ssize_t open_room
 
-    cdef int refuse_a_second(self) except -1
-    cdef int step(self, const uint8_t* data, int64_t length) noexcept nogil
-    cdef void begin_stream(self, const uint8_t* batch, int64_t size, int magic) noexcept nogil
-    cdef int judge(self, const uint8_t* batch) noexcept nogil
     cdef int accept(self, const uint8_t* batch) noexcept nogil
     cdef int header_fault(self) noexcept nogil
     cdef void meet_index(self) noexcept nogil
     cdef void meet_times(self) noexcept nogil
     cdef int note_epoch(self) noexcept nogil
     cdef int note_transaction(self, const uint8_t* batch) noexcept nogil
-    cdef int note_abort(self, Producer* producer) noexcept nogil
-    cdef Producer* producer_of(self, int64_t producer_id) noexcept nogil
-    cdef int more_producers(self) noexcept nogil
+    cdef int note_abort(self, int64_t first_offset) noexcept nogil
+    cdef int64_t* transaction_of(self, int64_t producer_id) noexcept nogil

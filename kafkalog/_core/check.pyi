@@ -2,6 +2,8 @@ from typing import final
 
 from typing_extensions import Buffer
 
+from kafkalog._core.walk import BatchWalk
+
 MORE: int
 END: int
 PARTIAL: int
@@ -13,10 +15,7 @@ BAD_ORDER: int
 BAD_RANGE: int
 
 @final
-class BatchCheck:
-    base_offset: int
-    position: int
-    end: int
+class BatchCheck(BatchWalk):
     next_offset: int
     last_good: int
     batches: int
@@ -28,10 +27,8 @@ class BatchCheck:
     thinned: int
     max_timestamp: int
     first_offset: int
-    value: int
     def __init__(self, base_offset: int, end: int, *, check_crc: bool = True) -> None: ...
     def expect_entries(self, offset_entries: Buffer, time_entries: Buffer) -> None: ...
-    def check(self, buf: Buffer, start: int, length: int) -> int: ...
     def skip_to(self, position: int) -> None: ...
     def set_end(self, end: int) -> None: ...
     @property

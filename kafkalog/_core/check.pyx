@@ -3,75 +3,69 @@
 It keeps no row of a batch: what a report needs is a few numbers, and the fault at which it stops.
 """
 cimport cython
-from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free
 
-from kafkalog._core.batch cimport STOP_SIZE, BatchRow, peek_batch, read_row
+from kafkalog._core.batch cimport BatchRow
 from kafkalog._core.buffers cimport Held, hold
-from kafkalog._core.crc cimport kl_crc32, kl_crc32c
 from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.endian cimport load16, load32, load64
 from kafkalog._core.fields cimport Fields, take_record
+from kafkalog._core.ids cimport drop_ids, make_ids, number_of
 from kafkalog._core.layout cimport (
     CODEC_MASK, CONTROL_BIT, LEGACY_ATTRIBUTES_AT, LOG_OVERHEAD, MAGIC_AT, MIN_SIZE_FIELD, OK, SIZE_AT,
     TRANSACTIONAL_BIT, V2_ATTRIBUTES_AT, V2_COUNT_AT, V2_LAST_DELTA_AT, V2_RECORDS_AT,
 )
+from kafkalog._core.marker cimport ABORT
+from kafkalog._core.room cimport room_for_one
+from kafkalog._core.walk cimport (
+    WALK_CRC, WALK_END, WALK_HEADER, WALK_MAGIC, WALK_MEMORY, WALK_MORE, WALK_ORDER, WALK_PARTIAL, WALK_RANGE, WALK_SIZE,
+    BatchWalk,
+)
 from kafkalog._core.wrap cimport added, subtracted
 
 # why `check` came back
-MORE = CHECK_MORE
-END = CHECK_END
-PARTIAL = CHECK_PARTIAL
-BAD_SIZE = CHECK_SIZE
-BAD_CRC = CHECK_CRC
-BAD_MAGIC = CHECK_MAGIC
-BAD_HEADER = CHECK_HEADER
-BAD_ORDER = CHECK_ORDER
-BAD_RANGE = CHECK_RANGE
+MORE = WALK_MORE
+END = WALK_END
+PARTIAL = WALK_PARTIAL
+BAD_SIZE = WALK_SIZE
+BAD_CRC = WALK_CRC
+BAD_MAGIC = WALK_MAGIC
+BAD_HEADER = WALK_HEADER
+BAD_ORDER = WALK_ORDER              # it begins below `value`, where the batches before it end
+BAD_RANGE = WALK_RANGE
 
 cdef enum:
-    CHECK_MORE = 0                  # the chunk is used up: bytes from `position` on are wanted
-    CHECK_END = 1                   # the file ends with a whole batch
-    CHECK_PARTIAL = 2               # what is left of the file is no whole batch; `value` is the size it claims, or 0
-    CHECK_SIZE = 3                  # a size field that no batch has: `value`; nobody knows where the next one begins
-    CHECK_CRC = 4                   # this and what follows: the check has passed over the batch in `row`
-    CHECK_MAGIC = 5
-    CHECK_HEADER = 6
-    CHECK_ORDER = 7                 # it begins below `value`, where the batches before it end
-    CHECK_RANGE = 8
-    CHECK_MEMORY = -1
-
-    STREAMED = 4096                 # batches above this are taken piece by piece, those below are read again
     MOST_RUNS = 1 << 16
     OFFSET_ENTRY = 8
     TIME_ENTRY = 12
-    ABORT = 0
     CODECS = 5
 
 cdef int64_t MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 
 
 @cython.final
-cdef class BatchCheck:
+cdef class BatchCheck(BatchWalk):
     """The state of the check of one file whose `end` is known; `check` takes the next chunk.
 
-    `position` is the byte to go on at, `next_offset` the lowest offset the batch there may begin with, `last_good` the
-    byte after the last batch that was accepted. `gaps` counts the places where offsets jump (`gap_position`,
+    `next_offset` is the lowest offset that the batch at `position` may begin with, `last_good` the byte after the last
+    batch that was accepted. `gaps` counts the places where offsets jump (`gap_position`,
     `gap_from` and `gap_to` of the last one), `thinned` the batches that hold fewer records than offsets; `first_offset`
-    is that of the first batch, -1 for none. `value` explains the last fault.
+    is that of the first batch, -1 for none. `value` explains the last fault of order or size.
     """
 
     def __cinit__(self, int64_t base_offset, int64_t end, *, bint check_crc=True):
         self.base_offset = self.next_offset = base_offset
         self.end = end
         self.check_crc = check_crc
+        make_ids(&self.ids)
         self.fault_from = self.gap_position = self.max_timestamp = self.first_offset = self.pending = -1
 
     def __dealloc__(self):
         free(self.runs)
         free(self.aborts)
-        free(self.producers)
+        free(self.open_from)
+        drop_ids(&self.ids)
 
     def expect_entries(self, offset_entries, time_entries) -> None:
         """Compares the batches from here on with these index entries: whole ones, which grow (`_core.index`)."""
@@ -82,35 +76,6 @@ cdef class BatchCheck:
         self.time_bytes, self.times.data, self.times.count = times, times.data, times.size // TIME_ENTRY
         self.index.at = self.times.at = 0
 
-    cdef int refuse_a_second(self) except -1:
-        """RuntimeError for a second thread: the first may be moving the tables."""
-        if self.busy:
-            raise RuntimeError("another thread uses this check")
-        return 0
-
-    def check(self, buf, int64_t start, int64_t length) -> int:
-        """Checks on with `buf[start:start + length]`, the file's bytes from `position` on; says why it came back.
-
-        After a fault the same chunk goes on behind the batch, `position` says where. ValueError for a chunk that the
-        buffer does not hold, RuntimeError while another thread checks, MemoryError.
-        """
-        cdef Py_buffer view
-        cdef int status
-        PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
-        try:
-            if start < 0 or length < 0 or length > view.len - start:
-                raise ValueError(f"{length} bytes from {start} on of a buffer of {view.len}")
-            self.refuse_a_second()
-            self.busy = True
-            with nogil:
-                status = self.step(<const uint8_t*>view.buf + start, length)
-            self.busy = False
-        finally:
-            PyBuffer_Release(&view)
-        if status == CHECK_MEMORY:
-            raise MemoryError
-        return status
-
     def skip_to(self, int64_t position) -> None:
         """Goes on at `position`; what lies between was reported."""
         if self.fault_from < 0:
@@ -119,8 +84,10 @@ cdef class BatchCheck:
         self.stream_left = 0
 
     def set_end(self, int64_t end) -> None:
-        """The file has another length now."""
-        self.end = end
+        """The file has another length now, but what was walked over counts; a batch it cuts in two is met again."""
+        if self.stream_left > end - self.position:
+            self.position, self.stream_left = self.row.position, 0
+        self.end = max(end, self.position)
 
     @property
     def batch(self) -> tuple[int, int, int, int, int, int]:
@@ -176,95 +143,36 @@ cdef class BatchCheck:
 
     # --- the pass
 
-    cdef int step(self, const uint8_t* data, int64_t length) noexcept nogil:
-        cdef int64_t at = 0
-        cdef int64_t size = 0
-        cdef int64_t piece
-        cdef int magic = 0
-        cdef int reason
-        while True:
-            if self.stream_left > 0:
-                piece = min(self.stream_left, length - at)
-                if self.check_crc:
-                    if self.row.magic >= 2:
-                        self.stream_crc = kl_crc32c(self.stream_crc, data + at, <size_t>piece)
-                    else:
-                        self.stream_crc = kl_crc32(self.stream_crc, data + at, <size_t>piece)
-                self.stream_left -= piece
-                self.position += piece
-                at += piece
-                if self.stream_left > 0:
-                    return CHECK_MORE
-                self.row.computed_crc = self.stream_crc
-                self.row.valid = not self.check_crc or self.stream_crc == self.row.crc
-                reason = self.judge(NULL)
-                if reason != CHECK_MORE:
-                    return reason
-                continue
-            reason = peek_batch(data + at, length - at, True, &size, &magic)
-            if reason == STOP_SIZE:
-                self.value = size
-                return CHECK_SIZE
-            if reason == -1 and size <= length - at:
-                read_row(data + at, size, magic, self.check_crc, &self.row)
-                self.row.position = self.position
-                self.position += size
-                reason = self.judge(data + at)
-                if reason != CHECK_MORE:
-                    return reason
-                at += size
-                continue
-            if reason == -1 and size > self.end - self.position:
-                self.value = size
-                return CHECK_PARTIAL
-            if reason != -1 and self.position + (length - at) >= self.end:
-                self.value = 0
-                return CHECK_END if self.position == self.end else CHECK_PARTIAL
-            if reason == -1 and size > STREAMED and length - at >= V2_RECORDS_AT:
-                self.begin_stream(data + at, size, magic)
-                piece = V2_ATTRIBUTES_AT if magic >= 2 else MAGIC_AT
-                self.position += piece
-                at += piece
-                continue
-            return CHECK_MORE
-
-    cdef void begin_stream(self, const uint8_t* batch, int64_t size, int magic) noexcept nogil:
-        read_row(batch, size, magic, False, &self.row)
-        self.row.position = self.position
-        self.stream_crc = 0
-        self.stream_left = size - (V2_ATTRIBUTES_AT if magic >= 2 else MAGIC_AT)
-
     cdef int judge(self, const uint8_t* batch) noexcept nogil:
-        """Takes the batch in `row`, over which `position` has moved already; `batch` is NULL for a streamed one."""
         cdef BatchRow* row = &self.row
         cdef int fault
         if row.valid == 0:
             if self.fault_from < 0:
                 self.fault_from = row.position
-            return CHECK_CRC
+            return WALK_CRC
         fault = self.header_fault()
-        if fault == CHECK_MORE and row.base_offset < self.next_offset:
-            fault = CHECK_RANGE if row.base_offset < self.base_offset else CHECK_ORDER
+        if fault == WALK_MORE and row.base_offset < self.next_offset:
+            fault = WALK_RANGE if row.base_offset < self.base_offset else WALK_ORDER
             self.value = self.next_offset
-        if fault == CHECK_MORE and subtracted(row.last_offset, self.base_offset) > MAX_RELATIVE_OFFSET:
-            fault = CHECK_RANGE
-        if fault == CHECK_RANGE or (fault == CHECK_HEADER and row.last_offset < row.base_offset):
+        if fault == WALK_MORE and subtracted(row.last_offset, self.base_offset) > MAX_RELATIVE_OFFSET:
+            fault = WALK_RANGE
+        if fault == WALK_RANGE or (fault == WALK_HEADER and row.last_offset < row.base_offset):
             if self.fault_from < 0:
                 self.fault_from = row.position
             return fault
         if self.accept(batch) < 0:
-            return CHECK_MEMORY
+            return WALK_MEMORY
         return fault
 
     cdef int header_fault(self) noexcept nogil:
         cdef BatchRow* row = &self.row
         if row.magic > 2 or row.magic < 0:
-            return CHECK_MAGIC
+            return WALK_MAGIC
         if (row.attributes & CODEC_MASK) >= CODECS:
-            return CHECK_HEADER
+            return WALK_HEADER
         if row.magic == 2 and (row.last_delta < 0 or row.count < 0 or row.count > <int64_t>row.last_delta + 1):
-            return CHECK_HEADER
-        return CHECK_HEADER if row.last_offset < row.base_offset else CHECK_MORE
+            return WALK_HEADER
+        return WALK_HEADER if row.last_offset < row.base_offset else WALK_MORE
 
     cdef int accept(self, const uint8_t* batch) noexcept nogil:
         """Notes what the batch says; the next one is compared with it."""
@@ -355,12 +263,10 @@ cdef class BatchCheck:
         cdef EpochRun* run
         if self.run_count == MOST_RUNS:
             return 0
-        if self.run_count == self.run_room:
-            self.run_room = 16 if self.run_room == 0 else self.run_room * 2
-            run = <EpochRun*>realloc(self.runs, self.run_room * sizeof(EpochRun))
-            if run == NULL:
-                return -1
-            self.runs = run
+        run = <EpochRun*>room_for_one(self.runs, self.run_count, &self.run_room, sizeof(EpochRun))
+        if run == NULL:
+            return -1
+        self.runs = run
         run = &self.runs[self.run_count]
         run.position, run.epoch = self.row.position, self.row.leader_epoch
         run.first_offset = self.row.last_offset
@@ -368,68 +274,50 @@ cdef class BatchCheck:
         return 0
 
     cdef int note_transaction(self, const uint8_t* batch) noexcept nogil:
-        cdef Producer* producer = self.producer_of(self.row.producer_id)
+        cdef int64_t* open_from = self.transaction_of(self.row.producer_id)
         cdef Cursor c
         cdef Fields f
-        if producer == NULL:
+        if open_from == NULL:
             return -1
         if not self.row.attributes & CONTROL_BIT:
-            if producer.first_offset < 0:
-                producer.first_offset = self.row.base_offset
+            if open_from[0] < 0:
+                open_from[0] = self.row.base_offset
             return 0
         if batch != NULL and self.row.count > 0:
             c.p, c.end = batch + V2_RECORDS_AT, batch + self.row.size
             if take_record(&c, &f) == OK and f.key_size >= 4 and load16(f.key + 2) == ABORT:
-                if self.note_abort(producer) < 0:
+                if self.note_abort(open_from[0]) < 0:
                     return -1
-        producer.first_offset = -1
+        open_from[0] = -1
         return 0
 
-    cdef int note_abort(self, Producer* producer) noexcept nogil:
-        cdef AbortMarker* marker
-        if self.abort_count == self.abort_room:
-            self.abort_room = 64 if self.abort_room == 0 else self.abort_room * 2
-            marker = <AbortMarker*>realloc(self.aborts, self.abort_room * sizeof(AbortMarker))
-            if marker == NULL:
-                return -1
-            self.aborts = marker
+    cdef int note_abort(self, int64_t first_offset) noexcept nogil:
+        cdef AbortMarker* marker = <AbortMarker*>room_for_one(
+            self.aborts, self.abort_count, &self.abort_room, sizeof(AbortMarker)
+        )
+        if marker == NULL:
+            return -1
+        self.aborts = marker
         marker = &self.aborts[self.abort_count]
-        marker.producer_id, marker.offset = ~producer.producer_id, self.row.last_offset
-        marker.first_offset = producer.first_offset
+        marker.producer_id, marker.offset = self.row.producer_id, self.row.last_offset
+        marker.first_offset = first_offset
         self.abort_count += 1
         return 0
 
-    cdef Producer* producer_of(self, int64_t producer_id) noexcept nogil:
-        """The producer's place in a table by its id, made at its first transaction; NULL without memory."""
-        cdef uint64_t at
-        if 2 * (self.producer_count + 1) > self.producer_room and self.more_producers() < 0:
+    cdef int64_t* transaction_of(self, int64_t producer_id) noexcept nogil:
+        """Where the first offset of the producer's open transaction is kept, -1 for none; NULL without memory."""
+        cdef Py_ssize_t known = self.ids.count
+        cdef Py_ssize_t number
+        cdef int64_t* grown = <int64_t*>room_for_one(self.open_from, known, &self.open_room, sizeof(int64_t))
+        if grown == NULL:
             return NULL
-        at = <uint64_t>producer_id * 0x9E3779B97F4A7C15ULL
-        while True:
-            at &= self.producer_room - 1
-            if self.producers[at].producer_id == ~producer_id:
-                return &self.producers[at]
-            if self.producers[at].producer_id == 0:
-                # ids are kept inverted, so that fresh zeros are free places
-                self.producers[at].producer_id = ~producer_id
-                self.producers[at].first_offset = -1
-                self.producer_count += 1
-                return &self.producers[at]
-            at += 1
-
-    cdef int more_producers(self) noexcept nogil:
-        cdef Producer* old = self.producers
-        cdef Py_ssize_t room = self.producer_room
-        cdef Py_ssize_t i
-        cdef Producer* fresh = <Producer*>calloc(64 if room == 0 else room * 2, sizeof(Producer))
-        if fresh == NULL:
-            return -1
-        self.producers, self.producer_room, self.producer_count = fresh, 64 if room == 0 else room * 2, 0
-        for i in range(room):
-            if old[i].producer_id != 0:
-                self.producer_of(~old[i].producer_id).first_offset = old[i].first_offset
-        free(old)
-        return 0
+        self.open_from = grown
+        number = number_of(&self.ids, producer_id)
+        if number < 0:
+            return NULL
+        if number == known:
+            self.open_from[number] = -1
+        return &self.open_from[number]
 
 
 cdef inline void note_wrong(Entries* entries, int64_t number, int64_t said, int64_t found) noexcept nogil:

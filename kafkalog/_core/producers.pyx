@@ -278,7 +278,7 @@ cdef class Producers:
         cdef CompletedTxn txn
         cdef int64_t stable
         cdef Py_ssize_t i
-        for i in range(trace.count):
+        for i in range(trace.ids.count):
             key = trace.all[i].producer_id
             s = self.entries.get(key)
             states.append(ProducerState(key) if s is None else s.copy())
@@ -300,7 +300,7 @@ cdef class Producers:
                 self.unreplicated[txn.first_offset] = txn.last_offset
                 s.current_txn_first_offset = -1
                 completed.append((txn, stable))
-        for i in range(trace.count):
+        for i in range(trace.ids.count):
             s = states[i]
             take_traced(s, &trace.all[i])
             self.entries[s.producer_id] = s

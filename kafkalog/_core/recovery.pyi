@@ -1,9 +1,8 @@
 from typing import final
 
-from typing_extensions import Buffer
-
 from kafkalog._core.plan import SegmentTail
 from kafkalog._core.trace import ProducerTrace
+from kafkalog._core.walk import BatchWalk
 
 MORE: int
 END: int
@@ -15,26 +14,14 @@ BAD_RANGE: int
 LEAST_CHUNK: int
 
 @final
-class RecoveryPass:
-    base_offset: int
-    position: int
-    end: int
+class RecoveryPass(BatchWalk):
     batches: int
     bad_offset: int
     tail: SegmentTail
     producers: ProducerTrace
     def __init__(
-        self,
-        base_offset: int,
-        end: int,
-        index_interval_bytes: int,
-        offset_slots: int,
-        time_slots: int,
-        *,
-        check_crc: bool = True,
+        self, base_offset: int, end: int, index_interval_bytes: int, offset_slots: int, time_slots: int
     ) -> None: ...
-    def check(self, buf: Buffer, start: int, length: int) -> int: ...
-    def refuse_a_second(self) -> None: ...
     @property
     def offset_index(self) -> bytes: ...
     @property

@@ -18,6 +18,7 @@ cdef struct Spare:
 
 cdef Spare spares[SLOTS]
 cdef int kept = 0
+cdef int replaced = 0               # the next to be replaced, once all are kept
 
 MOST_KEPT_BYTES = SLOTS * LARGEST
 
@@ -39,14 +40,23 @@ cdef char* take_memory(size_t wanted, size_t* capacity) noexcept:
 
 
 cdef void give_memory(char* data, size_t capacity) noexcept:
-    """Takes back what take_memory gave; NULL is no memory. Needs the GIL."""
-    global kept
-    if data != NULL and kept < SLOTS and SMALLEST <= capacity <= LARGEST:
-        spares[kept].data = data
-        spares[kept].capacity = capacity
+    """Takes back what take_memory gave; NULL is no memory. Needs the GIL.
+
+    Where SLOTS are kept already it takes the place of one of them: the sizes that are wanted change with the work.
+    """
+    global kept, replaced
+    cdef int at = kept
+    if data == NULL or not SMALLEST <= capacity <= LARGEST:
+        PyMem_RawFree(data)
+        return
+    if kept < SLOTS:
         kept += 1
     else:
-        PyMem_RawFree(data)
+        at = replaced
+        replaced = (replaced + 1) % SLOTS
+        PyMem_RawFree(spares[at].data)
+    spares[at].data = data
+    spares[at].capacity = capacity
 
 
 cdef char* grow_memory(char* data, size_t size, size_t wanted, size_t* capacity) noexcept:

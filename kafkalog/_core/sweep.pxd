@@ -17,7 +17,7 @@ cdef extern from *:
     #include <stdint.h>
     #include <string.h>
     #define kl_fetch_ahead(p) __builtin_prefetch(p)
-    enum { KL_NEAR = 128, KL_LONG = 1 << 14 };
+    enum { KL_NEAR = 128, KL_AHEAD = 1024, KL_LONG = 1 << 14 };
 
     /* n <= KL_NEAR bytes, and more up to KL_NEAR of what lies behind them: both sides have room for that */
     static inline void kl_copy_near(uint8_t* to, const uint8_t* from, int32_t n) {
@@ -41,6 +41,7 @@ cdef extern from *:
     uint32_t kl_short(const uint8_t** p) noexcept nogil
     enum:
         KL_NEAR
+        KL_AHEAD
         KL_LONG
 
 
@@ -160,6 +161,9 @@ cdef inline bint copy_step(Lane* lane, int64_t row, int64_t count, const Slot* s
         if size < 0:
             nulls += 1
         elif size <= KL_NEAR and to <= last and slots[i].at <= near:
+            # a column outgrows the cache: its lines are on their way before they are written to
+            kl_fetch_to_write(to + KL_AHEAD)
+            kl_fetch_to_write(to + KL_AHEAD + 64)
             kl_copy_near(to, slots[i].at, size)
             to += size
         else:
@@ -174,7 +178,6 @@ cdef inline bint copy_step(Lane* lane, int64_t row, int64_t count, const Slot* s
         for i in range(count):
             valid[(row + i) >> 3] &= ~(<int32_t>(slots[i].size < 0) << ((row + i) & 7))
         lane.nulls += nulls
-    kl_fetch_to_write(to + 512)
     lane.used = to - data
     return True
 

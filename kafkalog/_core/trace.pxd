@@ -2,6 +2,7 @@
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch cimport BatchRow
+from kafkalog._core.ids cimport IdTable
 from kafkalog._core.producer cimport Batch, WINDOW
 
 
@@ -31,19 +32,15 @@ cdef struct TxnStep:
 
 
 cdef class ProducerTrace:
-    cdef Traced* all
-    cdef Py_ssize_t count
+    cdef IdTable ids
+    cdef Traced* all                # by the number of the id
     cdef Py_ssize_t room
-    cdef int32_t* places            # open addressing: number in `all` plus 1, 0 is free
-    cdef Py_ssize_t place_count
-    cdef Py_ssize_t latest
+    cdef Py_ssize_t latest          # the number of the producer last met, -1 at first
     cdef TxnStep* steps
     cdef Py_ssize_t step_count
     cdef Py_ssize_t step_room
 
     cdef int note(self, const BatchRow* row, const uint8_t* batch) noexcept nogil
-    cdef int note_marker(self, Traced* t, const BatchRow* row, const uint8_t* batch) noexcept nogil
+    cdef int note_marker(self, const BatchRow* row, const uint8_t* batch) noexcept nogil
     cdef int note_step(self, int64_t offset, int step) noexcept nogil
     cdef Traced* traced(self, const BatchRow* row) noexcept nogil
-    cdef int more_places(self) noexcept nogil
-    cdef void put(self, Py_ssize_t number) noexcept nogil

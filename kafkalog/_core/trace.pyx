@@ -4,14 +4,16 @@ A stretch knows nothing of those before it, so several may be gathered at once a
 batches of each producer, the epoch it began with, and where transactions begin and end.
 """
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free
 from libc.string cimport memmove, memset
 
 from kafkalog._core.batch cimport BatchRow
+from kafkalog._core.ids cimport drop_ids, make_ids, number_of
 from kafkalog._core.layout cimport CONTROL_BIT, TRANSACTIONAL_BIT
-from kafkalog._core.marker cimport COMMIT, UNREADABLE, read_marker
+from kafkalog._core.marker cimport COMMIT, read_marker
 from kafkalog._core.producer cimport Batch, last_sequence_of, WINDOW
+from kafkalog._core.room cimport room_for_one
 from kafkalog._core.wrap cimport subtracted
 
 
@@ -21,19 +23,20 @@ cdef class ProducerTrace:
 
     def __cinit__(self):
         self.latest = -1
+        make_ids(&self.ids)
 
     def __dealloc__(self):
+        drop_ids(&self.ids)
         free(self.all)
-        free(self.places)
         free(self.steps)
 
     @property
     def producer_ids(self) -> list[int]:
         """Who wrote, in order of appearance."""
-        return [self.all[i].producer_id for i in range(self.count)]
+        return [self.all[i].producer_id for i in range(self.ids.count)]
 
     def __repr__(self):
-        return f"<ProducerTrace of {self.count} producers, {self.step_count} steps of transactions>"
+        return f"<ProducerTrace of {self.ids.count} producers, {self.step_count} steps of transactions>"
 
     cdef int note(self, const BatchRow* row, const uint8_t* batch) noexcept nogil:
         """Takes a batch of a producer, in format v2; `batch` are its bytes, NULL where only a marker's are of use.
@@ -43,7 +46,7 @@ cdef class ProducerTrace:
         cdef Traced* t
         cdef Batch* last
         if row.attributes & CONTROL_BIT:
-            return 0 if row.count == 0 or batch == NULL else self.note_marker(NULL, row, batch)
+            return 0 if row.count == 0 or batch == NULL else self.note_marker(row, batch)
         t = self.traced(row)
         if t == NULL:
             return -1
@@ -62,7 +65,8 @@ cdef class ProducerTrace:
             return self.note_step(row.base_offset, TXN_BEGINS)
         return 0
 
-    cdef int note_marker(self, Traced* t, const BatchRow* row, const uint8_t* batch) noexcept nogil:
+    cdef int note_marker(self, const BatchRow* row, const uint8_t* batch) noexcept nogil:
+        cdef Traced* t
         cdef int64_t timestamp = -1
         cdef int32_t coordinator_epoch = -1
         cdef int kind = read_marker(batch, row.size, row, &coordinator_epoch, &timestamp)
@@ -79,14 +83,10 @@ cdef class ProducerTrace:
 
     cdef int note_step(self, int64_t offset, int step) noexcept nogil:
         """A step of the producer that `traced` found last."""
-        cdef TxnStep* steps
-        cdef Py_ssize_t room
-        if self.step_count == self.step_room:
-            room = 64 if self.step_room == 0 else self.step_room * 2
-            steps = <TxnStep*>realloc(self.steps, room * sizeof(TxnStep))
-            if steps == NULL:
-                return -1
-            self.steps, self.step_room = steps, room
+        cdef TxnStep* steps = <TxnStep*>room_for_one(self.steps, self.step_count, &self.step_room, sizeof(TxnStep))
+        if steps == NULL:
+            return -1
+        self.steps = steps
         steps = &self.steps[self.step_count]
         steps.offset, steps.producer, steps.step = offset, <int32_t>self.latest, step
         self.step_count += 1
@@ -95,62 +95,24 @@ cdef class ProducerTrace:
     cdef Traced* traced(self, const BatchRow* row) noexcept nogil:
         """The producer of a batch, with the batch's epoch; NULL without memory."""
         cdef Traced* t
-        cdef Traced* grown
-        cdef uint64_t at
-        cdef Py_ssize_t number
+        cdef Py_ssize_t known = self.ids.count
         if self.latest < 0 or self.all[self.latest].producer_id != row.producer_id:
-            if 2 * (self.count + 1) > self.place_count and self.more_places() < 0:
+            t = <Traced*>room_for_one(self.all, known, &self.room, sizeof(Traced))
+            if t == NULL:
                 return NULL
-            at = <uint64_t>row.producer_id * 0x9E3779B97F4A7C15ULL
-            at ^= at >> 32
-            while True:
-                at &= self.place_count - 1
-                number = self.places[at] - 1
-                if number < 0 or self.all[number].producer_id == row.producer_id:
-                    break
-                at += 1
-            if number < 0:
-                if self.count == self.room:
-                    number = 16 if self.room == 0 else self.room * 2
-                    grown = <Traced*>realloc(self.all, number * sizeof(Traced))
-                    if grown == NULL:
-                        return NULL
-                    self.all, self.room = grown, number
-                number = self.count
-                t = &self.all[number]
+            self.all = t
+            self.latest = number_of(&self.ids, row.producer_id)
+            if self.latest < 0:
+                return NULL
+            if self.latest == known:
+                t = &self.all[known]
                 memset(t, 0, sizeof(Traced))
                 t.producer_id = row.producer_id
                 t.first_epoch = t.epoch = row.producer_epoch
                 t.coordinator_epoch = -1
-                self.count += 1
-                self.places[at] = <int32_t>self.count
-            self.latest = number
         t = &self.all[self.latest]
         if t.epoch != row.producer_epoch:
             t.epoch = row.producer_epoch
             t.count = 0
             t.was_reset = True
         return t
-
-    cdef int more_places(self) noexcept nogil:
-        cdef Py_ssize_t room = 64 if self.place_count == 0 else self.place_count * 2
-        cdef int32_t* fresh = <int32_t*>calloc(room, sizeof(int32_t))
-        cdef Py_ssize_t i
-        if fresh == NULL or room > 0x40000000:
-            free(fresh)
-            return -1
-        free(self.places)
-        self.places, self.place_count = fresh, room
-        for i in range(self.count):
-            self.put(i)
-        return 0
-
-    cdef void put(self, Py_ssize_t number) noexcept nogil:
-        cdef uint64_t at = <uint64_t>self.all[number].producer_id * 0x9E3779B97F4A7C15ULL
-        at ^= at >> 32
-        while True:
-            at &= self.place_count - 1
-            if self.places[at] == 0:
-                self.places[at] = <int32_t>(number + 1)
-                return
-            at += 1

@@ -125,9 +125,9 @@ class SegmentPass:
         while True:
             start = check.position
             have = self._read(buffer, start)
-            if have == 0 and start < check.end:
-                self._was_cut(start)
-                break
+            if have < len(buffer) and start + have < check.end:
+                self._was_cut()
+                continue
             if not self._judge(buffer, start, have):
                 break
             self._advice.passed(check.position)
@@ -290,18 +290,17 @@ class SegmentPass:
         self._tries += 1
         time.sleep(PATIENCE_S)
         check = self._check
-        check.set_end(max(self._file.size(), position))
         check.skip_to(position)
+        check.set_end(self._file.size())
         self._is_stale = True
         return True
 
-    def _was_cut(self, position: int) -> None:
-        """The file became shorter: its owner truncated it, and what is left was read."""
+    def _was_cut(self) -> None:
+        """The file became shorter: its owner truncated it, and what is left is read."""
         length = self._file.size()
-        self._findings.add(
-            Severity.NOTE, "changed", f"the file was cut to {length} bytes while it was read", position=length
-        )
-        self._check.set_end(min(length, position))
+        what = f"the file was cut to {length} bytes while it was read"
+        self._findings.add(Severity.NOTE, "changed", what, position=length)
+        self._check.set_end(min(length, self._check.end))
 
     def _tell(self) -> None:
         done = self._check.position - self._told

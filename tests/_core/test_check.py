@@ -119,18 +119,57 @@ def test_a_header_is_found_behind_noise(noise: bytes, keep: int) -> None:
     assert 0 <= found <= len(noise)
 
 
+def transactional(offset: int, producer: int, marker: bool, value: bytes = b"abcdef") -> bytes:
+    """A batch of one record of a transaction, or its ABORT marker."""
+    record = raw_batches.record(0, 5, struct.pack(">hh", 0, 0) if marker else None, value, 5)
+    fixed = struct.pack(">hiqqqhii", 0x30 if marker else 0x10, 0, 5, 5, producer, 0, -1, 1)
+    return raw_batches.framed(offset, fixed + record)
+
+
 def test_many_producers_keep_their_transactions_apart() -> None:
     """Each of 500 producers begins, then each aborts: the first offset of each is its own."""
-
-    def batch(offset: int, producer: int, marker: bool) -> bytes:
-        record = raw_batches.record(0, 5, struct.pack(">hh", 0, 0) if marker else None, b"abcdef", 5)
-        fixed = struct.pack(">hiqqqhii", 0x30 if marker else 0x10, 0, 5, 5, producer, 0, -1, 1)
-        return raw_batches.framed(offset, fixed + record)
-
-    content = b"".join(batch(n, n * 64, False) for n in range(500))
-    content += b"".join(batch(500 + n, n * 64, True) for n in range(500))
+    content = b"".join(transactional(n, n * 64, False) for n in range(500))
+    content += b"".join(transactional(500 + n, n * 64, True) for n in range(500))
     _, check = walk(content, LEAST_CHUNK)
     assert check.abort_markers == [(n * 64, 500 + n, n) for n in range(500)]
+
+
+def test_producer_ids_that_were_chosen_to_meet_in_one_place() -> None:
+    """Ids that differ in their high bits alone: with a multiplier that is known, each would be compared with all."""
+    ids = [n << 45 for n in range(200_000)]
+    batch = bytearray(transactional(0, 0, False))
+    content = bytearray()
+    for offset, producer in enumerate(ids):
+        struct.pack_into(">q", batch, 0, offset)
+        struct.pack_into(">q", batch, 43, producer)
+        content += batch
+    check = BatchCheck(0, len(content), check_crc=False)
+    assert check.check(content, 0, len(content)) == END and check.batches == len(ids)
+
+
+@pytest.mark.parametrize("size", [10, 5000, 60_000])
+def test_a_marker_of_any_size_up_to_its_limit(size: int) -> None:
+    content = transactional(0, 7, False) + transactional(1, 7, True, bytes(size))
+    assert walk(content, 1 << 16)[1].abort_markers == [(7, 1, 0)]
+
+
+def test_a_chunk_that_ends_inside_a_marker_brings_the_check_further() -> None:
+    content = transactional(0, 7, False) + transactional(1, 7, True, bytes(60_000))
+    stops, check = walk(content, LEAST_CHUNK)
+    assert stops == [(END, len(content))] and check.batches == 2
+
+
+def test_a_file_that_becomes_shorter() -> None:
+    """What was walked over counts; a batch that is taken piece by piece is met again where the file ends inside it."""
+    first, second = (raw_batches.batch(n, [b"x" * 20_000]) for n in range(2))
+    content = first + second
+    check = BatchCheck(0, len(content))
+    assert check.check(content, 0, len(first) + 5000) == MORE and check.position == len(first) + 5000
+    check.set_end(len(first) + 6000)
+    assert check.position == len(first)
+    assert check.check(content, len(first), 6000) == PARTIAL and check.value == len(second)
+    check.set_end(10)
+    assert check.end == check.position == len(first) and check.check(b"", 0, 0) == END
 
 
 def test_records_against_their_batch() -> None:

@@ -95,6 +95,15 @@ def test_memory_is_used_again_and_little_is_kept() -> None:
         assert 0 < kept_bytes() <= MOST_KEPT_BYTES
 
 
+def test_memory_of_a_size_that_is_wanted_now_replaces_what_was_wanted_before() -> None:
+    for size in (100_000, 1_000_000):
+        stores = [Store(size) for _ in range(10)]
+        for store in stores:
+            store.append(bytes(size))
+        del stores, store
+    assert kept_bytes() >= 6 * 1_000_000
+
+
 def test_no_more_than_fits() -> None:
     store = Store()
     for n in (-1, MOST_BYTES + 1, 2**62):

@@ -433,3 +433,31 @@ def test_files_in_transit_and_kraft_snapshots_can_be_looked_at(tmp_path: Path, p
         moved.write_bytes(path.read_bytes()[:-1])
         assert not verify(moved).ok and verify(path.parent).ok
         moved.unlink()
+
+
+class CutsAtRead(FileSystem):
+    """The `nth` read of a log finds it cut to so many bytes, as its owner may at any moment."""
+
+    def __init__(self, path: Path, nth: int, length: int) -> None:
+        self.path, self.left, self.length = path, nth, length
+
+    def preadv(self, fd: int, buffers: tuple[memoryview], position: int) -> int:  # type: ignore[override]
+        self.left -= 1
+        if self.left == 0:
+            os.truncate(self.path, self.length)
+        return os.preadv(fd, buffers, position)
+
+
+@pytest.mark.parametrize("size", [10, 3000, 70_000])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("back", [0, 1, 45, 2000])
+def test_a_file_that_is_cut_while_it_is_read_ends_there(tmp_path: Path, size: int, nth: int, back: int) -> None:
+    """Inside a small batch, inside one that is taken piece by piece, before any: what is left is told, and it ends."""
+    parts = [raw_batches.batch(n, [b"x" * size], timestamp=1000 + n) for n in range(9)]
+    path = write_log(tmp_path / "t-0", parts)
+    length = max(0, sum(map(len, parts[:5])) - back)
+    report = verify(path, fs=CutsAtRead(path, nth, length))
+    left, read = path.stat().st_size, max(0, nth - 1) * 262_144 // len(parts[0])
+    whole = len(parts) if left > length else max(read, length // len(parts[0]))
+    assert report.sums.batches == whole and "damage" not in severities(report), str(report)
+    assert left > length or "the file was cut to" in str(report)
