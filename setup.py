@@ -7,13 +7,13 @@ from setuptools import Extension, setup
 
 MODULES = (
     "values", "state", "plan", "buffers", "crc", "murmur", "varint", "scan", "decode", "record", "encode", "ingest",
-    "assign", "index", "seek", "pick", "mapping", "render", "text", "template", "listing", "xxhash", "spare",
+    "assign", "index", "pick", "mapping", "render", "text", "template", "listing", "xxhash", "spare",
     "store", "unpack", "arena", "legacy", "repack", "walk", "check", "residency", "agree", "txns", "admit", "rewrite",
     "arrow_memory", "columns", "column_builder", "arrow", "producer", "staged", "producers",
     "trace", "recovery", "counter",
 )  # fmt: skip
 USES_CRC = (
-    "crc", "scan", "seek", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",
+    "crc", "scan", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",
     "walk", "check", "agree", "txns", "admit", "rewrite", "unpack",
     "recovery", "producer", "staged", "producers", "trace",
 )  # fmt: skip

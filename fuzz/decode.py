@@ -1,6 +1,6 @@
 """Records of plain v2 batches: tables, records, the check before an append, edits in place, and the pickers."""
 
-from kafkalog._core import admit, assign, pick, seek
+from kafkalog._core import admit, assign, pick
 from kafkalog._core.agree import record_fault
 from kafkalog._core.decode import RecordTable, decode
 from kafkalog._core.record import RecordIterator
@@ -22,7 +22,7 @@ def run(data: memoryview) -> None:
         found = pick.pick(data[at:], header.base_offset)
         assert found is None or found.offset == header.base_offset
         pick.pick_by_time(data[at:], header.last_offset, header.max_timestamp, header.base_timestamp, -1)
-        seek.find_record_by_time(data, at, header.max_timestamp, header.base_offset)
+        pick.find_record_by_time(data, at, header.max_timestamp, header.base_offset)
     copy = bytearray(data)
     try:
         after = assign.assign(copy, table, 1000, 3, 77)

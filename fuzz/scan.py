@@ -1,6 +1,6 @@
 """Batch headers: the scan of memory and of files, the walks that look for one batch, and the checks of a header."""
 
-from kafkalog._core import plan, seek
+from kafkalog._core import pick, plan
 from kafkalog._core.scan import BatchTable, find_max_timestamp, find_offset, scan
 
 SEALS = True
@@ -46,4 +46,4 @@ def check_walks(data: memoryview, table: BatchTable, size: int) -> None:
     for target, start in ((largest, 0), (5, size // 2)):
         found = find_max_timestamp(data, target, start)
         assert -1 <= found.position < max(size, 1)
-    seek.find_record_by_time(data, 0, largest, -1)
+    pick.find_record_by_time(data, 0, largest, -1)

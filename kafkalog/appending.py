@@ -27,8 +27,6 @@ BytesLike = bytes | bytearray | memoryview
 OneRecord = BytesLike | tuple[Any, ...] | Record | dict[str, Any]
 
 _AS_BUILT = frozenset({"producer", "uncompressed"})
-_NO_OFFSET = b"\x00" * 8
-_MAGIC_AT, _TO_MAGIC, _V2 = 16, 17, b"\x02"
 _ONE_RECORD = (bytes, bytearray, memoryview, tuple, Record, dict, str)
 _MAX_EPOCH = 2**31 - 1
 
@@ -118,12 +116,10 @@ class AppendMixin:
             buffer = batches
         else:
             buffer = bytearray(batches if type(batches) is bytes else memoryview(batches))
-        if not buffer.startswith(_NO_OFFSET) and buffer[_MAGIC_AT:_TO_MAGIC] == _V2:
-            buffer[:8] = _NO_OFFSET
         table = scan(buffer)
         try:
             if table.count == 1:
-                info = opened.append_as_leader(buffer, table=table)
+                info = opened.append_as_leader(buffer, table=table, any_base_offset=True)
             else:
                 info = opened.append_batches(buffer, table)
         except KafkalogError as error:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog._core.record import Record
 from kafkalog.chunks import records
-from kafkalog.engine import closed, out_of_range, refresh
+from kafkalog.engine import out_of_range, refresh
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.storage.glance import record_at_offset
 
@@ -20,18 +20,15 @@ def record_at(log: Engine, offset: int) -> Record:
     OffsetOutOfRange (a LookupError) outside the log, and where no record has the offset: in a gap that
     compaction left, or on a control record, the error names the next offset that has one.
     """
-    if log.closed:
-        raise closed(log)
-    if offset < 0 or offset >= log.log_end_offset:
+    segment = log.segment_of(offset)
+    if segment is None:  # nothing that the last look found
         refresh(log)
         end = log.log_end_offset
         if offset < 0:
             offset += end
         if not log.log_start_offset <= offset < end:
             raise out_of_range(log, offset)
-    elif offset < log.log_start_offset:
-        raise out_of_range(log, offset)
-    segment = log.segments.floor(offset)
+        segment = log.segment_of(offset)
     record = None if segment is None else record_at_offset(segment, offset)
     return _walked(log, offset) if record is None else record
 

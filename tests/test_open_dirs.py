@@ -486,34 +486,3 @@ def test_a_copy_of_what_is_open_opens_by_itself(held: Held, tmp_path: Path) -> N
         shutil.copytree(tmp_path / name, tmp_path / f"{name}2", ignore=shutil.ignore_patterns(".lock"))
     with kafkalog.open_dirs([tmp_path / "a2", tmp_path / "b2"], "a") as dirs:
         assert [dirs[key].end_offset for key in dirs] == [10, 10]
-
-
-def test_nobody_gets_a_log_of_a_store_that_closes(held: Held, tmp_path: Path) -> None:
-    """Its writer's thread would be nobody's to end."""
-    held.dirs.create_topic("t")
-    held.store._retire_all()  # the first step of a close
-    with pytest.raises(LogClosed):
-        held.dirs["t", 0]
-    reader = kafkalog.open_dirs(tmp_path / "a")
-    view = reader._store
-    reader.close()
-    with pytest.raises(LogClosed):
-        view.log(kafkalog.types.TopicPartition("t", 0))
-
-
-def test_of_two_who_make_a_topic_one_is_told_that_it_exists(held: Held) -> None:
-    """Else the second one, failing half-way, would take away what the first has made."""
-    held.clock.advance(1)
-    refused: list[BaseException] = []
-
-    def again() -> None:
-        try:
-            held.dirs.create_topic("t", 3)
-        except TopicExists as error:
-            refused.append(error)
-
-    other = threading.Thread(target=again)
-    with kafkalog.hooks.on("open", lambda event: other.ident or (other.start(), other.join(0.3))):
-        held.dirs.create_topic("t", 3)
-    other.join()
-    assert len(refused) == 1 and len(held.dirs) == 3

@@ -1,4 +1,4 @@
-from typing import final
+from typing import Any, final
 
 from typing_extensions import Buffer
 
@@ -10,6 +10,11 @@ FAULT_MAGIC: int
 FAULT_STAMPED: int
 STATUS_CHECKSUM: int
 MOST_FAULTS: int
+
+WRONG_EPOCH: int
+BASE_OFFSET_NOT_ZERO: int
+BATCH_TOO_LARGE: int
+WRONG_CHECKSUM: int
 
 @final
 class RecordCheck:
@@ -48,3 +53,36 @@ def first_to_change(
     need_keys: bool = False,
 ) -> int: ...
 def end_of_magic(batches: BatchTable, first: int = 0) -> int: ...
+def refusal(
+    table: BatchTable,
+    from_client: bool,
+    offsets_free: bool,
+    from_raft: bool,
+    leader_epoch: int,
+    max_message_bytes: int,
+) -> tuple[int, int] | None: ...
+
+@final
+class LeaderLimits:
+    max_message_bytes: int
+    segment_size: int
+    before_ms: int
+    after_ms: int
+    check_times: bool
+    need_keys: bool
+    writes_as_is: bool
+    rules: Any
+    def __init__(
+        self,
+        *,
+        max_message_bytes: int,
+        segment_size: int,
+        before_ms: int,
+        after_ms: int,
+        check_times: bool,
+        need_keys: bool,
+        writes_as_is: bool,
+        rules: object = None,
+    ) -> None: ...
+    def takes(self, buf: Buffer, table: BatchTable, now: int, any_base_offset: bool = False) -> bool: ...
+    def first_to_change(self, buf: Buffer, table: BatchTable, first: int, now: int) -> int: ...

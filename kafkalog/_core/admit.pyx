@@ -1,10 +1,10 @@
-"""Every record of a batch looked at before a leader takes it: structure, key, time, and what its header should say."""
+"""What a leader looks at before it takes a batch: its header, and of each record structure, key and time."""
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
-from kafkalog._core.batch cimport BatchRow, header_fault_of, place_of
+from kafkalog._core.batch cimport STOP_END, BatchRow, header_fault_of, place_of
 from kafkalog._core.crc cimport kl_crc32
 from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.endian cimport loadu32
@@ -15,7 +15,7 @@ from kafkalog._core.layout cimport (
 )
 from kafkalog._core.messages cimport Message, take_fields, take_frame
 from kafkalog._core.scan cimport BatchTable
-from kafkalog._core.wrap cimport added
+from kafkalog._core.wrap cimport added, subtracted
 
 cdef enum:
     BAD_TIMESTAMP = 101
@@ -33,20 +33,25 @@ FAULT_STAMPED = BAD_STAMP
 STATUS_CHECKSUM = BAD_CHECKSUM
 MOST_FAULTS = LISTED
 
+cdef enum Refusal:
+    NOT_REFUSED = 0
+    EPOCH_DIFFERS = 1
+    OFFSET_NOT_ZERO = 2
+    TOO_LARGE = 3
+    CHECKSUM_WRONG = 4
+
+# What `refusal` found, in the order of the reference's checks (format.md section 11, stage B).
+WRONG_EPOCH = EPOCH_DIFFERS
+BASE_OFFSET_NOT_ZERO = OFFSET_NOT_ZERO
+BATCH_TOO_LARGE = TOO_LARGE
+WRONG_CHECKSUM = CHECKSUM_WRONG
+
 
 cdef struct Fault:
     int64_t record
     int64_t offset
     int64_t timestamp
     int kind
-
-
-cdef struct Rules:
-    int64_t oldest
-    int64_t newest
-    bint times                      # the producer's times count, and are compared with the two
-    bint keys                       # every record needs a key
-    bint inner                      # v0 and v1 messages come out of a wrapper: each has a checksum to hold
 
 
 cdef struct Found:
@@ -316,26 +321,30 @@ def first_to_change(
     `check_times`, whose header says CreateTime and the largest of their times. What a refused batch is refused for,
     and what one of another kind becomes, is found out elsewhere.
     """
-    cdef Py_buffer view
-    cdef Found found
     cdef Rules rules
-    cdef Py_ssize_t i = first
-    cdef Py_ssize_t last = batches.count
-    if first < 0 or first > last:
-        raise ValueError(f"row {first} of a table of {last} batches")
     rules.oldest = oldest
     rules.newest = newest
     rules.times = check_times
     rules.keys = need_keys
     rules.inner = False
+    return first_unlike(buf, batches, first, &rules)
+
+
+cdef Py_ssize_t first_unlike(object buf, BatchTable batches, Py_ssize_t first, const Rules* rules) except -1:
+    """`first_to_change` by these rules; the GIL is released where that is worth it."""
+    cdef Py_buffer view
+    cdef Found found
+    cdef Py_ssize_t i
+    if first < 0 or first > batches.count:
+        raise ValueError(f"row {first} of a table of {batches.count} batches")
     begin(&found)
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     try:
         if batches.valid_bytes < SMALL:
-            i = first_of_run(&view, batches, first, &rules, &found)
+            i = first_of_run(&view, batches, first, rules, &found)
         else:
             with nogil:
-                i = first_of_run(&view, batches, first, &rules, &found)
+                i = first_of_run(&view, batches, first, rules, &found)
     finally:
         PyBuffer_Release(&view)
         free(found.faults)
@@ -355,6 +364,90 @@ cdef Py_ssize_t first_of_run(
         if at < 0 or header_fault_of(row) or not as_it_is(<const uint8_t*>view.buf + at, row, rules, found):
             return i
     return batches.count
+
+
+cdef inline int refusal_of(
+    const BatchRow* batch, bint from_client, bint offsets_free, bint from_raft, int32_t leader_epoch,
+    int64_t max_message_bytes,
+) noexcept nogil:
+    if from_raft and batch.leader_epoch != leader_epoch:
+        return EPOCH_DIFFERS
+    if from_client and not offsets_free and batch.magic >= 2 and batch.base_offset != 0:
+        return OFFSET_NOT_ZERO
+    if batch.size > max_message_bytes:
+        return TOO_LARGE
+    return CHECKSUM_WRONG if batch.valid == 0 else NOT_REFUSED
+
+
+def refusal(
+    BatchTable table not None, bint from_client, bint offsets_free, bint from_raft, int32_t leader_epoch,
+    int64_t max_message_bytes,
+) -> tuple[int, int] | None:
+    """(code, row) of the first batch that the analysis of a leader's append refuses, or None: format.md section 11, B.
+
+    A client's batch begins at offset 0 unless `offsets_free`. What is inside the batches is checked elsewhere.
+    """
+    cdef Py_ssize_t i
+    cdef int code
+    for i in range(table.count):
+        code = refusal_of(&table.rows[i], from_client, offsets_free, from_raft, leader_epoch, max_message_bytes)
+        if code != NOT_REFUSED:
+            return code, i
+    return None
+
+
+@cython.final
+cdef class LeaderLimits:
+    """What a configuration lets a leader take from a client as it is: sizes in bytes, times in ms.
+
+    A timestamp may be up to `before_ms` behind and `after_ms` ahead of the clock; with `check_times` False the log
+    stamps the time itself. `writes_as_is` False: whatever comes is compressed anew. `rules` are the owner's, for what
+    is not taken as it is; this class does not look into them.
+    """
+
+    def __init__(
+        self, *, max_message_bytes: int, segment_size: int, before_ms: int, after_ms: int, check_times: bool,
+        need_keys: bool, writes_as_is: bool, rules=None,
+    ):
+        self.max_message_bytes = max_message_bytes
+        self.segment_size = segment_size
+        self.before_ms = before_ms
+        self.after_ms = after_ms
+        self.check_times = check_times
+        self.need_keys = need_keys
+        self.writes_as_is = writes_as_is
+        self.rules = rules
+
+    cdef void bounds(self, int64_t now, Rules* rules) noexcept:
+        """What a record is asked for at the time `now`."""
+        rules.oldest = subtracted(now, self.before_ms)
+        rules.newest = added(now, self.after_ms)
+        rules.times = self.check_times
+        rules.keys = self.need_keys
+        rules.inner = False
+
+    def takes(self, buf, BatchTable table not None, int64_t now, bint any_base_offset=False) -> bool:
+        """True where `buf` is one sound batch, nothing behind it, that is written as it is, offsets apart.
+
+        False says nothing yet: what such a batch is refused for, or becomes, is found out elsewhere.
+        """
+        cdef BatchRow* row = table.rows
+        cdef Rules rules
+        if (
+            table.count != 1 or table.stop_reason != STOP_END or not self.writes_as_is or row.size > self.segment_size
+            or refusal_of(row, True, any_base_offset, False, -1, self.max_message_bytes) != NOT_REFUSED
+        ):
+            return False
+        self.bounds(now, &rules)
+        return first_unlike(buf, table, 0, &rules) == 1
+
+    def first_to_change(self, buf, BatchTable table not None, Py_ssize_t first, int64_t now) -> int:
+        """The first row from `first` on that is not taken as it is, by its header and records; their number for none."""
+        cdef Rules rules
+        if not self.writes_as_is:
+            return first
+        self.bounds(now, &rules)
+        return first_unlike(buf, table, first, &rules)
 
 
 def end_of_magic(BatchTable batches not None, Py_ssize_t first=0) -> int:

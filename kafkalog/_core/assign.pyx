@@ -28,13 +28,21 @@ def assign(
     table's rows are changed with the bytes: next offset 10 and five records give 10 to 14. ValueError, with nothing
     changed, for a batch of another format, one that ends below its base offset, or offsets past the largest there is.
     """
-    cdef Py_buffer view
-    cdef Py_ssize_t i
-    cdef int64_t next_offset = first_offset
     if last < 0 or last > batches.count:
         last = batches.count
     if first < 0 or first > last:
         raise ValueError(f"rows {first} to {last} of a table of {batches.count} batches")
+    return assign_rows(buf, batches, first, last, first_offset, leader_epoch, append_time, base_position)
+
+
+cdef int64_t assign_rows(
+    object buf, BatchTable batches, Py_ssize_t first, Py_ssize_t last, int64_t first_offset, int32_t leader_epoch,
+    int64_t append_time, int64_t base_position,
+) except? -1:
+    """`assign` for rows that the table has."""
+    cdef Py_buffer view
+    cdef Py_ssize_t i
+    cdef int64_t next_offset = first_offset
     PyObject_GetBuffer(buf, &view, PyBUF_WRITABLE)
     try:
         for i in range(first, last):

@@ -29,6 +29,7 @@ cdef extern from "<unistd.h>" nogil:
 cdef enum:
     CHUNK = 8192            # look-ups of an array between two looks at what the owner changed
     RELEASE_GIL_AT = 128    # look-ups that take as long as giving the GIL up is worth
+    APART = 8192            # bytes between two entries: an index interval (4096) and a batch that is not worth skipping
 
 
 @cython.no_gc_clear                 # the collector would drop the buffer's owner without releasing it
@@ -203,6 +204,25 @@ cdef class OffsetEntries(Entries):
         cdef Py_ssize_t n = count_at_most_warm(self.data, self.used, minus(target, self.base_offset), BY_OFFSET)
         return self._entry(n - 1) if n else offset_position(self.base_offset, 0)
 
+    def window(self, int64_t target) -> tuple[int, int]:
+        """(position, bytes) of the stretch of the file in which the batch with offset `target` lies, by these entries.
+
+        It begins with a batch and ends with one; 0 bytes where no entry behind it says how far it goes. Between two
+        entries that lie more than `APART` bytes apart there is usually one batch, which ends with the first entry: then
+        the stretch begins at the second one, and is without the target where smaller batches lie between them.
+        """
+        self.check()
+        cdef Py_ssize_t n = count_at_most_warm(self.data, self.used, minus(target, self.base_offset), BY_OFFSET)
+        cdef int64_t start = self._position(n - 1) if n else 0
+        cdef int64_t end = self._position(n) if n < self.used else start
+        if n and added(self.base_offset, load32(self.data + OFFSET_ENTRY * (n - 1))) == target:
+            return start, end - start           # the last offset of the batch there
+        if n and end - start > APART:
+            start = end
+        if n < self.used:
+            end = self._position(n + 1) if n + 1 < self.used else start
+        return start, end - start
+
     def upper_bound(self, int64_t position):
         """The first entry whose position is >= position, or None (IDX-7)."""
         self.check()
@@ -218,6 +238,9 @@ cdef class OffsetEntries(Entries):
         """How many entries have an offset lower than this."""
         self.check()
         return count_at_most(self.data, self.used, minus(minus(offset, self.base_offset), 1), BY_OFFSET)
+
+    cdef int64_t _position(self, Py_ssize_t n) noexcept:
+        return load32(self.data + OFFSET_ENTRY * n + 4)
 
     cdef object _entry(self, Py_ssize_t n):
         cdef const uint8_t* p = self.data + OFFSET_ENTRY * n

@@ -16,6 +16,14 @@ from kafkalog._core.record cimport Record, record_of
 from kafkalog._core.scan cimport BatchTable
 from kafkalog._core.wrap cimport added
 
+cdef enum:
+    NONE_HERE = -1
+    UNREADABLE = -2
+    RELEASE_GIL_AT = 32768          # bytes of a batch that take as long to walk over as giving the GIL up is worth
+
+NOT_HERE = NONE_HERE
+NOT_READABLE = UNREADABLE
+
 
 cdef inline const uint8_t* find_batch(
     const uint8_t* p, const uint8_t* end, int64_t target, bint by_time, BatchRow* row
@@ -137,28 +145,35 @@ def pick(buf, int64_t offset) -> Record | None:
 
 
 cdef inline int64_t find_time(
-    const uint8_t* p, const uint8_t* end, int64_t known_offset, int64_t known_timestamp, int64_t timestamp,
-    int64_t start_offset, BatchRow* row, int64_t* found,
+    const uint8_t* p, const BatchRow* row, int64_t timestamp, int64_t start_offset, int64_t* found
 ) noexcept nogil:
+    """The offset of the first record of a batch at or after a time and an offset, or why there is none."""
     cdef Cursor c
     cdef Fields f
     cdef int32_t i
-    p = find_batch(p, end, known_offset, False, row)
-    if p == NULL or row.max_timestamp != known_timestamp or row.base_offset > known_offset:
-        return -1
-    if known_timestamp < timestamp:
-        p = find_batch(p, end, timestamp, True, row)
-        if p == NULL:
-            return -1
     c.p = p + V2_RECORDS_AT
     c.end = p + row.size
     for i in range(row.count):
         if take_record(&c, &f) != OK:
-            return -1
+            return UNREADABLE
         found[0] = timestamp_of(row, &f)
         if found[0] >= timestamp and offset_of(row, &f) >= start_offset:
             return offset_of(row, &f)
-    return -1
+    return NONE_HERE
+
+
+cdef inline int64_t find_time_from(
+    const uint8_t* p, const uint8_t* end, int64_t known_offset, int64_t known_timestamp, int64_t timestamp,
+    int64_t start_offset, BatchRow* row, int64_t* found,
+) noexcept nogil:
+    p = find_batch(p, end, known_offset, False, row)
+    if p == NULL or row.max_timestamp != known_timestamp or row.base_offset > known_offset:
+        return UNREADABLE
+    if known_timestamp < timestamp:
+        p = find_batch(p, end, timestamp, True, row)
+        if p == NULL:
+            return UNREADABLE
+    return find_time(p, row, timestamp, start_offset, found)
 
 
 def pick_by_time(
@@ -167,8 +182,8 @@ def pick_by_time(
     """(offset, timestamp, leader epoch) of the first record at or after `timestamp` ms and `start_offset`.
 
     `buf` begins with a batch. The batch that holds `known_offset` must have `known_timestamp` as its largest time, as
-    a time index entry says of it; the search begins there. The offset is -1 where that is not so, or what is needed
-    is not whole and valid in `buf`, or the first batch of that time has no such record.
+    a time index entry says of it; the search begins there. The offset is NOT_HERE where that is not so, or what is
+    needed is not whole and valid in `buf`, or the first batch of that time has no such record.
     """
     cdef Py_buffer view
     cdef BatchRow row
@@ -178,8 +193,37 @@ def pick_by_time(
     row.leader_epoch = -1
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     start = <const uint8_t*>view.buf
-    offset = find_time(
+    offset = find_time_from(
         start, start + view.len, known_offset, known_timestamp, timestamp, start_offset, &row, &found
     )
+    PyBuffer_Release(&view)
+    return max(offset, <int64_t>NONE_HERE), found, row.leader_epoch
+
+
+def find_record_by_time(buf, int64_t start, int64_t timestamp, int64_t start_offset) -> tuple[int, int, int]:
+    """(offset, timestamp, leader epoch) of the first record at or after `timestamp` ms and `start_offset`.
+
+    Looks into the one batch that begins at byte `start` of `buf`. The offset is NOT_HERE where the batch has no such
+    record, NOT_READABLE where it is not whole, not v2, compressed, or damaged before such a record was met.
+    """
+    cdef Py_buffer view
+    cdef BatchRow row
+    cdef int64_t size = 0
+    cdef int64_t found = -1
+    cdef int64_t offset = UNREADABLE
+    cdef int magic = 0
+    cdef const uint8_t* p
+    row.leader_epoch = -1
+    PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
+    if 0 <= start < view.len:
+        p = <const uint8_t*>view.buf + start
+        if peek_batch(p, view.len - start, True, &size, &magic) == -1 and V2_RECORDS_AT <= size <= view.len - start:
+            read_row(p, size, magic, False, &row)
+            if magic == 2 and not row.attributes & CODEC_MASK:
+                if size < RELEASE_GIL_AT:
+                    offset = find_time(p, &row, timestamp, start_offset, &found)
+                else:
+                    with nogil:
+                        offset = find_time(p, &row, timestamp, start_offset, &found)
     PyBuffer_Release(&view)
     return offset, found, row.leader_epoch

@@ -1,5 +1,7 @@
 from typing import final
 
+from typing_extensions import Buffer
+
 from kafkalog._core.scan import BatchTable
 from kafkalog._core.values import LogAppendInfo
 
@@ -8,11 +10,6 @@ ROLL_FOR_SIZE: int
 ROLL_FOR_TIME: int
 ROLL_FOR_INDEX: int
 ROLL_FOR_OFFSET: int
-
-WRONG_EPOCH: int
-BASE_OFFSET_NOT_ZERO: int
-BATCH_TOO_LARGE: int
-BAD_CHECKSUM: int
 
 @final
 class SegmentTail:
@@ -77,6 +74,16 @@ def plan_append(
     whole: bool,
     fresh: bool,
 ) -> AppendPlan: ...
+def place_append(
+    buf: Buffer,
+    table: BatchTable,
+    first_offset: int,
+    leader_epoch: int,
+    append_time: int,
+    tail: SegmentTail,
+    rules: RollRules,
+    now: int,
+) -> AppendPlan: ...
 def append_info(
     table: BatchTable,
     first_offset: int,
@@ -85,14 +92,6 @@ def append_info(
     log_start_offset: int,
     source: BatchTable | None = None,
 ) -> LogAppendInfo: ...
-def refusal(
-    table: BatchTable,
-    from_client: bool,
-    offsets_free: bool,
-    from_raft: bool,
-    leader_epoch: int,
-    max_message_bytes: int,
-) -> tuple[int, int] | None: ...
 def rows_up_to_epoch(table: BatchTable, leader_epoch: int) -> int: ...
 def offsets_rise(table: BatchTable, rows: int) -> bool: ...
 def first_without_epoch(table: BatchTable, rows: int) -> int: ...

@@ -6,6 +6,7 @@ SEG-17 of the checklist, format.md section 7 for the index entries.
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
+from kafkalog._core.assign cimport assign_rows
 from kafkalog._core.batch cimport BatchRow
 from kafkalog._core.scan cimport BatchTable
 from kafkalog._core.values cimport LogAppendInfo, make_append_info
@@ -25,12 +26,6 @@ ROLL_FOR_INDEX = ROLL_INDEX
 ROLL_FOR_OFFSET = ROLL_OFFSET
 
 cdef int64_t MAX_RELATIVE_OFFSET = 0x7FFFFFFF
-
-# What `refusal` found, in the order of the reference's checks (format.md section 11, stage B).
-WRONG_EPOCH = 1
-BASE_OFFSET_NOT_ZERO = 2
-BATCH_TOO_LARGE = 3
-BAD_CHECKSUM = 4
 
 
 @cython.final
@@ -199,6 +194,12 @@ def plan_append(
     the segment was just rolled for these batches: the first is then written whatever the limits say. A batch whose
     offset does not fit its segment even then gives ROLL_FOR_OFFSET again.
     """
+    return planned(table, row, tail, rules, now, whole, fresh)
+
+
+cdef AppendPlan planned(
+    BatchTable table, Py_ssize_t row, SegmentTail tail, RollRules rules, int64_t now, bint whole, bint fresh
+):
     cdef AppendPlan plan = AppendPlan.__new__(AppendPlan)
     cdef SegmentTail after = tail.copy()
     cdef BatchRow* batch
@@ -238,6 +239,22 @@ def plan_append(
     return plan
 
 
+def place_append(
+    buf,
+    BatchTable table not None,
+    int64_t first_offset,
+    int32_t leader_epoch,
+    int64_t append_time,
+    SegmentTail tail not None,
+    RollRules rules not None,
+    int64_t now,
+) -> AppendPlan:
+    """The plan of a leader's append, the batches of which get their offsets, epoch and time in `buf`: `assign`, then
+    `plan_append` of all of them."""
+    assign_rows(buf, table, 0, table.count, first_offset, leader_epoch, append_time, 0)
+    return planned(table, 0, tail, rules, now, True, False)
+
+
 def append_info(
     BatchTable table not None, int64_t first_offset, int32_t last_leader_epoch, int64_t append_time,
     int64_t log_start_offset, BatchTable source=None,
@@ -253,29 +270,6 @@ def append_info(
         first_offset, table.last_offset, last_leader_epoch, table.max_timestamp, table.offset_of_max_timestamp,
         append_time, log_start_offset, source.codec, table.codec, source.count, source.valid_bytes, table.monotonic,
     )
-
-
-def refusal(
-    BatchTable table not None, bint from_client, bint offsets_free, bint from_raft, int32_t leader_epoch,
-    int64_t max_message_bytes,
-) -> tuple[int, int] | None:
-    """(code, row) of the first batch that the analysis of a leader's append refuses, or None: format.md section 11, B.
-
-    A client's batch begins at offset 0 unless `offsets_free`. What is inside the batches is checked elsewhere.
-    """
-    cdef Py_ssize_t i
-    cdef BatchRow* batch
-    for i in range(table.count):
-        batch = &table.rows[i]
-        if from_raft and batch.leader_epoch != leader_epoch:
-            return WRONG_EPOCH, i
-        if from_client and not offsets_free and batch.magic >= 2 and batch.base_offset != 0:
-            return BASE_OFFSET_NOT_ZERO, i
-        if batch.size > max_message_bytes:
-            return BATCH_TOO_LARGE, i
-        if batch.valid == 0:
-            return BAD_CHECKSUM, i
-    return None
 
 
 def rows_up_to_epoch(BatchTable table not None, int32_t leader_epoch) -> int:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Final
 
-from kafkalog._core.buffers import Column
-from kafkalog._core.index import OffsetEntries, TimeEntries
 from kafkalog.errors import IllegalArgument, IllegalState, IndexOffsetOverflow, KafkalogError, LogClosed
+from kafkalog.storage.index_entries import IndexEntries, P
 from kafkalog.storage.mapped_file import MappedFile
 from kafkalog.util.fileio import OS, FileSystem
-
-E = TypeVar("E", OffsetEntries, TimeEntries)
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 
-class AbstractIndex(Generic[E]):
+class AbstractIndex(IndexEntries[P]):
     """An index file of one segment: sorted entries of `entry_size` bytes, then free room.
 
     A new file has its full length at once (format.md section 7: `max_index_size` rounded down to whole entries,
@@ -26,15 +22,10 @@ class AbstractIndex(Generic[E]):
     shorter, the count is lowered, and searches that run without the GIL are waited for. Not protected: a process that
     ignores the directory's lock and cuts a file that this one has mapped, and a disk that fails to read a mapped page.
 
-    Threads: look-ups at any time, from any thread, through `lookup` and `lookup_many`, which are methods of the
-    compiled entries. Everything that changes the index needs the log's lock.
+    Threads: look-ups at any time, from any thread. Everything that changes the index needs the log's lock.
     """
 
-    __slots__ = ("_entries", "_file", "_read_only", "base_offset", "lookup_many", "max_index_size")
-
-    entry_size: ClassVar[int]
-    kind: ClassVar[str]
-    lookup_many: Callable[[Any | Iterable[int]], tuple[Column, Column]]
+    __slots__ = ("_file", "_read_only", "max_index_size")
 
     def __init__(
         self,
@@ -51,12 +42,10 @@ class AbstractIndex(Generic[E]):
         (IDX-17) and its entries are a copy in memory. Errors: IllegalArgument for a new file without room for an entry
         (the file stays, with length 0: IDX-11), StorageError from the system, CorruptIndex over 2 GiB.
         """
-        self.base_offset = base_offset
+        super().__init__(base_offset)
         self.max_index_size = max_index_size
         self._file = MappedFile(path, self.kind, fs, writable)
         self._read_only = not writable
-        self._entries: E = self._make_entries()
-        self.lookup_many = self._entries.lookup_many
         try:
             if writable and self._file.create():
                 self._set_first_length()
@@ -68,10 +57,6 @@ class AbstractIndex(Generic[E]):
         except BaseException:
             self.close_handler()
             raise
-
-    def _make_entries(self) -> E:
-        """The compiled entries, none yet."""
-        raise NotImplementedError
 
     def _recall(self) -> None:
         """Remember the last entry again, after the count changed."""
@@ -95,14 +80,9 @@ class AbstractIndex(Generic[E]):
     # --- what it holds
 
     @property
-    def path(self) -> str:
+    def path(self) -> str:  # type: ignore[override]
         """The file's present name."""
         return self._file.path
-
-    @property
-    def entries(self) -> int:
-        """The number of entries."""
-        return self._entries.count
 
     @property
     def max_entries(self) -> int:
@@ -153,15 +133,6 @@ class AbstractIndex(Generic[E]):
             offset=offset,
             hint="roll a new segment: an index holds offsets up to 2^31 - 1 above its base offset",
         )
-
-    def _check_slot(self, n: int) -> None:
-        """IDX-5: IllegalArgument for an entry past the last, IndexError below 0."""
-        count = self._entries.count
-        if n >= count:
-            message = f"Attempt to fetch the {n}th entry from the {self.kind}, which has {count}"
-            raise IllegalArgument(message, path=self.path)
-        if n < 0:
-            raise IndexError(f"entry {n} of {self.path}: entries count from 0")
 
     # --- writing
 

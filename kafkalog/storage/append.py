@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from kafkalog._core import plan
-from kafkalog._core.admit import first_to_change
-from kafkalog._core.plan import refusal
+from kafkalog._core import admit, plan
+from kafkalog._core.admit import LeaderLimits, refusal
 from kafkalog._core.rewrite import message_run
-from kafkalog._core.scan import REASON_MAGIC, BatchTable, scan
+from kafkalog._core.scan import REASON_MAGIC, REASON_PARTIAL, BatchTable, scan
 from kafkalog.config import LogConfig
 from kafkalog.errors import (
     CorruptRecord,
@@ -40,58 +39,31 @@ _FAR_MS: Final = 2**62
 """Longer than any time limit means: keeps the sums below within 64 bits."""
 
 
-def unreadable(table: BatchTable) -> CorruptRecord:
-    """The error for the place where the scan of an append had to stop (format.md section 5)."""
+def has_batches(table: BatchTable) -> bool:
+    """True where the scan of an append found a whole batch; CorruptRecord where it had to stop (format.md section 5).
+
+    A batch that is cut off at the end is left out (LOG-5).
+    """
+    if table.stop_reason <= REASON_PARTIAL:
+        return table.count > 0
     what = "format (magic)" if table.stop_reason == REASON_MAGIC else "size field"
-    return CorruptRecord(
+    raise CorruptRecord(
         f"no batch has the {what} {table.stop_value}", position=table.stop_position, hint=_NOTHING_WRITTEN
     )
 
 
-class LeaderLimits:
-    """What a configuration allows a leader's append, as plain attributes: looked at on every append."""
-
-    __slots__ = (
-        "after_ms",
-        "before_ms",
-        "check_times",
-        "max_message_bytes",
-        "need_keys",
-        "rules",
-        "segment_size",
-        "writes_as_is",
-    )
-
-    def __init__(self, config: LogConfig) -> None:
-        self.rules = ValidationRules.of(config)
-        self.max_message_bytes = config.max_message_bytes
-        self.segment_size = config.segment_size
-        self.check_times = not self.rules.append_time
-        self.need_keys = self.rules.need_keys
-        self.writes_as_is = not self.rules.codec
-        self.before_ms = min(self.rules.before_ms, _FAR_MS)
-        self.after_ms = min(self.rules.after_ms, _FAR_MS)
-
-
-def sound_client_batch(buffer: Any, table: BatchTable, limits: LeaderLimits, now_ms: int) -> bool:
-    """True when `check_leader_append` would take an uncompressed client's batch as it is: its quick way.
-
-    False says nothing yet: the full check makes the batch what the log wants, or words the error.
-    """
-    return (
-        table.count == 1
-        and limits.writes_as_is
-        and refusal(table, True, False, False, -1, limits.max_message_bytes) is None
-        and first_to_change(
-            buffer,
-            table,
-            0,
-            now_ms - limits.before_ms,
-            now_ms + limits.after_ms,
-            limits.check_times,
-            limits.need_keys,
-        )
-        == 1
+def leader_limits(config: LogConfig) -> LeaderLimits:
+    """What a configuration allows a leader's append; its `rules` are those of the validator."""
+    rules = ValidationRules.of(config)
+    return LeaderLimits(
+        max_message_bytes=config.max_message_bytes,
+        segment_size=config.segment_size,
+        before_ms=min(rules.before_ms, _FAR_MS),
+        after_ms=min(rules.after_ms, _FAR_MS),
+        check_times=not rules.append_time,
+        need_keys=rules.need_keys,
+        writes_as_is=not rules.codec,
+        rules=rules,
     )
 
 
@@ -102,15 +74,18 @@ def check_leader_append(
     origin: Origin,
     now_ms: int,
     metrics: ValidatorMetrics | None = None,
+    *,
+    any_base_offset: bool = False,
 ) -> Checked:
-    """What a leader writes for the one append in `buffer`; else the error of the first rule broken.
+    """What a leader writes for the one append in `buffer` that it does not take as it is, or the error of the first
+    rule broken.
 
     An append is one v2 batch, one wrapper, or any number of plain v0 or v1 messages. The rules are stages B and C of
     format.md section 11: offset 0 and no transaction from a client, size, checksum, then header and records, and the
     size of what had to be compressed or converted (LOG-8). Nothing is written.
     """
     client = origin == "client"
-    found = refusal(table, client, False, False, -1, limits.max_message_bytes)
+    found = refusal(table, client, any_base_offset, False, -1, limits.max_message_bytes)
     if found is not None:
         raise refused(table, found[0], found[1], limits.max_message_bytes, -1)
     if table.count > 1 and (table.codec or table.magic(0) >= MAGIC_V2):
@@ -121,7 +96,9 @@ def check_leader_append(
         raise IllegalArgument(f"unknown origin {origin!r}", hint=f"it is one of {', '.join(sorted(ORIGINS))}")
     size = table.valid_bytes
     data = buffer if size == len(buffer) else memoryview(buffer)[:size]
-    checked = check_append(data, table, limits.rules, now_ms, from_client=client, metrics=metrics)
+    checked = check_append(
+        data, table, limits.rules, now_ms, from_client=client, any_base_offset=any_base_offset, metrics=metrics
+    )
     _check_rewritten(checked, limits.max_message_bytes)
     return checked
 
@@ -152,14 +129,12 @@ def check_group(
     allows. Where all of them keep codec and format, it is the buffer itself.
     """
     _check_group_sizes(table, limits)
-    oldest, newest = now_ms - limits.before_ms, now_ms + limits.after_ms
     pieces: list[Any] = []
     kept = row = 0
     touched = False
     view = memoryview(buffer)
     while True:
-        if limits.writes_as_is:
-            row = first_to_change(buffer, table, row, oldest, newest, limits.check_times, limits.need_keys)
+        row = limits.first_to_change(buffer, table, row, now_ms)
         if row == table.count:
             break
         end = message_run(table, row, table.count, limits.max_message_bytes - _V2_OVERHEAD_BYTES)
@@ -207,20 +182,20 @@ def _check_group_sizes(table: BatchTable, limits: LeaderLimits) -> None:
 
 
 def refused(table: BatchTable, code: int, row: int, max_message_bytes: int, leader_epoch: int) -> KafkalogError:
-    """The error for what `plan.refusal` found in batch `row`."""
+    """The error for what `admit.refusal` found in batch `row`."""
     batch = table[row]
     at = batch.position
-    if code == plan.WRONG_EPOCH:
+    if code == admit.WRONG_EPOCH:
         return InvalidRecord(
             f"the batch has leader epoch {batch.leader_epoch}, its append epoch {leader_epoch}", position=at
         )
-    if code == plan.BASE_OFFSET_NOT_ZERO:
+    if code == admit.BASE_OFFSET_NOT_ZERO:
         return InvalidRecord(
             f"a client's batch begins at offset 0, this one at {batch.base_offset}",
             position=at,
             hint="Log.append_bytes takes batches with any base offset",
         )
-    if code == plan.BATCH_TOO_LARGE:
+    if code == admit.BATCH_TOO_LARGE:
         return RecordTooLarge(
             f"the batch has {batch.size} bytes, max.message.bytes is {max_message_bytes}",
             position=at,

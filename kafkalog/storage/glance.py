@@ -18,10 +18,10 @@ from kafkalog.storage.file_records import FileRecords
 from kafkalog.types import OffsetAndTimestamp, OffsetPosition, TimestampOffset
 
 WINDOW_BYTES: Final = 24 << 10
-"""Holds an index interval (4096) and a batch of the producers' default size (16 KiB)."""
+"""Holds an index interval (4096) and a batch of the producers' default size: read where no entry tells more."""
 
-LARGER_WINDOW_BYTES: Final = 80 << 10
-"""Holds two large batches, or what a few missing index entries leave to walk over."""
+LARGEST_WINDOW_BYTES: Final = 80 << 10
+"""More than this is not read on the word of an index: what it means may be many batches, or damage."""
 
 LARGEST_BATCH_BYTES: Final = 1 << 20
 """More than this is not read on the word of a size field that nothing has confirmed."""
@@ -29,6 +29,7 @@ LARGEST_BATCH_BYTES: Final = 1 << 20
 
 class _OffsetIndex(Protocol):
     def lookup(self, target: int, /) -> OffsetPosition: ...
+    def window(self, offset: int, /) -> tuple[int, int]: ...
 
 
 class _TimeIndex(Protocol):
@@ -48,32 +49,47 @@ class Segment(Protocol):
 
 def record_at_offset(segment: Segment, offset: int) -> Record | None:
     """The record of the segment with exactly this offset; it holds its own bytes only."""
+    index, records = segment.offset_index, segment.records
     try:
-        position = segment.offset_index.lookup(offset).position
-        data = segment.records.read(position, WINDOW_BYTES)
-        record = pick(data, offset)
+        position, size = index.window(offset)
+        record = _record_in(records, position, size, offset)
         if record is None:
-            walk = find_offset(data, offset)
-            if walk.position < 0 or not len(data) < walk.position + walk.size <= LARGEST_BATCH_BYTES:
-                return None
-            record = pick(segment.records.read(position + walk.position, walk.size), offset)
+            start = index.lookup(offset).position
+            if start < position:  # it lies before the batch that was skipped to
+                record = _record_in(records, start, position - start, offset)
     except (IllegalArgument, StorageError):
         return None
     return record
 
 
+def _record_in(records: FileRecords, position: int, size: int, offset: int) -> Record | None:
+    """The record, if its batch is among those from `position` on; `size` bytes are said to hold it, 0 for not known."""
+    data = records.read(position, size if 0 < size <= LARGEST_WINDOW_BYTES else WINDOW_BYTES)
+    record = pick(data, offset)
+    if record is None:
+        walk = find_offset(data, offset)
+        if walk.position >= 0 and len(data) < walk.position + walk.size <= LARGEST_BATCH_BYTES:
+            record = pick(records.read(position + walk.position, walk.size), offset)
+    return record
+
+
 def record_at_time(segment: Segment, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
     """The first record of the segment at or after `timestamp` (ms) with an offset of at least `start_offset`."""
+    index, records = segment.offset_index, segment.records
     try:
         known_timestamp, known_offset = segment.time_index.lookup(timestamp)
         if known_timestamp < 0:
             return None
-        position = segment.offset_index.lookup(known_offset).position
-        for window in (WINDOW_BYTES, LARGER_WINDOW_BYTES):
-            data = segment.records.read(position, window)
+        position, size = index.window(known_offset)
+        if known_timestamp < timestamp:  # what is looked for lies in a batch behind that one
+            behind, more = index.window(known_offset + 1)
+            size = behind + more - position if more else 0
+        if not 0 < size <= LARGEST_WINDOW_BYTES:
+            size = WINDOW_BYTES
+        found = pick_by_time(records.read(position, size), known_offset, known_timestamp, timestamp, start_offset)
+        if found[0] < 0:
+            data = records.read(index.lookup(known_offset).position, LARGEST_WINDOW_BYTES)
             found = pick_by_time(data, known_offset, known_timestamp, timestamp, start_offset)
-            if found[0] >= 0:
-                return OffsetAndTimestamp(*found)
     except (IllegalArgument, StorageError):
-        pass
-    return None
+        return None
+    return OffsetAndTimestamp._make(found) if found[0] >= 0 else None

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
-from kafkalog._core.index import OffsetEntries
 from kafkalog._core.values import OffsetPosition
 from kafkalog.errors import CorruptIndex, IllegalArgument, InvalidOffset
 from kafkalog.storage.abstract_index import AbstractIndex
+from kafkalog.storage.index_entries import OffsetKind
 
 MAX_POSITION: Final = 2**31 - 1
 _ENTRY: Final = Struct(">ii")
 
 
-class OffsetIndex(AbstractIndex[OffsetEntries]):
-    """Sparse, sorted pairs (last offset of a batch, position of the batch's first byte in the `.log`).
+class OffsetIndex(OffsetKind, AbstractIndex[OffsetPosition]):
+    """The offset index of a segment of ours, sparse. No checksum guards it: after an unclean end it is made anew."""
 
-    8 bytes each: i32 offset - base offset, i32 position, big-endian (format.md section 7). No checksum guards them:
-    after an unclean end they are made anew from the `.log`.
-    `lookup(target)` is the last entry at or below `target`, or (base offset, 0) (IDX-1, IDX-2).
-    """
-
-    __slots__ = ("_last_offset", "lookup")
-
-    entry_size: ClassVar[int] = _ENTRY.size
-    kind: ClassVar[str] = "offset index"
-    lookup: Callable[[int], OffsetPosition]
-
-    def _make_entries(self) -> OffsetEntries:
-        entries = OffsetEntries(b"", self.base_offset, 0)
-        self.lookup = entries.lookup
-        self._last_offset = self.base_offset
-        return entries
+    __slots__ = ("_last_offset",)
 
     def _recall(self) -> None:
         count = self._entries.count
@@ -44,11 +28,6 @@ class OffsetIndex(AbstractIndex[OffsetEntries]):
         """The offset of the last entry; the base offset where there is none."""
         self._check_open()
         return self._last_offset
-
-    def entry(self, n: int) -> OffsetPosition:
-        """Entry n, from 0; IllegalArgument past the last, IndexError below 0 (IDX-5)."""
-        self._check_slot(n)
-        return self._entries.entry(n)
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry for the batch that ends with `offset` and begins at `position`.
@@ -76,13 +55,6 @@ class OffsetIndex(AbstractIndex[OffsetEntries]):
             raise IllegalArgument(message, path=self.path, offset=offset)
         self._append(_ENTRY.pack(relative, position), count)
         self._last_offset = offset
-
-    def fetch_upper_bound_offset(self, fetched: OffsetPosition, size: int) -> OffsetPosition | None:
-        """The first entry whose position is at least `size` bytes after that of `fetched`, or None (IDX-7).
-
-        Its offset bounds what a read of `size` bytes from `fetched` can hold.
-        """
-        return self._entries.upper_bound(fetched.position + size)
 
     def sanity_check(self) -> None:
         """Return when the file is not visibly damaged, else raise CorruptIndex (IDX-12)."""

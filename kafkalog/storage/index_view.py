@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Final
 
-from kafkalog._core.buffers import Column
 from kafkalog._core.index import OffsetEntries, TimeEntries, growing_offset_entries, growing_time_entries
 from kafkalog._core.values import OffsetPosition, TimestampOffset
-from kafkalog.errors import CorruptIndex, IllegalArgument
+from kafkalog.errors import CorruptIndex
+from kafkalog.storage.index_entries import IndexEntries, OffsetKind, P, TimeKind
 from kafkalog.storage.mapped_file import MAX_INDEX_BYTES
 from kafkalog.util.fileio import OS, File, FileSystem
-
-E = TypeVar("E", OffsetEntries, TimeEntries)
 
 _CHUNK_ENTRIES: Final = 8192
 _HINT: Final = "reads go on without it, from the start of the segment; its owner rebuilds it"
 
 
-class IndexView(Generic[E]):
+class IndexView(IndexEntries[P]):
     """The entries of an index file at the last `refresh`, in memory of our own.
 
     The file is read with pread and never mapped: its owner may shorten it at any moment, which kills whoever reads a
@@ -32,11 +29,7 @@ class IndexView(Generic[E]):
     Threads: look-ups at any time; `refresh` by one thread at a time.
     """
 
-    __slots__ = ("_content", "_entries", "_fs", "_preallocated", "base_offset", "lookup_many", "path", "problem")
-
-    entry_size: ClassVar[int]
-    kind: ClassVar[str]
-    lookup_many: Callable[[Any | Iterable[int]], tuple[Column, Column]]
+    __slots__ = ("_content", "_fs", "_preallocated", "path", "problem")
 
     def __init__(
         self, path: str | os.PathLike[str], base_offset: int, *, fs: FileSystem = OS, preallocated: bool = True
@@ -46,35 +39,17 @@ class IndexView(Generic[E]):
         `preallocated=False` for a segment that was rolled: its index has no free room, so that anything after the
         growing entries is a `problem` (the growing ones are still used).
         """
+        super().__init__(base_offset)
         self.path = os.fspath(path)
-        self.base_offset = base_offset
         self.problem: CorruptIndex | None = None
         self._fs = fs
         self._preallocated = preallocated
         self._content = b""  # the entries that count; whole entries, growing
-        self._entries: E = self._make_entries()
-        self.lookup_many = self._entries.lookup_many
         self.refresh()
-
-    def _make_entries(self) -> E:
-        """The compiled entries, none yet."""
-        raise NotImplementedError
 
     def _growing(self, data: bytes, last: bytes) -> int:
         """How many entries at the start of `data` grow, after the entry `last` (empty: from the first on)."""
         raise NotImplementedError
-
-    @property
-    def entries(self) -> int:
-        """The number of entries that count."""
-        return self._entries.count
-
-    def _check_slot(self, n: int) -> None:
-        if n >= self._entries.count:
-            message = f"Attempt to fetch the {n}th entry from the {self.kind}, which has {self._entries.count}"
-            raise IllegalArgument(message, path=self.path)
-        if n < 0:
-            raise IndexError(f"entry {n} of {self.path}: entries count from 0")
 
     def sanity_check(self) -> None:
         """Return when nothing is visibly wrong with the file, else raise its `problem`."""
@@ -138,63 +113,31 @@ class IndexView(Generic[E]):
         return f"<{type(self).__name__} {self.path} base offset {self.base_offset}, {state}>"
 
 
-class OffsetIndexView(IndexView[OffsetEntries]):
-    """The `.index` of another process: `lookup`, `lookup_many` and the rest as `OffsetIndex` has them."""
+class OffsetIndexView(OffsetKind, IndexView[OffsetPosition]):
+    """The `.index` of another process."""
 
-    __slots__ = ("lookup",)
-
-    entry_size: ClassVar[int] = 8
-    kind: ClassVar[str] = "offset index"
-    lookup: Callable[[int], OffsetPosition]
-
-    def _make_entries(self) -> OffsetEntries:
-        entries = OffsetEntries(b"", self.base_offset, 0)
-        self.lookup = entries.lookup
-        return entries
+    __slots__ = ()
 
     def _growing(self, data: bytes, last: bytes) -> int:
-        return (
-            growing_offset_entries(data, *OffsetEntries(last, 0, 1).entry(0)) if last else growing_offset_entries(data)
-        )
-
-    def entry(self, n: int) -> OffsetPosition:
-        """Entry n, from 0; IllegalArgument past the last, IndexError below 0."""
-        self._check_slot(n)
-        return self._entries.entry(n)
+        before = OffsetEntries(last, 0, 1).entry(0) if last else ()
+        return growing_offset_entries(data, *before)
 
     @property
     def last_offset(self) -> int:
         """The offset of the last entry; the base offset where there is none."""
-        return self._entries.lookup(2**63 - 1).offset
-
-    def fetch_upper_bound_offset(self, fetched: OffsetPosition, size: int) -> OffsetPosition | None:
-        """The first entry whose position is at least `size` bytes after that of `fetched`, or None."""
-        return self._entries.upper_bound(fetched.position + size)
+        return self.lookup(2**63 - 1).offset
 
 
-class TimeIndexView(IndexView[TimeEntries]):
-    """The `.timeindex` of another process: `lookup`, `lookup_many` and the rest as `TimeIndex` has them."""
+class TimeIndexView(TimeKind, IndexView[TimestampOffset]):
+    """The `.timeindex` of another process."""
 
-    __slots__ = ("lookup",)
-
-    entry_size: ClassVar[int] = 12
-    kind: ClassVar[str] = "time index"
-    lookup: Callable[[int], TimestampOffset]
-
-    def _make_entries(self) -> TimeEntries:
-        entries = TimeEntries(b"", self.base_offset, 0)
-        self.lookup = entries.lookup
-        return entries
+    __slots__ = ()
 
     def _growing(self, data: bytes, last: bytes) -> int:
-        return growing_time_entries(data, *TimeEntries(last, 0, 1).entry(0)) if last else growing_time_entries(data)
-
-    def entry(self, n: int) -> TimestampOffset:
-        """Entry n, from 0; IllegalArgument past the last, IndexError below 0."""
-        self._check_slot(n)
-        return self._entries.entry(n)
+        before = TimeEntries(last, 0, 1).entry(0) if last else ()
+        return growing_time_entries(data, *before)
 
     @property
     def last_entry(self) -> TimestampOffset:
         """The last entry; (-1, base offset) where there is none."""
-        return self._entries.lookup(2**63 - 1)
+        return self.lookup(2**63 - 1)

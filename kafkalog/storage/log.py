@@ -309,6 +309,14 @@ class UnifiedLog(LogAppender):
         """The segments, oldest first, as an immutable map by base offset."""
         return self._state.segments
 
+    def segment_of(self, offset: int) -> LogSegment | None:
+        """The segment where the record with this offset is, if there is one; None outside the log, and once closed."""
+        state = self._state
+        if self._health.closed or not state.log_start_offset <= offset < state.log_end_offset:
+            return None
+        found: LogSegment | None = state.segments.floor(offset)
+        return found
+
     @property
     def active_segment(self) -> LogSegment:
         """The segment that takes the appends."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalog._core.assign import assign
-from kafkalog._core.plan import AppendPlan, append_info, first_old_format, plan_append
+from kafkalog._core.plan import AppendPlan, append_info, first_old_format, place_append, plan_append
 from kafkalog._core.producers import ORIGIN_CLIENT
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog._core.staged import Staged
@@ -24,9 +24,8 @@ from kafkalog.storage.append import (
     check_raft_append,
     first_offset_of,
     follower_rows,
+    has_batches,
     placed_info,
-    sound_client_batch,
-    unreadable,
 )
 from kafkalog.storage.log_owner import LogOwner
 from kafkalog.storage.log_state import LogState
@@ -52,6 +51,7 @@ class LogAppender(LogOwner):
         table: BatchTable | None = None,
         guard: VerificationGuard | None = None,
         epoch_bumps: bool = False,
+        any_base_offset: bool = False,
     ) -> LogAppendInfo:
         """What was appended: the one batch in `buffer`, with offsets from the log end on (LOG-2).
 
@@ -61,43 +61,40 @@ class LogAppender(LogOwner):
         a whole one nothing happens (LOG-5). `table` saves scanning it again. A raft leader's batches keep their
         offsets. A batch that its producer sent before is not written again: the result has its first offsets (LOG-60).
         `guard` is what `maybe_start_verification` gave; with `epoch_bumps` markers carry a bumped epoch (transaction
-        version 2). Errors of the checks (format.md section 11), then StorageError, after which the log is as it was, or
-        takes no more writes where that could not be done.
+        version 2). With `any_base_offset` that of a client's batch means nothing. Errors of the checks (format.md
+        section 11), then StorageError, after which the log is as it was, or takes no more writes where that could not
+        be done.
         """
         if table is None:
             table = scan(buffer)
-        if table.stop_reason > 1:
-            raise unreadable(table)
-        if table.count == 0:
-            return NOTHING_APPENDED
         now_ms = self._milliseconds()
         epoch = self.leader_epoch if leader_epoch is None else leader_epoch
         limits = self._limits
-        size = table.valid_bytes
+        data: Any = buffer
         source = None
-        data: Any
-        if origin == "client" and sound_client_batch(buffer, table, limits, now_ms):
-            data = buffer if size == len(buffer) else memoryview(buffer)[:size]
-        elif origin == "raft_leader":
-            check_raft_append(table, limits, epoch)
-            return self.append_as_follower(buffer, epoch)
-        else:
+        if origin != "client" or not limits.takes(buffer, table, now_ms, any_base_offset):
+            if not has_batches(table):
+                return NOTHING_APPENDED
+            if origin == "raft_leader":
+                check_raft_append(table, limits, epoch)
+                return self.append_as_follower(buffer, epoch)
             source = table
-            checked = check_leader_append(buffer, table, limits, origin, now_ms, self.validator_metrics)
+            checked = check_leader_append(
+                buffer, table, limits, origin, now_ms, self.validator_metrics, any_base_offset=any_base_offset
+            )
             data, table = checked.data, checked.table
-            size = table.valid_bytes
-        if size > limits.segment_size:
-            check_append_size(size, limits.segment_size)
+            check_append_size(table.valid_bytes, limits.segment_size)
         given_epoch = table.last_leader_epoch
         append_time = -1 if limits.check_times else now_ms
         try:
             with self._lock:
                 state = self._ready_locked()
                 first_offset = state.log_end_offset
-                assign(data, table, first_offset, epoch, append_time)
+                tail, rules = self._active.tail, self._rules
+                plan = place_append(data, table, first_offset, epoch, append_time, tail, rules, now_ms)
                 if epoch > state.leader_epoch:
                     self._begin_epoch_locked(epoch, first_offset)
-                duplicate = self._append_locked(data, table, now_ms, first_offset, origin, guard, epoch_bumps)
+                duplicate = self._append_locked(data, table, plan, now_ms, first_offset, origin, guard, epoch_bumps)
         finally:
             if self._chores:
                 self._do_chores_after_append()
@@ -114,9 +111,7 @@ class LogAppender(LogOwner):
         UnexpectedAppendOffset below the log end, OffsetsOutOfOrder, CorruptRecord, RecordBatchTooLarge, StorageError.
         """
         table = scan(buffer)
-        if table.stop_reason > 1:
-            raise unreadable(table)
-        rows = follower_rows(table, leader_epoch)
+        rows = follower_rows(table, leader_epoch) if has_batches(table) else 0
         if rows == 0:
             return NOTHING_APPENDED
         if rows < table.count:
@@ -133,7 +128,8 @@ class LogAppender(LogOwner):
                 old_format = first_old_format(table, table.count) >= 0
                 if old_format or table.last_leader_epoch > state.leader_epoch:
                     self._begin_epochs_locked(table)
-                self._append_locked(data, table, now_ms, base_for_roll(first_offset, table.last_offset))
+                plan = plan_append(table, 0, self._active.tail, self._rules, now_ms, True, False)
+                self._append_locked(data, table, plan, now_ms, base_for_roll(first_offset, table.last_offset))
                 if old_format:
                     self._state = self._state.replace(leader_epoch=self._epochs.latest_epoch)
         finally:
@@ -156,9 +152,7 @@ class LogAppender(LogOwner):
         """
         if table is None:
             table = scan(buffer)
-        if table.stop_reason > 1:
-            raise unreadable(table)
-        if table.count == 0:
+        if not has_batches(table):
             return NOTHING_APPENDED
         now_ms = self._milliseconds()
         limits = self._limits
@@ -193,19 +187,19 @@ class LogAppender(LogOwner):
         self,
         data: Any,
         table: BatchTable,
+        plan: AppendPlan,
         now_ms: int,
         roll_base: int,
         origin: Origin = "replication",
         guard: VerificationGuard | None = None,
         epoch_bumps: bool = False,
     ) -> tuple[int, int, int] | None:
-        """Write all batches of `table` as one append, into a new segment where the active one does not take them.
+        """Write all batches of `table` as the one append that `plan` is, into a new segment where it asks for one.
 
         What the producers' rules refuse is refused after the roll, as in the reference. A batch that was written
         before gives its (first offset, last offset, timestamp), and is not written again.
         """
         segment = self._active
-        plan = plan_append(table, 0, segment.tail, self._rules, now_ms, True, False)
         if plan.roll_reason:
             segment = self._roll_locked(roll_base)
             plan = plan_append(table, 0, segment.tail, self._rules, now_ms, True, True)
@@ -319,8 +313,8 @@ class LogAppender(LogOwner):
             data = bytearray(view[at : at + table.size(this)])
             single = scan(data, check_crc=False)
             begin = self._state.log_end_offset
-            assign(data, single, begin, self.leader_epoch, -1)
-            before = self._append_locked(data, single, now_ms, begin, "client")
+            plan = place_append(data, single, begin, self.leader_epoch, -1, self._active.tail, self._rules, now_ms)
+            before = self._append_locked(data, single, plan, now_ms, begin, "client")
             begin, last_offset = (begin, self._state.log_end_offset - 1) if before is None else before[:2]
             first_offset = begin if this == 0 else first_offset
         return first_offset, last_offset

@@ -14,7 +14,7 @@ from kafkalog._core.staged import Staged
 from kafkalog.config import LogConfig
 from kafkalog.config_keys import MAX_LONG
 from kafkalog.errors import KafkalogError, StorageError
-from kafkalog.storage.append import LeaderLimits, ValidatorMetrics
+from kafkalog.storage.append import ValidatorMetrics, leader_limits
 from kafkalog.storage.failure import LogHealth, Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_metrics import LOGS, LogMetrics
@@ -122,7 +122,7 @@ class LogBase:
 
     def _set_config_locked(self, config: LogConfig) -> None:
         self._config = config
-        self._limits = LeaderLimits(config)
+        self._limits = leader_limits(config)
         self._flush_messages = 0 if config.flush_messages == MAX_LONG else config.flush_messages
         self._rules = self._active.roll_rules(config)  # guarded by self._lock
 

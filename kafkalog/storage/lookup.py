@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafkalog._core.state import LogState
+from kafkalog.storage.glance import record_at_time
 from kafkalog.storage.segment import LogSegment
 from kafkalog.types import (
     EARLIEST_TIMESTAMP,
@@ -52,7 +53,7 @@ def _search(state: LogState, timestamp: int) -> OffsetAndTimestamp | None:
     """The record in the first segment that has one from the log start on; records written meanwhile are not seen."""
     start = state.log_start_offset
     for segment in state.segments.from_time(timestamp):
-        found: OffsetAndTimestamp | None = segment.find_offset_by_timestamp(timestamp, start)
+        found = record_at_time(segment, timestamp, start) or segment.find_offset_by_timestamp(timestamp, start)
         if found is not None:
             return found if found.offset < state.log_end_offset else None
     return None

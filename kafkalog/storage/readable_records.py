@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from kafkalog._core.pick import NOT_HERE, find_record_by_time
 from kafkalog._core.scan import (
     REASON_SIZE,
     BatchHeader,
@@ -18,7 +19,6 @@ from kafkalog._core.scan import (
     find_offset,
     scan,
 )
-from kafkalog._core.seek import NOT_HERE, find_record_by_time
 from kafkalog.errors import LogClosed, StorageError
 from kafkalog.records.tables import batch_table
 from kafkalog.storage.file_slice import HEADER_BYTES, FileSlice, bad_size, clamp

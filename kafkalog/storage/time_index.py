@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
-from kafkalog._core.index import TimeEntries
 from kafkalog._core.values import TimestampOffset
 from kafkalog.errors import CorruptIndex, IllegalArgument, IllegalState, InvalidOffset
 from kafkalog.storage.abstract_index import AbstractIndex
+from kafkalog.storage.index_entries import TimeKind
 
 _ENTRY: Final = Struct(">qi")
 
 
-class TimeIndex(AbstractIndex[TimeEntries]):
-    """Sparse, sorted pairs (largest timestamp so far, last offset of the batch that holds it).
+class TimeIndex(TimeKind, AbstractIndex[TimestampOffset]):
+    """The time index of a segment of ours, sparse.
 
-    12 bytes each: i64 timestamp in ms, i32 offset - base offset, big-endian (format.md section 7). One slot is kept
-    free for the final entry, written when the segment becomes inactive.
-    `lookup(timestamp)` is the last entry at or before that time, or (-1, base offset) (TIDX-1).
+    One slot is kept free for the final entry, written when the segment becomes inactive.
     """
 
-    __slots__ = ("_last", "lookup")
-
-    entry_size: ClassVar[int] = _ENTRY.size
-    kind: ClassVar[str] = "time index"
-    lookup: Callable[[int], TimestampOffset]
-
-    def _make_entries(self) -> TimeEntries:
-        entries = TimeEntries(b"", self.base_offset, 0)
-        self.lookup = entries.lookup
-        self._last = TimestampOffset(-1, self.base_offset)
-        return entries
+    __slots__ = ("_last",)
 
     def _recall(self) -> None:
         count = self._entries.count
@@ -48,11 +35,6 @@ class TimeIndex(AbstractIndex[TimeEntries]):
     def is_full(self) -> bool:
         """True when only the slot of the final entry is free (TIDX-2)."""
         return self._entries.count >= self.max_entries - 1
-
-    def entry(self, n: int) -> TimestampOffset:
-        """Entry n, from 0; IllegalArgument past the last, IndexError below 0."""
-        self._check_slot(n)
-        return self._entries.entry(n)
 
     def maybe_append(self, timestamp: int, offset: int, skip_full_check: bool = False) -> None:
         """Add an entry, or do nothing where `timestamp` is that of the last entry (TIDX-4).

@@ -120,6 +120,13 @@ class LogView:
         """The segments, lowest offset first."""
         return self._state.segments
 
+    def segment_of(self, offset: int) -> ViewSegment | None:
+        """The segment where the record with this offset is, if there is one; None outside the log, and once closed."""
+        state = self._state
+        if self.closed or not state.start_offset <= offset < state.end_offset:
+            return None
+        return state.segments.floor(offset)
+
     @property
     def active_segment(self) -> ViewSegment:
         """The last segment."""

@@ -12,7 +12,7 @@ from typing import Any
 import crc32c
 import pytest
 
-from kafkalog._core import assign, encode, index, ingest, pick, plan, render, scan, seek, template
+from kafkalog._core import assign, encode, index, ingest, pick, plan, render, scan, template
 from kafkalog._core.admit import check_rows
 from kafkalog._core.decode import RecordTable, decode
 from kafkalog._core.record import RecordIterator
@@ -178,7 +178,7 @@ def walk_all(rng: random.Random, data: bytes) -> None:
         for walk in (scan.find_offset, scan.find_max_timestamp):
             found = walk(data, target, rng.randrange(len(data) + 2))
             assert not found.found or 0 <= found.position < len(data)
-        seek.find_record_by_time(data, rng.randrange(-1, len(data) + 2), target, target)
+        pick.find_record_by_time(data, rng.randrange(-1, len(data) + 2), target, target)
         pick.pick_by_time(data, target, rng.choice([-1, 5]), target, 0)
         pick.pick(data, target)
 

@@ -182,6 +182,38 @@ def test_close_releases_the_buffer() -> None:
     buffer.append(0)
 
 
+@given(
+    sizes=st.lists(st.sampled_from([100, 3000, 5000, 9000, 40_000]), min_size=1, max_size=40), step=st.integers(1, 7)
+)
+def test_a_window_holds_the_batch_whole_or_begins_behind_it(sizes: list[int], step: int) -> None:
+    """Entries as appends make them: one before each batch that follows more than 4096 bytes."""
+    pairs, waiting, position, places = [], 0, 0, []
+    for number, size in enumerate(sizes):
+        if waiting > 4096:
+            pairs.append(((number + 1) * step - 1, position))
+            waiting = 0
+        places.append((number * step, position, size))
+        position += size
+        waiting += size
+    entries = offset_entries(pairs)
+    for first, place, size in places:
+        for offset in range(first, first + step):
+            start, length = entries.window(BASE + offset)
+            assert start == 0 or start in [at for _, at in pairs]
+            if start <= place:
+                assert length == 0 or start + length >= place + size
+            else:
+                assert start - max(at for at in (0, *(at for _, at in pairs)) if at <= place) > 8192
+
+
+@pytest.mark.parametrize("target", [LOWEST, -1, 0, BASE, HIGHEST])
+def test_windows_of_an_index_without_entries_or_with_damaged_ones(target: int) -> None:
+    assert offset_entries([]).window(target) == (0, 0)
+    for pairs in ([(5, -7)], [(5, 2**31 - 1), (6, -(2**31))], [(5, 0), (5, 0), (4, 3)]):
+        start, length = offset_entries(pairs).window(target)
+        assert abs(start) <= 2**31 and abs(length) <= 2**32
+
+
 def test_lookup_many_takes_any_64_bit_integers() -> None:
     entries = offset_entries([(1, 1), (4, 2)])
     targets = [0, 46, 47, 49, 1000]

@@ -1,0 +1,10 @@
+# cython: language_level=3
+from libc.stdint cimport int32_t, int64_t
+
+from kafkalog._core.scan cimport BatchTable
+
+
+cdef int64_t assign_rows(
+    object buf, BatchTable batches, Py_ssize_t first, Py_ssize_t last, int64_t first_offset, int32_t leader_epoch,
+    int64_t append_time, int64_t base_position,
+) except? -1
