@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Never
 
@@ -9,13 +10,13 @@ from kafkalog._core.encode import BadRecord, encode_batch
 from kafkalog._core.record import Record
 from kafkalog._core.scan import scan
 from kafkalog.durability import Sync
-from kafkalog.errors import InvalidTimestamp, KafkalogError, ReadOnlyLog, RecordTooLarge, StorageError
+from kafkalog.errors import InvalidTimestamp, KafkalogError, ReadOnlyLog, StorageError
 from kafkalog.keywords import unknown_keyword
 from kafkalog.records.packing import choose, parse_compression
 from kafkalog.storage.failure import is_disk_failure
 from kafkalog.types import LogAppendInfo
 from kafkalog.util.interrupts import deferred_interrupts
-from kafkalog.writer import BATCH_BYTES, BUFFER_MEMORY, Writer
+from kafkalog.writer import BATCH_BYTES, BUFFER_MEMORY, Writer, refused
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -82,7 +83,7 @@ class AppendMixin:
             else:
                 info = append_built(opened, batch, asked)
         except BadRecord as error:
-            raise _typed(error, opened.path) from None
+            raise refused(error, opened.path) from None
         except OverflowError:
             raise InvalidTimestamp(
                 "a timestamp is too large for 64 bits: ms since 1970 are meant", path=opened.path
@@ -139,7 +140,7 @@ class AppendMixin:
         opened = self.opened_for_append()
         if unknown:
             raise unknown_keyword("replicate", unknown, ("batches", "leader_epoch"))
-        epoch = _MAX_EPOCH if leader_epoch is None else leader_epoch
+        epoch = _MAX_EPOCH if leader_epoch is None else max(min(operator.index(leader_epoch), _MAX_EPOCH), -_MAX_EPOCH)
         buffer = batches if isinstance(batches, bytes | bytearray) else bytes(memoryview(batches))
         try:
             info = opened.append_as_follower(buffer, epoch)
@@ -194,7 +195,7 @@ class AppendMixin:
         """
         with deferred_interrupts():
             opened = self.opened_for_append()
-            cut = opened.log.truncate_to(offset)
+            cut = opened.log.truncate_to(operator.index(offset))
             if cut:
                 opened.record_cut()
             return cut
@@ -207,7 +208,7 @@ class AppendMixin:
         """
         with deferred_interrupts():
             opened = self.opened_for_append()
-            upto = opened.log.high_watermark if offset == -1 else offset
+            upto = opened.log.high_watermark if offset == -1 else operator.index(offset)
             # before the first file goes: a crash among them must not give back part of what they held
             try:
                 if opened.log.maybe_increment_log_start_offset(upto):
@@ -232,13 +233,6 @@ def append_built(opened: OpenedLog, batch: bytearray, asked: Compression | None)
     if not compression:
         return opened.append_as_leader(batch)
     return opened.append_batches(opened.pack(batch, compression, check_records=True), check_records=False)
-
-
-def _typed(error: BadRecord, path: str) -> KafkalogError:
-    """What the encoder refused, as the error of its kind."""
-    if error.field == "timestamp":
-        return InvalidTimestamp(str(error), path=path, record_errors=[(error.index, str(error))])
-    return RecordTooLarge(str(error), path=path, hint="a batch holds at most max.message.bytes, 1 MiB by default")
 
 
 def _locate(error: KafkalogError, path: str) -> None:

@@ -23,6 +23,7 @@ from kafkalog.storage.names import META_PROPERTIES, parse_topic_partition_dir
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import RECOVERY_POINT_FILE
 from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
+from kafkalog.util.paths import real_path
 
 STORE_VARIABLE: Final = "KAFKALOG_CURSORS"
 """The environment variable that names the store where no call does."""
@@ -86,7 +87,7 @@ class CursorStore:
     """The cursors below one directory. Threads: any."""
 
     def __init__(self, root: str | os.PathLike[str] | None = None, *, fs: FileSystem = OS) -> None:
-        self.root = os.path.realpath(default_store() if root is None else os.fspath(root))
+        self.root = real_path(default_store() if root is None else os.fspath(root))
         self._fs = fs
 
     def acquire(self, partition: str, name: str) -> CursorFile:

@@ -16,6 +16,7 @@ from kafkalog.keywords import near, unknown_keyword
 from kafkalog.types import TopicPartition
 from kafkalog.util.guards import finish
 from kafkalog.util.interrupts import deferred_interrupts
+from kafkalog.util.paths import real_path
 
 if TYPE_CHECKING:
     from kafkalog.api import Log
@@ -54,7 +55,7 @@ def open_dirs(
     TypeError for a keyword that is no setting; it names the near ones.
     """
     given = [dirs] if isinstance(dirs, (str, os.PathLike)) else list(dirs)
-    paths = list(dict.fromkeys(os.path.realpath(_checked(path)) for path in given))
+    paths = list(dict.fromkeys(real_path(_checked(path)) for path in given))
     if not paths:
         raise IllegalArgument("no data directory is given", hint="give the path of at least one")
     if mode == "r":

@@ -31,6 +31,7 @@ from kafkalog.manager.jobs import write_each
 from kafkalog.manager.known_topics import KEEP_ALL, KnownTopics, read_known_topics
 from kafkalog.manager.log_manager import LoadProgress, LogManager
 from kafkalog.manager.retention import each_log
+from kafkalog.manager.topics import check_partitions
 from kafkalog.opened import StoreLog
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import NOT_PARTITIONS, collides_with, parse_dir, validate_topic
@@ -181,8 +182,7 @@ class LogStore:
         given = {key_for(one).name: value for one, value in settings.items()}
         manager.config.log_config(given)
         count = manager.config.num_partitions if partitions is None else partitions
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise InvalidPartitions(f"the number of partitions is {count!r}, at least 1 is accepted")
+        check_partitions(count)
         with self._changing:
             for other in {key.topic for key in manager.logs}:
                 if other == name:
@@ -226,6 +226,8 @@ class LogStore:
         """The topic with changed settings, and with more partitions where there are fewer than `partitions`."""
         with self._changing:
             keys = self._partitions_of(name)
+            if partitions is not None:
+                check_partitions(partitions)
             if partitions is not None and partitions < len(keys):
                 raise InvalidPartitions(f"topic {name} has {len(keys)} partitions, which cannot become {partitions}")
             if settings:

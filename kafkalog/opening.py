@@ -33,6 +33,7 @@ from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.filesystems import warn_if_unsafe
 from kafkalog.util.interrupts import deferred_interrupts
+from kafkalog.util.paths import real_path
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ def open_for_append(
     """
     check_sync(sync)
     given = {key_for(name).name: value for name, value in (settings or {}).items()}
-    real = os.path.realpath(os.fsdecode(path))
+    real = real_path(path)
     interrupts = deferred_interrupts()
 
     def tell(recovery: RecoveryProgress) -> None:

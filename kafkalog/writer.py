@@ -7,9 +7,10 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Never
 
+from kafkalog._core.encode import BadRecord
 from kafkalog.accumulator import Accumulator, Headers
 from kafkalog.durability import Sync, again, check_sync
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, InvalidRecord, InvalidTimestamp, KafkalogError, RecordTooLarge
 from kafkalog.keywords import unknown_keyword
 from kafkalog.pending import Pending
 from kafkalog.records.packing import parse_compression
@@ -96,15 +97,20 @@ class Writer:
             timestamp = core.checked_timestamp(timestamp)
         if key is None and core.needs_key:
             core.refuse_missing_key()
-        while True:
-            with core.lock:
-                batch = core.filling
-                if batch is None or not batch.builder.append(value, key, timestamp, headers):
-                    batch = core.put_locked(value, key, timestamp, headers)
-                if batch is not None:
-                    return Pending(batch, batch.builder.count - 1)
-                gate = core.gates.shut_locked()
-            gate.acquire()
+        if headers:
+            headers = _settled(headers)
+        try:
+            while True:
+                with core.lock:
+                    batch = core.filling
+                    if batch is None or not batch.builder.append(value, key, timestamp, headers):
+                        batch = core.put_locked(value, key, timestamp, headers)
+                    if batch is not None:
+                        return Pending(batch, batch.builder.count - 1)
+                    gate = core.gates.shut_locked()
+                gate.acquire()
+        except BadRecord as error:
+            raise refused(error, core.opened.path) from None
 
     def flush(self) -> None:
         """Returns when every record appended so far is written (on disk, where `sync` is True).
@@ -147,3 +153,18 @@ class Writer:
     def __repr__(self) -> str:
         state = "closed" if self._core.closed else "failed" if self._core.failed is not None else "open"
         return f"<Writer {self._core.name} {state}>"
+
+
+def _settled(headers: Headers) -> Headers:
+    """The headers as pairs that may be looked at again: an iterator is the caller's code, which may itself append, and
+    gives what it has only once."""
+    return [tuple(pair) for pair in (headers.items() if isinstance(headers, dict) else headers)]
+
+
+def refused(error: BadRecord, path: str) -> KafkalogError:
+    """What the encoder refused, as the error of its kind."""
+    if error.field == "timestamp":
+        return InvalidTimestamp(str(error), path=path, record_errors=[(error.index, str(error))])
+    if error.field == "headers":
+        return InvalidRecord(str(error), path=path, record_errors=[(error.index, str(error))])
+    return RecordTooLarge(str(error), path=path, hint="a batch holds at most max.message.bytes, 1 MiB by default")

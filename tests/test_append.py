@@ -451,3 +451,21 @@ def test_the_log_start_is_on_disk_before_a_file_goes(tmp_path: Path) -> None:
     gone = [at for at, name in enumerate(names) if name.endswith((".log", ".index", ".timeindex"))]
     assert len(starts) >= 2 and starts[0] < gone[0], names  # first that it starts there
     assert "t-0" in names[gone[-1] : starts[1]], names  # its first segment may say so once the names are synced
+
+
+@pytest.mark.parametrize("offset", [1.5, float("nan"), float("inf"), "1", None, b"1"])
+def test_an_offset_that_is_no_whole_number_harms_nothing(log: Any, offset: Any) -> None:
+    log.append([b"a", b"b"])
+    for call in (log.truncate_to, log.delete_before):
+        with pytest.raises(TypeError):
+            call(offset)
+    assert log.append(b"c").first_offset == 2
+    assert [record.value for record in log] == [b"a", b"b", b"c"]
+
+
+def test_replicate_takes_any_leader_epoch_as_a_bound(log: Any) -> None:
+    source = encode_batch([b"v"], timestamp=NOW, leader_epoch=3)
+    assert log.replicate(source, leader_epoch=-(2**70)).first_offset == -1
+    assert log.replicate(source, leader_epoch=2**70).first_offset == 0
+    with pytest.raises(TypeError):
+        log.replicate(source, leader_epoch=3.5)

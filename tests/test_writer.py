@@ -365,3 +365,31 @@ def test_appends_beside_a_writer_take_their_turn(log: Any) -> None:
     assert log.end_offset == 400
     stored = [record.value for record in log]
     assert [stored[handle.result(0)] for handle in handles] == [b"w%d" % number for number in range(200)]
+
+
+def test_headers_that_come_from_the_callers_own_code(log: Any) -> None:
+    """An iterator may append by itself, and gives what it has only once: also where its record begins a new batch."""
+    with log.writer(batch_bytes=200) as writer:
+
+        def headers() -> Any:
+            handles.append(writer.append(b"inner"))
+            yield "a", b"1"
+
+        handles: list[Any] = []
+        for _ in range(20):
+            handles.append(writer.append(bytes(40), headers=headers()))
+    assert [handle.result() for handle in handles] == list(range(40))
+    assert [record.headers for record in log] == [(), (("a", b"1"),)] * 20
+
+
+def test_a_header_name_that_is_no_text(log: Any) -> None:
+    bad = [("\ud800", b"x")]
+    with log.writer() as writer:
+        with pytest.raises(InvalidRecord, match="surrogates") as refused:
+            writer.append(b"v", headers=bad)
+        assert refused.value.path == log.path and refused.value.record_errors
+        assert writer.append(b"w").result() == 0
+    with pytest.raises(InvalidRecord, match="surrogates") as refused:
+        log.append([b"v", (None, b"v", NOW, bad)])
+    assert refused.value.record_errors[0][0] == 1
+    assert [record.value for record in log] == [b"w"]

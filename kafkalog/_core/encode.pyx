@@ -5,6 +5,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndS
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.list cimport PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.unicode cimport PyUnicode_AsUTF8String
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
@@ -71,15 +72,18 @@ cdef class Piece:
         self.drop()
 
 
-cdef bytes encode_headers(object headers):
-    """The header count and the headers of one record, as they stand in it."""
+cdef bytes encode_headers(object headers, Py_ssize_t index):
+    """The header count and the headers of record `index`, as they stand in it."""
     cdef list pairs = list(headers.items() if isinstance(headers, dict) else headers)
     cdef bytearray out = bytearray()
     for pair in pairs:
-        name, value = pair
+        try:
+            name, value = pair
+        except ValueError:
+            raise TypeError(f"a header is {repr(pair)[:60]}: give pairs (name, value), or a dict") from None
         if name is None:
             raise TypeError("a header name is None: it must be text")
-        raw = name.encode() if isinstance(name, str) else plain(name, "a header name")
+        raw = name_bytes(name, index) if isinstance(name, str) else plain(name, "a header name")
         out += varint_bytes(len(raw))
         out += raw
         if value is None:
@@ -89,6 +93,14 @@ cdef bytes encode_headers(object headers):
             out += varint_bytes(len(raw))
             out += raw
     return varint_bytes(len(pairs)) + bytes(out)
+
+
+cdef bytes name_bytes(object name, Py_ssize_t index):
+    """The UTF-8 of a header's name; what a subclass of str would say of itself does not count."""
+    try:
+        return PyUnicode_AsUTF8String(name)
+    except UnicodeEncodeError as error:
+        raise BadRecord(f"the name of a header, {ascii(name)}, is no text: {error.reason}", index, "headers") from None
 
 
 cdef bytes plain(object data, str what):
@@ -239,7 +251,7 @@ cdef class BatchBuilder:
 
     cdef int put_objects(self, object value, object key, int64_t timestamp, object headers, int64_t delta) except -1:
         # the caller's objects may run code of their own: headers first, which are copied, then the two held as pointers
-        cdef bytes encoded = encode_headers(headers) if headers else None
+        cdef bytes encoded = encode_headers(headers, self.count) if headers else None
         self._check_free()
         self.busy = True
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -95,7 +96,7 @@ class TopicStore:
         an id that is none; StorageError when the file cannot be written.
         """
         validate_topic(name)
-        _check_partitions(partitions)
+        check_partitions(partitions)
         overrides = LogConfig.from_stored(settings or {}).overrides()
         if topic_id is not None:
             check_topic_id(topic_id)
@@ -182,7 +183,7 @@ def _parse_topic(name: str, entry: Any) -> TopicEntry:
         if not isinstance(entry.get("id"), str):
             raise ValueError("'id' is missing or no text")
         check_topic_id(entry["id"])
-        _check_partitions(entry.get("partitions"))
+        check_partitions(entry.get("partitions"))
         LogConfig.from_stored(configs)
     except (InvalidTopic, InvalidPartitions, IllegalArgument, ConfigError) as error:
         raise ValueError(f"{where}: {error.message}") from None
@@ -191,7 +192,8 @@ def _parse_topic(name: str, entry: Any) -> TopicEntry:
     return TopicEntry(name, entry["id"], entry["partitions"], configs)
 
 
-def _check_partitions(count: Any) -> None:
+def check_partitions(count: Any) -> None:
+    """Return where a topic may have so many partitions; InvalidPartitions otherwise."""
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_PARTITIONS:
         raise InvalidPartitions(f"the number of partitions is {count!r}, 1 to {MAX_PARTITIONS} is accepted")
 
@@ -199,7 +201,6 @@ def _check_partitions(count: Any) -> None:
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
         raise ValueError(f"{ascii(twice[:80])} stands twice")
     return made

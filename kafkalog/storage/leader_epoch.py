@@ -52,9 +52,7 @@ class LeaderEpochCache:
         return cache._loaded(cache._file.read())
 
     def _loaded(self, entries: Iterable[EpochEntry]) -> LeaderEpochCache:
-        for entry in entries:
-            self.assign(entry.epoch, entry.start_offset)
-        self._written = self._entries
+        self._entries = self._written = _consistent(entries)
         return self
 
     @property
@@ -80,14 +78,11 @@ class LeaderEpochCache:
         """
         if epoch < 0 or start_offset < 0:
             raise IllegalArgument(f"no epoch {epoch} begins at offset {start_offset}", offset=start_offset)
-        entries = self._entries
-        if entries and (epoch, start_offset) == entries[-1]:
-            return False
-        if entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset:
-            return False
-        kept = tuple(e for e in entries if e.epoch < epoch and e.start_offset < start_offset)
-        self._entries = (*kept, EpochEntry(epoch, start_offset))
-        return True
+        entries = list(self._entries)
+        changed = _put(entries, EpochEntry(epoch, start_offset))
+        if changed:
+            self._entries = tuple(entries)
+        return changed
 
     def epoch_for(self, offset: int) -> int:
         """The epoch under which `offset` was written, -1 where none is known."""
@@ -148,10 +143,25 @@ def read_epochs(directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> tu
 
     Entries that contradict a later one are left out, as at loading. CorruptCheckpoint, StorageError.
     """
-    cache = LeaderEpochCache(directory, fs=fs)
-    for entry in cache._file.read():
-        cache.assign(entry.epoch, entry.start_offset)
-    return cache.entries
+    return LeaderEpochCache.read(directory, fs=fs).entries
+
+
+def _consistent(given: Iterable[EpochEntry]) -> tuple[EpochEntry, ...]:
+    """Entries in their order, without those that a later one contradicts."""
+    entries: list[EpochEntry] = []
+    for entry in given:
+        _put(entries, entry)
+    return tuple(entries)
+
+
+def _put(entries: list[EpochEntry], entry: EpochEntry) -> bool:
+    """Adds an entry behind rising ones, in place of those it contradicts; False where the last one says it already."""
+    if entries and entry.epoch == entries[-1].epoch and entry.start_offset >= entries[-1].start_offset:
+        return False
+    while entries and (entries[-1].epoch >= entry.epoch or entries[-1].start_offset >= entry.start_offset):
+        entries.pop()
+    entries.append(entry)
+    return True
 
 
 def _parse(fields: list[str]) -> EpochEntry:

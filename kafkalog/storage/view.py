@@ -41,6 +41,7 @@ from kafkalog.types import (
 )
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.paths import real_path
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ class LogView:
     def __init__(
         self, path: str | bytes | os.PathLike[str], *, fs: FileSystem = OS, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        self.path = os.path.realpath(os.fsdecode(path))
+        self.path = real_path(path)
         self.topic_partition = partition_of(fs, self.path)
         self.closed = False
         self._lock = threading.Lock()

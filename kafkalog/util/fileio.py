@@ -105,7 +105,7 @@ class FileSystem:
             size = file.size()
             if size > limit:
                 raise OSError(errno.EFBIG, f"{size} bytes long, at most {limit} expected", file.path)
-            return file.pread(limit, 0)
+            return file.pread(size, 0)  # not `limit`: the system call's buffer is made before the first byte is read
 
     def unlink_if_exists(self, path: str | os.PathLike[str]) -> bool:
         """True when the file was there and is removed."""
@@ -279,8 +279,7 @@ def atomic_write(fs: FileSystem, path: str | os.PathLike[str], data: bytes, *, s
     name = os.fspath(path)
     temporary = name + TMP_SUFFIX
     try:
-        with fs.open_file(temporary, "create") as file:
-            file.truncate(0)
+        with _new_file(fs, temporary) as file:
             file.pwrite(data, 0)
             if sync:
                 file.sync()
@@ -292,8 +291,17 @@ def atomic_write(fs: FileSystem, path: str | os.PathLike[str], data: bytes, *, s
         fs.fsync_dir(os.path.dirname(name) or ".")
 
 
+def _new_file(fs: FileSystem, path: str) -> File:
+    """A file that nobody else has: what a crash left goes, and what a link of that name leads to stays as it is."""
+    try:
+        return fs.open_file(path, "exclusive")
+    except FileExistsError:
+        fs.unlink_if_exists(path)
+        return fs.open_file(path, "exclusive")
+
+
 def _discard(fs: FileSystem, path: str) -> None:
-    """Remove a half-written temporary; one that stays is harmless, the next write starts it anew."""
+    """Remove a half-written temporary; one that stays is harmless, the next write removes it."""
     try:
         fs.unlink_if_exists(path)
     except OSError:

@@ -117,3 +117,33 @@ def test_offset_deltas_must_grow() -> None:
 def test_a_generator_and_an_empty_list() -> None:
     assert len(scan(encode_batch((bytes([i]) for i in range(5)), timestamp=T))) == 1
     assert encode_batch([], timestamp=T) == b""
+
+
+class Shouted(str):
+    """Text that says other bytes of itself than it has, and another length than those have."""
+
+    __slots__ = ()
+
+    def encode(self, *_: object) -> bytes:
+        class Long(bytes):
+            def __len__(self) -> int:
+                return 100
+
+        return Long(b"other")
+
+
+def test_a_header_name_is_what_it_holds() -> None:
+    built = encode_batch([(None, b"v", T, [(Shouted("name"), b"x")])], timestamp=T)
+    assert [r.headers for r in decode(built, scan(built))] == [(("name", b"x"),)]
+
+
+def test_a_header_name_that_is_no_text() -> None:
+    with pytest.raises(BadRecord, match="surrogates") as raised:
+        encode_batch([b"ok", (None, b"v", T, [("\ud800", b"x")])], timestamp=T)
+    assert (raised.value.index, raised.value.field) == (1, "headers")
+
+
+@pytest.mark.parametrize("headers", ["ab", [("a",)], [("a", b"b", b"c")], [b"abc"]])
+def test_headers_are_pairs(headers: object) -> None:
+    with pytest.raises(TypeError, match="pairs"):
+        encode_batch([(None, b"v", T, headers)], timestamp=T)

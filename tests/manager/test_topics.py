@@ -19,7 +19,7 @@ from kafkalog.errors import (
     InvalidTopic,
     StorageError,
 )
-from kafkalog.manager.topics import TOPICS_FILE, TopicEntry, TopicStore, parse_topics
+from kafkalog.manager.topics import TOPICS_FILE, TopicEntry, TopicStore, _without_repeats, parse_topics
 from kafkalog.storage.partition_metadata import new_topic_id
 from tests.faults import FaultFS, each_failure
 from tests.unprivileged import plain_directory, unprivileged
@@ -180,3 +180,21 @@ def test_no_permission() -> None:
         with unprivileged(), pytest.raises(StorageError, match="permission"):
             TopicStore(directory).ensure("b")
         assert TopicStore(directory).names() == ["a"]
+
+
+def test_a_repeated_name_among_many_is_found_in_one_pass() -> None:
+    compared = 0
+
+    class Name(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    names = [Name(number) for number in (*range(2000), 1999)]
+    with pytest.raises(ValueError, match="'1999' stands twice"):
+        _without_repeats([(name, None) for name in names])
+    assert compared < 100 * len(names)

@@ -1,5 +1,6 @@
 """LeaderEpochCache: assigning, looking up, cutting, and its file (format.md section 8)."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,22 @@ def test_negative_numbers_are_refused(cache: LeaderEpochCache) -> None:
     for epoch, start in ((-1, 0), (0, -1)):
         with pytest.raises(IllegalArgument):
             cache.assign(epoch, start)
+
+
+def test_a_file_of_many_epochs_is_gone_through_once(tmp_path: Path) -> None:
+    """Each entry is compared with the last ones, not with all: a file may have a great many."""
+    entries = 2000
+    lines = "".join(f"{epoch} {epoch * 10}\n" for epoch in range(entries))
+    (tmp_path / "leader-epoch-checkpoint").write_text(f"0\n{entries}\n{lines}")
+    steps = 0
+
+    def count(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    sys.setprofile(count)
+    try:
+        cache = LeaderEpochCache.read(tmp_path)
+    finally:
+        sys.setprofile(None)
+    assert len(cache.entries) == entries and steps < 100 * entries

@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -282,3 +283,24 @@ def test_directories_above_are_made_too_and_each_is_on_disk(tmp_path: Path) -> N
     make_directories(fs, str(tmp_path / "a" / "b"))
     assert [call.path for call in fs.named("mkdir")] == [str(tmp_path / "a"), str(tmp_path / "a" / "b")]
     assert [call.path for call in fs.named("fsync")] == [str(tmp_path), str(tmp_path / "a")]
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link], ids=["symbolic", "hard"])
+def test_atomic_write_writes_through_no_link(tmp_path: Path, link: Callable[[Path, Path], None]) -> None:
+    """A directory from elsewhere may hold a link by the temporary's name: what it leads to is not ours."""
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"of another")
+    (tmp_path / "d").mkdir()
+    link(precious, tmp_path / "d" / "f.tmp")
+    atomic_write(OS, tmp_path / "d" / "f", b"new")
+    assert precious.read_bytes() == b"of another"
+    assert (tmp_path / "d" / "f").read_bytes() == b"new" and not (tmp_path / "d" / "f").is_symlink()
+    assert os.listdir(tmp_path / "d") == ["f"]
+
+
+def test_read_file_asks_for_no_more_than_there_is(tmp_path: Path) -> None:
+    """The buffer of a read is made before it: the limit may be a gigabyte, the file 34 bytes."""
+    (tmp_path / "f").write_bytes(bytes(34))
+    fs = FaultFS()
+    assert fs.read_file(tmp_path / "f", 1 << 30) == bytes(34)
+    assert [call.args[0] for call in fs.named("pread")] == [34]
