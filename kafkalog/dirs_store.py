@@ -160,7 +160,8 @@ class LogStore:
                 raise LogClosed("the directories are closed")
             face = self._faces.get(key)
             if face is None or face._engine is not log:
-                face = self._faces[key] = self._face(log)
+                with deferred_interrupts():  # with `sync` in milliseconds it has a thread, which we end
+                    face = self._faces[key] = self._face(log)
         return face
 
     def _face(self, log: UnifiedLog) -> Log:

@@ -115,8 +115,8 @@ class _Watched:
 def _watching(make: Callable[[], Any]) -> Callable[[], Any]:
     def made_here() -> Any:
         frame = sys._getframe(1)
-        if frame.f_code.co_filename == threading.__file__ and frame.f_back is not None:
-            frame = frame.f_back
+        if (frame.f_code.co_filename == threading.__file__ or frame.f_code.co_name == "guard") and frame.f_back:
+            frame = frame.f_back  # a condition's own lock; one that is made for a module
         path = Path(frame.f_code.co_filename)
         if not path.is_relative_to(PACKAGE):
             return make()

@@ -6,11 +6,13 @@ import os
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kafkalog.errors import CorruptCheckpoint, IllegalArgument
+from kafkalog.errors import CorruptCheckpoint, IllegalArgument, StorageError
 from kafkalog.manager.cluster_metadata import ClusterMetadata, read_cluster_metadata
-from kafkalog.manager.meta_properties import MetaProperties, check_one_node, read_meta_properties
+from kafkalog.manager.meta_properties import MAX_FILE_BYTES, MetaProperties, check_one_node
 from kafkalog.storage.names import META_PROPERTIES
+from kafkalog.storage.partition_metadata import check_topic_id
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.properties import parse_properties
 
 FORMAT_HINT: Final = (
     "set log.dirs to it in the broker's server.properties and run "
@@ -32,7 +34,7 @@ def read_node(dirs: Sequence[str], fs: FileSystem) -> Node:
 
     IllegalArgument where one is not formatted, or for another broker than the rest; CorruptCheckpoint, StorageError.
     """
-    found = {directory: _formatted(directory, fs) for directory in dirs}
+    found = {directory: _read(directory, fs) for directory in dirs}
     if not found:
         raise IllegalArgument("no data directory was given")
     check_one_node(found)
@@ -40,16 +42,32 @@ def read_node(dirs: Sequence[str], fs: FileSystem) -> Node:
     return Node(cluster_id, node_id, {path: str(meta.directory_id) for path, meta in found.items()})
 
 
-def _formatted(directory: str, fs: FileSystem) -> MetaProperties:
-    """What a directory's meta.properties says, if a KRaft broker has it: it names its cluster, and the directory."""
-    meta = read_meta_properties(directory, fs)
-    if meta is None:
-        raise IllegalArgument("the directory is not formatted for a broker", path=directory, hint=FORMAT_HINT)
-    if meta.version != 1 or meta.directory_id is None:
-        why = "directory.id is missing" if meta.version == 1 else "version 0 is that of a broker before KRaft"
-        path = os.path.join(directory, META_PROPERTIES)
-        raise CorruptCheckpoint(f"meta.properties is no KRaft broker's: {why}", path=path, hint=FORMAT_HINT)
-    return meta
+def _read(directory: str, fs: FileSystem) -> MetaProperties:
+    """What a KRaft broker's file says: it names its cluster, and the directory."""
+    path = os.path.join(directory, META_PROPERTIES)
+    try:
+        content = fs.read_file(path, MAX_FILE_BYTES)
+    except FileNotFoundError:
+        raise IllegalArgument("the directory is not formatted for a broker", path=directory, hint=FORMAT_HINT) from None
+    except OSError as error:
+        raise StorageError.from_os(error, "read the broker's ids", path=path) from error
+    pairs = parse_properties(content)
+    try:
+        if pairs.get("version") != "1":
+            raise ValueError(f"version {ascii(pairs.get('version', '')[:40])} is not that of a KRaft broker, 1 is")
+        directory_id = check_topic_id(pairs["directory.id"])
+        return MetaProperties(1, pairs["cluster.id"], _node_id(pairs["node.id"]), directory_id)
+    except KeyError as error:
+        reason = f"{error.args[0]} is missing"
+    except (ValueError, IllegalArgument) as error:
+        reason = str(error)
+    raise CorruptCheckpoint(f"malformed meta.properties: {reason}", path=path, hint=FORMAT_HINT)
+
+
+def _node_id(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) < 2**31):
+        raise ValueError(f"node.id {ascii(text[:40])} is no number of a node")
+    return int(text)
 
 
 def find_metadata(dirs: Sequence[str], metadata_dir: str | None, fs: FileSystem) -> ClusterMetadata:

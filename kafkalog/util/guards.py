@@ -39,7 +39,10 @@ def finish(step: Callable[[], object]) -> None:
     """
     if threading.current_thread().name.startswith(THREADS) or any(lock._is_owned() for lock in _guards):
         _steps.append(step)
-        threading.Thread(target=_take_steps, name=f"{THREADS}finish", daemon=True).start()
+        try:
+            threading.Thread(target=_take_steps, name=f"{THREADS}finish", daemon=True).start()
+        except RuntimeError:  # the interpreter ends, which closes what is open; or it is taken with the next step
+            pass
     else:
         step()
 
