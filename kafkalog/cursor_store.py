@@ -178,7 +178,7 @@ class CursorFile:
         Without `sync` that holds when the process dies, but not when the machine does. IllegalState in a forked child
         and after `release`; StorageError.
         """
-        self._check_held()
+        self.check_held()
         content = {
             "version": VERSION,
             "position": state.position,
@@ -194,7 +194,7 @@ class CursorFile:
 
     def delete(self) -> bool:
         """Forgets the cursor and gives it back; True where there was something to forget. StorageError."""
-        self._check_held()
+        self.check_held()
         try:
             there = self._fs.unlink_if_exists(self.path)
             self._fs.unlink_if_exists(self.path.removesuffix(CURSOR_SUFFIX) + LOCK_SUFFIX)
@@ -215,7 +215,8 @@ class CursorFile:
         finally:
             lock.close()
 
-    def _check_held(self) -> None:
+    def check_held(self) -> None:
+        """IllegalState in a forked child, and after `release`."""
         if self._lock is None:
             raise IllegalState(f"cursor {self.name} was given back", path=self.path)
         if os.getpid() != self._pid:
