@@ -17,6 +17,7 @@ from typing import Final
 
 from kafkalog.errors import DirectoryLocked, IllegalState, NotAPartition, StorageError
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, LOCK_FILE, NOT_PARTITIONS, parse_dir
+from kafkalog.util.descriptors import with_room
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 from kafkalog.util.guards import guard
 
@@ -85,7 +86,7 @@ class LogDir:
                 made.is_exclusive = exclusive
             except BaseException as error:
                 _close(fd, fs)
-                if isinstance(error, OSError) and not isinstance(error, (StorageError, DirectoryLocked)):
+                if isinstance(error, OSError):
                     raise StorageError.from_os(error, "lock the directory", path=lock_path) from error
                 raise
             _held[key] = made
@@ -282,15 +283,11 @@ def is_locked(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> bool:
             status = fs.stat(real)
             if (status.st_dev, status.st_ino) in _held:
                 return True
-            fd = fs.open(os.path.join(real, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            fd = with_room(fs.open, os.path.join(real, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             return False
         try:
-            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            kind: int = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))[0]
-            return kind != fcntl.F_UNLCK
-        except (OSError, struct.error):
-            return False
+            return _lock_holder(fd) is not None
         finally:
             _close(fd, fs)
 
@@ -324,7 +321,7 @@ def _open_locked(path: str, fs: FileSystem) -> int:
     """
     while True:
         try:
-            fd = fs.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            fd = with_room(fs.open, path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise StorageError.from_os(error, "open the lock file", path=path) from error
         try:
@@ -333,7 +330,7 @@ def _open_locked(path: str, fs: FileSystem) -> int:
                 return fd
         except BaseException as error:
             _close(fd, fs)
-            if isinstance(error, OSError) and not isinstance(error, (StorageError, DirectoryLocked)):
+            if isinstance(error, OSError):
                 raise StorageError.from_os(error, "lock the directory", path=path) from error
             raise
         _close(fd, fs)
@@ -366,14 +363,14 @@ def _lock_file(fd: int, path: str) -> None:
         raise DirectoryLocked(f"the data directory is locked{by}", path=path) from None
 
 
-def _lock_holder(fd: int) -> int:
-    """The id of the process that holds the lock; 0 where the system does not say."""
+def _lock_holder(fd: int) -> int | None:
+    """The id of the other process that holds the lock, 0 where the system has no number for it; None: nobody does."""
     asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
         kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))
     except (OSError, struct.error):
-        return 0
-    return 0 if kind == fcntl.F_UNLCK else max(0, pid)
+        return None
+    return None if kind == fcntl.F_UNLCK else max(0, pid)
 
 
 def _forget_in_child() -> None:

@@ -37,7 +37,6 @@ class LogRemover(DirectorySet):
         super().__init__(directories, scheduler)
         self.config = config
         self.clock = clock
-        self.closed = False
         self.preferred: dict[TopicPartition, str] = {}  # guarded by self._lock
         self._topics = topics  # guarded by self._lock
         self._doomed = DeletionQueue()
