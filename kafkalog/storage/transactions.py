@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog._core.txns import AbortedRanges, TxnScan
 from kafkalog.errors import CorruptRecord, FormatError, KafkalogError, StorageError
+from kafkalog.storage.aborted_txns import check_believable, check_sanity, read_aborted_txns
 from kafkalog.storage.names import SNAPSHOT_SUFFIX, parse_base_offset, snapshot_file_name, txn_index_file_name
 from kafkalog.storage.producer_snapshot import read_snapshot
-from kafkalog.storage.txn_index import check_believable, check_sanity, read_aborted_txns
 from kafkalog.util.fileio import OS, FileSystem
 
 __all__ = ["AbortedTransaction", "Transactions"]

@@ -17,9 +17,9 @@ from kafkalog.errors import InvalidRecord
 from kafkalog.records.format import MAGIC_V2, TimestampType, codec_name
 from kafkalog.records.json_text import json_text
 from kafkalog.records.sequence import MAX_SEQUENCE
+from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.file_slice import HEADER_BYTES
 from kafkalog.storage.producer_snapshot import ProducerEntry
-from kafkalog.storage.txn_index import AbortedTxn
 from kafkalog.tools.batch_records import records_of
 from kafkalog.tools.control_text import control_value
 from kafkalog.tools.dump_complaints import Complaints, Pair

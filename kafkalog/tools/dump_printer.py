@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 from kafkalog._core.listing import list_entries
 from kafkalog._core.text import TextBuffer
 from kafkalog.records.sequence import MAX_SEQUENCE
+from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.producer_snapshot import ProducerEntry
-from kafkalog.storage.txn_index import AbortedTxn
 from kafkalog.tools.dump_complaints import Complaints, Pair
 from kafkalog.tools.dump_options import DumpOptions
 from kafkalog.tools.log_text import LogText
