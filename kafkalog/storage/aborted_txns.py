@@ -40,20 +40,26 @@ class CollectedTxns(NamedTuple):
     is_complete: bool
 
 
-def read_aborted_txns(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> list[AbortedTxn]:
-    """The entries of a `.txnindex` file, in order; StorageError, or FormatError for a version that is not known."""
+def read_aborted_txns(
+    path: str | os.PathLike[str], *, fs: FileSystem = OS, limit: int = MAX_TXN_INDEX_BYTES
+) -> list[AbortedTxn]:
+    """The entries of a `.txnindex` file, in order; FormatError for a version that is not known.
+
+    StorageError from the system, and (EFBIG) for a file of more than `limit` bytes.
+    """
     try:
-        data = fs.read_file(path, MAX_TXN_INDEX_BYTES)
+        data = fs.read_file(path, limit)
     except OSError as error:
         raise StorageError.from_os(error, "read the transaction index", path=path) from error
     return parse_aborted_txns(data, os.fspath(path))
 
 
-def parse_aborted_txns(data: bytes, path: str | None = None) -> list[AbortedTxn]:
-    """The entries of a transaction index's bytes; a partial one at the end is not looked at (TXN-6, TXN-7)."""
+def parse_aborted_txns(data: bytes, path: str | None = None, first: int = 0) -> list[AbortedTxn]:
+    """The entries of a transaction index's bytes, number `first` the first of them; a partial one at the end is not
+    looked at (TXN-6, TXN-7)."""
     whole = len(data) - len(data) % ENTRY_BYTES
     found = [AbortedTxn(*fields) for fields in _READ.iter_unpack(memoryview(data)[:whole])]
-    for number, entry in enumerate(found):
+    for number, entry in enumerate(found, first):
         if entry.version > VERSION:
             raise FormatError(
                 f"entry {number} has version {entry.version}, known is {VERSION}",

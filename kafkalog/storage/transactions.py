@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog._core.txns import AbortedRanges, TxnScan
 from kafkalog.errors import CorruptRecord, FormatError, KafkalogError, StorageError
-from kafkalog.storage.aborted_txns import check_believable, check_sanity, read_aborted_txns
+from kafkalog.storage.aborted_txns import ENTRY_BYTES, check_believable, check_sanity, read_aborted_txns
 from kafkalog.storage.names import SNAPSHOT_SUFFIX, parse_base_offset, snapshot_file_name, txn_index_file_name
 from kafkalog.storage.producer_snapshot import read_snapshot
 from kafkalog.util.fileio import OS, FileSystem
@@ -314,7 +314,8 @@ class Transactions:
         """What the segment's transaction index says; None where it is missing, empty or damaged."""
         path = os.path.join(self._directory, txn_index_file_name(segment.base_offset))
         try:
-            entries = read_aborted_txns(path, fs=self._fs)
+            # each has a batch in the segment, so the index is the shorter file
+            entries = read_aborted_txns(path, fs=self._fs, limit=max(segment.size, ENTRY_BYTES))
             check_sanity(entries, segment.base_offset, path)
             check_believable(entries, end_offset, path)
         except (FormatError, StorageError) as error:
