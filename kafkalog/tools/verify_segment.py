@@ -192,7 +192,11 @@ class SegmentPass:
         check = self._check
         if chained > bad and is_batch(self._file, chained, check.end, check.next_offset):
             return Found(chained, False)
-        return find_batch(self._file, bad + 1, check.end, check.next_offset)
+        found = find_batch(self._file, bad + 1, check.end, check.next_offset)
+        if found == NOWHERE and check.next_offset > check.base_offset:
+            # a base offset lies outside of its batch's checksum: one that is too high hides nothing that follows
+            found = find_batch(self._file, bad + 1, check.end, check.base_offset)
+        return found
 
     def _named(self, status: int) -> tuple[int, str, str]:
         """(position, what is wrong, kind) of the fault the check has stopped at."""
