@@ -102,6 +102,12 @@ def test_an_overlay_is_what_its_upper_directory_lies_on(upper: str, safe: bool) 
     assert at("/merged/kafka", text).is_safe is safe
 
 
+def has_a_root() -> bool:
+    """A root that was changed into may lie on no mount of its own."""
+    return any(line.split()[4] == "/" for line in Path(filesystems.MOUNTINFO).read_text().splitlines())
+
+
+@pytest.mark.skipif(not has_a_root(), reason="the root of this process is the mount of nothing")
 def test_this_machine_tells_what_a_directory_lies_on(tmp_path: Path) -> None:
     found = file_system_of(tmp_path)
     assert found.kind != "unknown" and found.lies_on is not None and found.lies_on.source in str(found)
