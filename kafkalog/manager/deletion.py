@@ -148,7 +148,13 @@ def remove(doomed: Doomed) -> None:
 
 
 def remove_tree(path: str, fs: FileSystem, attempts: int = 3) -> None:
-    """Remove a directory and all in it; one that is gone is fine. OSError."""
+    """Remove a directory and all in it; one that is gone is fine. OSError.
+
+    Of a link that stands for it only the link goes: what it leads to may be anything.
+    """
+    if os.path.islink(path):
+        fs.unlink_if_exists(path)
+        return
     try:
         with fs.scandir(path) as entries:  # type: ignore[arg-type]
             found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]

@@ -12,6 +12,8 @@ from kafkalog.util.fileio import OS, FileSystem
 
 VERSION: Final = 0
 ENTRY_BYTES: Final = 34
+LEAST_MARKER_BYTES: Final = 61
+"""Of a control batch: its header."""
 MAX_TXN_INDEX_BYTES: Final = 1 << 31
 # the reference looks at the first byte of the version only
 _ENTRY: Final = struct.Struct(">bxqqqq")
@@ -35,10 +37,20 @@ class CollectedTxns(NamedTuple):
     is_complete: bool
 
 
-def read_aborted_txns(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> list[AbortedTxn]:
-    """The entries of a `.txnindex` file, in order; StorageError, or FormatError for a version that is not known."""
+def most_index_bytes(log_bytes: int) -> int:
+    """What the index of a log of so many bytes may have: an entry for each marker, and one that is cut off."""
+    return (log_bytes // LEAST_MARKER_BYTES + 2) * ENTRY_BYTES
+
+
+def read_aborted_txns(
+    path: str | os.PathLike[str], *, fs: FileSystem = OS, limit_bytes: int = MAX_TXN_INDEX_BYTES
+) -> list[AbortedTxn]:
+    """The entries of a `.txnindex` file, in order; FormatError for a version that is not known.
+
+    StorageError from the system, and for a file of more than `limit_bytes`.
+    """
     try:
-        data = fs.read_file(path, MAX_TXN_INDEX_BYTES)
+        data = fs.read_file(path, limit_bytes)
     except OSError as error:
         raise StorageError.from_os(error, "read the transaction index", path=path) from error
     return parse_aborted_txns(data, os.fspath(path))

@@ -22,7 +22,7 @@ from kafkalog._core.check import (
 from kafkalog.errors import StorageError
 from kafkalog.storage.scan_advice import ScanAdvice
 from kafkalog.tools.verify_report import Findings, Severity
-from kafkalog.tools.verify_search import NOWHERE, Found, find_batch, is_batch, only_zeros
+from kafkalog.tools.verify_search import NOWHERE, Budget, Found, find_batch, is_batch, only_zeros
 from kafkalog.util.fileio import File, FileSystem
 
 CHUNK_BYTES: Final = 256 << 10
@@ -113,6 +113,7 @@ class SegmentPass:
         self._check = BatchCheck(base_offset, length, check_crc=check_crc)
         self._check.expect_entries(*entries)
         self._facts = SegmentFacts(file.path, base_offset)
+        self._budget = Budget(length)
         self._good_from = 0
         self._tries = 0
         self._is_stale = False  # the bytes in the buffer are not what the file holds now
@@ -140,7 +141,7 @@ class SegmentPass:
         """Checks a chunk of `have` bytes; True while there is more of the file to read."""
         check = self._check
         self._is_stale = False
-        while not self._is_stale and check.position - start <= have:
+        while not self._is_stale and 0 <= check.position - start <= have:  # damage leads back, too
             status = check.check(buffer, check.position - start, have - (check.position - start))
             if status == MORE:
                 return True
@@ -193,9 +194,11 @@ class SegmentPass:
 
     def _next_sound(self, bad: int, chained: int) -> Found:
         check = self._check
+        if chained > bad and not self._budget.spend(chained - bad):
+            return Found(bad + 1, True)
         if chained > bad and is_batch(self._file, chained, check.end, check.next_offset):
             return Found(chained, False)
-        return find_batch(self._file, bad + 1, check.end, check.next_offset)
+        return find_batch(self._file, bad + 1, check.end, check.next_offset, self._budget)
 
     def _named(self, status: int) -> tuple[int, str, str]:
         """(position, what is wrong, kind) of the fault the check has stopped at."""
