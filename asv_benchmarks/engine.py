@@ -11,12 +11,10 @@ from asv_benchmarks.benchmarks.common import NOW, batch, batches, values
 from asv_benchmarks.measure import Row, per_item
 from asv_benchmarks.peers import limit, python_peers
 from kafkalog._core.crc import crc32c
-from kafkalog._core.decode import decode
-from kafkalog._core.scan import scan
+from kafkalog.chunks import record_tables
 from kafkalog.storage.index import OffsetIndex
 
 MILLION = 1e6
-CHUNK = 256 << 10
 
 
 def _c(job: str, key: str, *arguments: str | Path, scale: float = MILLION) -> dict[str, float | str]:
@@ -71,15 +69,8 @@ def scan_rows(directory: Path) -> list[Row]:
     segment = min(path.glob("*.log"))
 
     def columns() -> int:
-        seen, rest, at = 0, b"", 0
-        with segment.open("rb", buffering=0) as source:
-            while chunk := source.read(CHUNK):
-                rest += chunk
-                table = scan(rest)
-                seen += len(decode(rest, table))
-                rest = rest[table.stop_position :]
-                at += table.stop_position
-        return seen
+        with kafkalog.open(path) as log:
+            return sum(len(table) for table in record_tables(log._engine, 0, end))
 
     def touched() -> int:
         seen = 0

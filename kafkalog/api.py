@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal, Never, NoReturn, SupportsIndex, overload
 
 from kafkalog._core.record import Record
-from kafkalog._core.scan import scan
 from kafkalog.appending import AppendMixin
 from kafkalog.chunks import batch_chunks, records, visible_chunks
 from kafkalog.columnar import ColumnarLog
@@ -441,4 +440,4 @@ def _batches(engine: Engine, start: int, stop: int, owner: object, committed: bo
                 return
             at = chunk.batches.position(row) - chunk.position
             data = chunk.data[at : at + chunk.batches.size(row)]
-            yield RecordBatch(data, scan(data, file_mode=True), 0)
+            yield RecordBatch(data, chunk.batches.alone(row), 0)

@@ -18,8 +18,8 @@ from kafkalog._core.txns import has_transactions, visible_rows
 from kafkalog.engine import closed, cuts, has_cut, refresh
 from kafkalog.errors import CorruptRecord, OffsetOutOfRange, StorageError
 from kafkalog.records import tables
-from kafkalog.storage.file_slice import FileSlice
-from kafkalog.storage.view_end import claimed_size, is_worth_reading, rising_rows
+from kafkalog.storage.file_slice import LOG_OVERHEAD, FileSlice, claimed_size
+from kafkalog.storage.view_end import is_worth_reading, rising_rows
 
 if TYPE_CHECKING:
     from kafkalog.engine import Engine
@@ -30,7 +30,6 @@ CHUNK_BYTES: Final = 256 << 10
 WHOLE_SEGMENT: Final = 2**31 - 1
 LOOKS: Final = 4
 """How often the same place must look damaged: its owner may cut the file and write it anew, even twice in a row."""
-_LOG_OVERHEAD: Final = 12
 _HINT: Final = "what lies before it was read; a replica or a backup may have the rest"
 
 
@@ -167,7 +166,7 @@ def _chunks_of_slice(piece: FileSlice, start: int, stop: int, last: _LastRead) -
             if at + want > piece.size and asked == piece.size - at:
                 raise _cut(piece, position, start)
             if not is_worth_reading(piece.file, position, want):
-                raise _bad_size(claimed_size(data) - _LOG_OVERHEAD, position, start, piece.path)
+                raise _bad_size(claimed_size(data) - LOG_OVERHEAD, position, start, piece.path)
 
 
 def _bad_batch(table: BatchTable, row: int, offset: int, path: str) -> CorruptRecord:

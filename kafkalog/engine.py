@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import IllegalArgument, LogClosed, OffsetOutOfRange
 from kafkalog.keywords import near
+from kafkalog.storage import read
 from kafkalog.storage.view import LogView
 
 if TYPE_CHECKING:
@@ -73,11 +74,4 @@ def closed(log: Engine) -> LogClosed:
 
 def out_of_range(log: Engine, offset: int) -> OffsetOutOfRange:
     """The error for an offset that the log does not hold, with the range that it does."""
-    start, end = log.log_start_offset, log.log_end_offset
-    where = "before the log start" if offset < start else "at or after the log end"
-    return OffsetOutOfRange(
-        f"the offset lies {where}",
-        path=log.path,
-        offset=offset,
-        hint=f"log {log.name} holds offsets [{start}, {end})",
-    )
+    return read.out_of_range(offset, log.log_start_offset, log.log_end_offset, log.path)

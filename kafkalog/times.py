@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
@@ -10,6 +11,7 @@ from kafkalog.errors import IllegalArgument
 Time = datetime | date | str | int
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_DIGITS: Final = re.compile(r"[0-9]{1,18}")
 
 
 def to_ms(time: Time) -> int:
@@ -35,6 +37,11 @@ def to_ms(time: Time) -> int:
         time = time.replace(tzinfo=UTC)
     whole, rest = divmod(time - EPOCH, _MILLISECOND)
     return whole + (1 if rest else 0)
+
+
+def text_ms(text: str) -> int:
+    """Milliseconds since 1970 of a command line's TIME: digits are milliseconds already, else as `to_ms`."""
+    return int(text) if _DIGITS.fullmatch(text) else to_ms(text)
 
 
 def record_ms(time: datetime | int) -> int:

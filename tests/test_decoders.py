@@ -4,7 +4,6 @@ import doctest
 import gzip
 import json
 import re
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 import kafkalog
 from kafkalog import decoders
 from kafkalog.errors import InvalidRecord
-from tests.golden_cases import GOLDEN
+from tests.golden_cases import GOLDEN, unpack
 
 EXTRA = GOLDEN / "dump-extra"
 
@@ -25,8 +24,7 @@ def test_the_examples() -> None:
 @pytest.mark.skipif(not EXTRA.is_dir(), reason=f"no dump-extra in the golden capture {GOLDEN.name!r}")
 def test_committed_offsets_of_a_restored_topic(tmp_path: Path) -> None:
     """Every offset that the reference's dump of `__consumer_offsets` shows, read from the log."""
-    with tarfile.open(EXTRA / "data.tar.gz") as tar:
-        tar.extractall(tmp_path, filter="data")
+    unpack(EXTRA / "data.tar.gz", tmp_path)
     found = {}
     for directory in sorted((tmp_path / "data").glob("__consumer_offsets-*")):
         with kafkalog.open(directory) as log:

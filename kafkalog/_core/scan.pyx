@@ -228,6 +228,17 @@ cdef class BatchTable:
             raise IndexError(f"row {i} of a table of {self.count} batches")
         return &self.rows[i]
 
+    def alone(self, Py_ssize_t i) -> BatchTable:
+        """Row i as the table of that batch's bytes by themselves: at position 0, its checksum as it was compared."""
+        cdef BatchTable table = BatchTable.__new__(BatchTable)
+        table.rows[0] = self.row_at(i)[0]
+        table.rows[0].position = 0
+        table.count = 1
+        table.valid_bytes = table.stop_position = table.rows[0].size
+        table.stop_reason = STOP_END
+        table.summarise()
+        return table
+
     def __len__(self) -> int:
         return self.count
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from kafkalog.tools.directories import PartitionPath
 
 _ISOLATION = "isolation.level"
 
@@ -29,9 +32,16 @@ def dir_option(command: Command) -> Command:
     )(command)
 
 
-def topic_option(*, required: bool) -> Callable[[Command], Command]:
+def topic_option(*, required: bool = False) -> Callable[[Command], Command]:
     """-t/--topic."""
     return click.option("-t", "--topic", required=required, metavar="TOPIC", help="Topic name.")
+
+
+def topics_option(command: Command) -> Command:
+    """-t/--topic, repeatable, for commands that go over all topics."""
+    return click.option(
+        "-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; repeats. Default: all."
+    )(command)
 
 
 def partition_option(*, multiple: bool = False) -> Callable[[Command], Command]:
@@ -47,16 +57,34 @@ def partition_option(*, multiple: bool = False) -> Callable[[Command], Command]:
     )
 
 
-def settings_option(command: Command) -> Command:
-    """-X k=v, repeatable."""
+def settings_option(what: str, *more_names: str) -> Callable[[Command], Command]:
+    """-X k=v, repeatable, as the dict `settings`; `what` it sets is the help text."""
     return click.option(
         "-X",
+        *more_names,
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
-        callback=lambda ctx, param, given: parse_settings(given, "-X"),
-        help="Setting, by Kafka's name, such as segment.bytes=104857600; repeats.",
+        callback=lambda ctx, param, given: parse_settings(given),
+        help=f"{what}; repeats.",
+    )
+
+
+def json_option(what: str) -> Callable[[Command], Command]:
+    """-J/--json; `what` comes of it is the help text."""
+    return click.option("-J", "--json", "as_json", is_flag=True, help=what)
+
+
+def apply_option(command: Command) -> Command:
+    """--dry-run (the default) and --apply, as `dry_run`."""
+    return click.option(
+        "--dry-run/--apply", "dry_run", default=True, help="Only tell what would be done (default), or do it."
     )(command)
+
+
+def group_option(what: str, *, required: bool = False) -> Callable[[Command], Command]:
+    """-G/--group, the name of cursors; `what` it does is the help text."""
+    return click.option("-G", "--group", required=required, metavar="NAME", help=what)
 
 
 def cursors_option(command: Command) -> Command:
@@ -70,6 +98,13 @@ def cursors_option(command: Command) -> Command:
     )(command)
 
 
+def schemas_option(command: Command) -> Command:
+    """--schemas, for decoders that read a registry's."""
+    return click.option(
+        "--schemas", type=click.Path(), metavar="DIR", help="Schemas of a registry, <id>.avsc and <id>.desc."
+    )(command)
+
+
 def isolation_option(command: Command) -> Command:
     """--isolation-level, by the consumer's names."""
     return click.option(
@@ -80,25 +115,41 @@ def isolation_option(command: Command) -> Command:
     )(command)
 
 
+@contextmanager
+def usage_of(flag: str) -> Iterator[None]:
+    """Makes an IllegalArgument about the value of `flag` wrong usage that names the flag."""
+    from kafkalog.errors import IllegalArgument
+
+    try:
+        yield
+    except IllegalArgument as error:
+        raise click.BadParameter(str(error), param_hint=flag) from None
+
+
 def isolation_level(option: str | None, settings: dict[str, str] | None = None) -> str | None:
     """The level from --isolation-level or `-X isolation.level`; a usage error for another setting or another level."""
     from kafkalog.engine import isolation_of
-    from kafkalog.errors import IllegalArgument
     from kafkalog.keywords import near
 
     level, flag = option, "--isolation-level"
     for name, value in (settings or {}).items():
-        if name != "isolation.level":
+        if name != _ISOLATION:
             meant = f": did you mean {_ISOLATION}?" if near(name, (_ISOLATION,)) else f"; known is {_ISOLATION}"
             raise click.BadParameter(f"{name!r} is no setting of a reader here{meant}", param_hint="-X")
         if option is not None and option != value:
             raise click.BadParameter(f"{value!r} contradicts --isolation-level {option}", param_hint="-X " + name)
-        level, flag = value, "-X isolation.level"
-    try:
+        level, flag = value, f"-X {_ISOLATION}"
+    with usage_of(flag):
         isolation_of(level)
-    except IllegalArgument as error:
-        raise click.BadParameter(str(error), param_hint=flag) from None
     return level
+
+
+def parse_time(text: str, flag: str) -> int:
+    """Ms since 1970 of a TIME: digits, or ISO-8601; a usage error that names `flag` for anything else."""
+    from kafkalog.times import text_ms
+
+    with usage_of(flag):
+        return text_ms(text)
 
 
 def quiet_options(command: Command) -> Command:
@@ -107,24 +158,36 @@ def quiet_options(command: Command) -> Command:
     return click.option("-q", "quiet", is_flag=True, help="No notes and no progress on stderr.")(command)
 
 
-def parse_settings(given: Sequence[str], flag: str) -> dict[str, str]:
+def parse_settings(given: Sequence[str]) -> dict[str, str]:
     """`name=value` arguments as a dict; click.BadParameter for one without `=` or given twice."""
     settings: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=flag)
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE")
         if name.strip() in settings:
-            raise click.BadParameter(f"{name.strip()} is given twice", param_hint=flag)
+            raise click.BadParameter(f"{name.strip()} is given twice")
         settings[name.strip()] = value
     return settings
 
 
 def need_dirs(dirs: Sequence[str]) -> list[str]:
-    """The data directories; a usage error where none is named, and FileNotFoundError for one that is not there."""
+    """The data directories; a usage error where none is named."""
     if not dirs:
         raise click.UsageError("no data directory: give -d DIR, or set KAFKALOG_DIR")
     return [os.fspath(one) for one in dirs]
+
+
+def find_partitions(dirs: Sequence[str], topic: str | None, numbers: Sequence[int]) -> list[PartitionPath]:
+    """What -d, -t and -p name: partitions of a topic, or all of all topics; a usage error for -p alone."""
+    from kafkalog.tools.directories import find, partitions
+
+    where = need_dirs(dirs)
+    if topic is not None:
+        return find(where, topic, numbers)
+    if numbers:
+        raise click.UsageError("-p is of a topic: give -t TOPIC")
+    return partitions(where)
 
 
 def note(text: str, *, quiet: bool = False) -> None:
@@ -135,39 +198,10 @@ def note(text: str, *, quiet: bool = False) -> None:
 
 def set_verbosity(quiet: bool, verbose: int) -> None:
     """Lets warnings through by default, everything with -vv, nothing below errors with -q."""
+    import logging
+
     level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(stream=sys.stderr, level=level, format="kafkalog: %(message)s")
-
-
-def unescape(text: str) -> str:
-    r"""`text` with \n \t \r \0 \\ and \xHH read as C would, as in kcat's delimiters; BadParameter otherwise."""
-    simple = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
-    out: list[str] = []
-    at = 0
-    while at < len(text):
-        char = text[at]
-        at += 1
-        if char != "\\":
-            out.append(char)
-            continue
-        kind = text[at : at + 1]
-        digits = text[at + 1 : at + 3]
-        if kind in simple and kind:
-            out.append(simple[kind])
-            at += 1
-        elif kind == "x" and len(digits) == 2 and all(d in "0123456789abcdefABCDEF" for d in digits):
-            out.append(chr(int(digits, 16)))
-            at += 3
-        else:
-            raise click.BadParameter(f"{text!r} has an escape that is not known: use \\n \\t \\r \\0 \\\\ \\xHH")
-    return "".join(out)
-
-
-def delimiter_bytes(text: str) -> bytes:
-    r"""A delimiter as bytes: escapes read, \xHH one byte, other characters in UTF-8."""
-    return b"".join(
-        bytes([ord(char)]) if ord(char) < 256 and not char.isprintable() else char.encode() for char in unescape(text)
-    )
 
 
 def settings_text(settings: Mapping[str, str]) -> str:

@@ -28,7 +28,7 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 
 @click.command("consume")
 @common.dir_option
-@common.topic_option(required=False)
+@common.topic_option()
 @common.partition_option(multiple=True)
 @click.option(
     "-o", "offsets", multiple=True, metavar="OFFSET",
@@ -36,17 +36,17 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
     "as well, is where to end. TIME is ms since 1970 or ISO-8601, UTC where no zone is given.",
 )
 @click.option("--from-beginning", is_flag=True, help="The same as -o beginning.")
-@click.option("-c", "count", type=click.IntRange(0), metavar="N", help="Stop after N records.")
+@click.option("-c", "count", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Stop after N records.")
 @click.option("-e", "exit_at_end", is_flag=True, help="Stop at the end (the default here).")
 @click.option("--follow", is_flag=True, help="Wait for new records at the end.")
 @click.option(
     "-f", "fmt", metavar="FORMAT",
     help=r"%s value, %k key, %t topic, %p partition, %o offset, %T timestamp, %h headers, %S and %K sizes; \n \t.",
 )
-@click.option("-J", "as_json", is_flag=True, help="One JSON object per record, as kcat prints it.")
+@common.json_option("One JSON object for each record, as kcat prints it.")
 @click.option("-D", "delimiter", default="\\n", show_default=True, metavar="DELIM", help="Printed after each value.")
 @click.option("-K", "key_delimiter", metavar="DELIM", help="Prints keys, with DELIM between key and value.")
-@click.option("-Z", "show_null", is_flag=True, help="Print NULL for null keys and values, not nothing.")
+@click.option("-Z", "nulls", is_flag=True, help="Print NULL for null keys and values, not nothing.")
 @click.option("-u", "unbuffered", is_flag=True, help="Flush the output after every read.")
 @click.option("--key-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="How keys are printed.")
 @click.option("--value-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="How values are printed.")
@@ -55,15 +55,14 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
     help="Decode keys and values: key=NAME, value=NAME, or NAME for both; NAME is a pack string as in kcat (such as "
     ">iq$), json, integer, long, string, avro, protobuf or jsonschema (with --schemas), or module:function.",
 )
-@click.option("--schemas", type=click.Path(), metavar="DIR", help="Schemas of a registry, <id>.avsc and <id>.desc.")
-@click.option(
-    "-G", "group", metavar="NAME",
-    help="Go on from the position kept under this name, and keep the new one; -o then says where a new one begins. "
+@common.schemas_option
+@common.group_option(
+    "Go on from the position kept under this name, and keep the new one; -o then says where a new one begins. "
     "-X auto.offset.reset=earliest|latest|none: what to do where the log has lost that place (none: an error).",
 )
 @common.cursors_option
 @common.isolation_option
-@common.settings_option
+@common.settings_option("Setting of the reader: isolation.level, and with -G auto.offset.reset")
 @common.quiet_options
 def command(**given: Any) -> None:
     """Print the records of a topic's partitions, one partition after the other, each in order.
@@ -93,14 +92,14 @@ class _Consumer:
 
     def __init__(self, dirs: list[str], given: dict[str, Any], group: Group | None) -> None:
         from kafkalog.engine import isolation_of
-        from kafkalog.times import to_ms
+        from kafkalog.times import text_ms
         from kafkalog.tools.offsets import parse_bounds
 
         self.dirs = dirs
         self.given = given
         self.left: int = -1 if given["count"] is None else given["count"]
         words = given["offsets"] + (("beginning",) if given["from_beginning"] else ())
-        self.bounds = parse_bounds(words, to_ms)
+        self.bounds = parse_bounds(words, text_ms)
         self.out: BinaryIO = sys.stdout.buffer
         self.isolation = isolation_of(given["isolation_level"])
         self.serdes = self._serdes()
@@ -174,15 +173,15 @@ class _Consumer:
         encodings = {"key_encoding": given["key_encoding"], "value_encoding": given["value_encoding"]}
         if given["as_json"]:
             return templates.json_lines(topic=given["topic"], partition=partition, **encodings)
-        null = b"NULL" if given["show_null"] else b""
+        null = b"NULL" if given["nulls"] else b""
         if given["fmt"] is not None:
             return templates.formatted(
                 given["fmt"], topic=given["topic"], partition=partition, null=null, **encodings
             )
         key_delimiter = given["key_delimiter"]
         return templates.delimited(
-            delimiter=common.delimiter_bytes(given["delimiter"]),
-            key_delimiter=None if key_delimiter is None else common.delimiter_bytes(key_delimiter),
+            delimiter=templates.literal(given["delimiter"]),
+            key_delimiter=None if key_delimiter is None else templates.literal(key_delimiter),
             null=null,
             **encodings,
         )

@@ -30,14 +30,11 @@ class Group:
         self, name: str, store: str | None, reset: str | None, isolation: str | None, quiet: bool
     ) -> None:
         from kafkalog.cursor_store import check_cursor_name
-        from kafkalog.errors import IllegalArgument
 
         if reset not in _RESETS:
             raise click.BadParameter(f"{reset!r}: earliest, latest or none", param_hint="-X auto.offset.reset")
-        try:
+        with common.usage_of("-G"):
             self.name = check_cursor_name(name)
-        except IllegalArgument as error:
-            raise click.BadParameter(str(error), param_hint="-G") from None
         self._store = store
         self._reset = _RESETS[reset]
         self._isolation = isolation

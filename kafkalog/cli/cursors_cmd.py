@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "COMMITTED")
 _WAYS: Final = ("to_earliest", "to_latest", "to_offset", "to_datetime", "shift_by")
-_group_option = click.option("-G", "--group", "group", metavar="NAME", required=True, help="Name of the cursor.")
+_group_option = common.group_option("Name of the cursor.", required=True)
 
 
 @click.command("groups")
 @common.dir_option
-@common.topic_option(required=False)
-@click.option("-G", "--group", "group", metavar="NAME", help="Only the cursors of this name.")
-@click.option("-J", "as_json", is_flag=True, help="One JSON object per cursor.")
+@common.topic_option()
+@common.group_option("Only the cursors of this name.")
+@common.json_option("One JSON object for each cursor.")
 @common.cursors_option
 @common.quiet_options
 def groups(
@@ -107,7 +107,7 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
 @click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To this offset.")
 @click.option("--to-datetime", metavar="TIME", help="To the first record at or after; ms since 1970 or ISO-8601.")
 @click.option("--shift-by", type=int, metavar="N", help="So many offsets forward, or back where it is negative.")
-@click.option("--execute", is_flag=True, help="Do it; without, only show what would be done.")
+@click.option("--execute", "--apply", "execute", is_flag=True, help="Do it; without, only show what would be done.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done (the default).")
 @common.cursors_option
 @common.quiet_options
@@ -169,16 +169,14 @@ def _target(view: LogView, way: str, given: dict[str, Any], old: int) -> int:
     if way == "shift_by":
         return old + int(given["shift_by"])
     if way == "to_datetime":
-        from kafkalog.cli.offsets_cmd import parse_time
-
-        found = view.offset_for_time(parse_time(given["to_datetime"]))
+        found = view.offset_for_time(common.parse_time(given["to_datetime"], "--to-datetime"))
         return view.log_end_offset if found is None else found.offset
     return view.log_end_offset
 
 
 @click.command("delete")
 @common.dir_option
-@common.topic_option(required=False)
+@common.topic_option()
 @_group_option
 @common.cursors_option
 @common.quiet_options

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog._version import version
+from kafkalog.cli import common
 
 if TYPE_CHECKING:
     from kafkalog.tools.dump_options import DumpOptions
@@ -39,6 +40,8 @@ def _paths(arguments: tuple[str, ...], listed: tuple[str, ...]) -> list[str]:
 
 def _reader(given: dict[str, Any]) -> Callable[[], RecordReader | None] | None:
     """Makes the decoder that the flags name; None where they name none."""
+    if not any(given[name] for name in given if name.endswith(("_decoder", "_decoder_class"))):
+        return None
     from kafkalog.tools import record_readers
 
     for flag, make in (
@@ -51,8 +54,6 @@ def _reader(given: dict[str, Any]) -> Callable[[], RecordReader | None] | None:
         if given[flag]:
             return make
     key, value = given["key_decoder_class"], given["value_decoder_class"]
-    if key is None and value is None:
-        return None
     return partial(record_readers.decoder_reader, key, value, given["schemas"])
 
 
@@ -91,8 +92,8 @@ def _decoder_class(name: str, what: str) -> Callable[[Any], Any]:
 @_decoder_flag("--remote-log-metadata-decoder", "__remote_log_metadata")
 @_decoder_class("--key-decoder-class", "keys")
 @_decoder_class("--value-decoder-class", "values")
-@click.option("--schemas", type=click.Path(), metavar="DIR", help="Schemas of a registry, <id>.avsc and <id>.desc.")
-@click.option("-J", "as_json", is_flag=True, help="One JSON object for each batch, record and entry.")
+@common.schemas_option
+@common.json_option("One JSON object for each batch, record and entry.")
 @click.version_option(version, message="%(version)s")
 def command(files: tuple[str, ...], listed: tuple[str, ...], **given: Any) -> None:
     """Print files of partition directories in the text of the reference's dump tool.

@@ -11,17 +11,17 @@ from kafkalog.cli import common
 
 @click.command("handover")
 @common.dir_option
-@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; repeats. Default: all.")
+@common.topics_option
 @click.option(
     "--metadata-dir", type=click.Path(), metavar="DIR", help="The broker's metadata.log.dir, where that is none of -d."
 )
-@click.option("--dry-run/--apply", "dry_run", default=True, help="Only tell what would be done (default), or do it.")
+@common.apply_option
 @click.option("--keep-records", is_flag=True, help="No retention limit for topics whose records would expire at once.")
 @click.option("--let-expire", is_flag=True, help="The broker may delete records that are past their retention.")
 @click.option("--adopt", is_flag=True, help="Give our partitions to the broker's topic of the same name.")
 @click.option("--undo", is_flag=True, help="Take the newest handover back; possible until the broker is started.")
-@click.option("-J", "--json", "as_json", is_flag=True, help="One JSON object.")
-@common.settings_option
+@common.json_option("One JSON object.")
+@common.settings_option("Setting of the broker, such as log.retention.ms=604800000")
 @common.quiet_options
 def command(
     dirs: tuple[str, ...],

@@ -11,9 +11,9 @@ from kafkalog.cli import common
 
 @click.command("ls")
 @common.dir_option
-@common.topic_option(required=False)
+@common.topic_option()
 @common.partition_option(multiple=True)
-@click.option("-J", "as_json", is_flag=True, help="One JSON object per file.")
+@common.json_option("One JSON object for each file.")
 @common.quiet_options
 def command(
     dirs: tuple[str, ...],
@@ -31,20 +31,15 @@ def command(
 
     A note on stderr says what to expect of a file system that locks or syncs may not hold on; -v names every one.
     """
-    from kafkalog.tools.directories import find
-    from kafkalog.tools.directories import partitions as all_partitions
     from kafkalog.tools.listing import list_files
     from kafkalog.util.filesystems import file_system_of
 
     common.set_verbosity(quiet, verbose)
-    where = common.need_dirs(dirs)
-    if topic is None and partitions:
-        raise click.UsageError("-p needs -t TOPIC")
-    for home in where:
+    found = common.find_partitions(dirs, topic, partitions)
+    for home in dirs:
         lies_on = file_system_of(home)
         if verbose or not lies_on.is_safe:
             common.note(f"{home}: {lies_on}", quiet=quiet)
-    found = all_partitions(where) if topic is None else find(where, topic, partitions)
     for topic_partition, path in found:
         files = list_files(path)
         if as_json:

@@ -6,6 +6,7 @@ usage, 130 after Ctrl-C. Data goes to stdout, notes, progress and errors to stde
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
@@ -192,6 +193,8 @@ def _open_standard_files() -> None:
         sys.stdout = open(1, "w", closefd=False)
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # a path that is no UTF-8 is printed as the bytes it is
 
 
 if __name__ == "__main__":

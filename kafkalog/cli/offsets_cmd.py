@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Final
 
 import click
 
 from kafkalog.cli import common, cursors_cmd
+
+_CODES: Final = {"latest": -1, "earliest": -2, "max-timestamp": -3}
+_NUMBERS: Final = ("-1", "-2", "-3")
 
 
 @click.group("offsets")
@@ -20,7 +24,7 @@ for _command in (cursors_cmd.groups, cursors_cmd.reset, cursors_cmd.delete):
 
 @command.command("get")
 @common.dir_option
-@common.topic_option(required=False)
+@common.topic_option()
 @common.partition_option(multiple=True)
 @click.option(
     "--time",
@@ -31,9 +35,9 @@ for _command in (cursors_cmd.groups, cursors_cmd.reset, cursors_cmd.delete):
     help="-1 or latest: the end; -2 or earliest: the start; -3 or max-timestamp: the record with the "
     "largest time; else ms since 1970 or ISO-8601 (UTC where no zone is given): the first record at or after.",
 )
-@click.option("-J", "as_json", is_flag=True, help="One JSON object per partition.")
+@common.json_option("One JSON object for each partition.")
 @common.isolation_option
-@common.settings_option
+@common.settings_option("Setting of the reader: isolation.level")
 @common.quiet_options
 def get(
     dirs: tuple[str, ...],
@@ -53,17 +57,11 @@ def get(
     """
     from kafkalog.engine import isolation_of
     from kafkalog.storage.view import LogView
-    from kafkalog.tools.directories import find
-    from kafkalog.tools.directories import partitions as all_partitions
 
     common.set_verbosity(quiet, verbose)
-    if topic is None and partitions:
-        raise click.UsageError("-p is of a topic: give -t")
-    time = parse_time(time_text)
+    time = _time_or_code(time_text)
     isolation = isolation_of(common.isolation_level(isolation_level, settings))
-    where = common.need_dirs(dirs)
-    places = all_partitions(where) if topic is None else find(where, topic, partitions)
-    for topic_partition, path in places:
+    for topic_partition, path in common.find_partitions(dirs, topic, partitions):
         with LogView.open(path) as view:
             found = view.offset_for_time(time, isolation)
         if as_json:
@@ -75,21 +73,8 @@ def get(
         click.echo(f"{topic_partition.topic}:{topic_partition.partition}:{offset}{when}")
 
 
-def parse_time(text: str) -> int:
-    """Ms since 1970, or one of the codes -1, -2 and -3; click.BadParameter for anything else."""
-    from kafkalog.errors import IllegalArgument
-    from kafkalog.times import to_ms
-
-    codes = {"latest": -1, "earliest": -2, "max-timestamp": -3}
-    if text.lower() in codes:
-        return codes[text.lower()]
-    try:
-        number = int(text)
-    except ValueError:
-        try:
-            return to_ms(text)
-        except IllegalArgument as error:
-            raise click.BadParameter(str(error), param_hint="--time") from None
-    if number < -3:
-        raise click.BadParameter(f"{number} is no time: codes are -1, -2 and -3", param_hint="--time")
-    return number
+def _time_or_code(text: str) -> int:
+    """Ms since 1970, or one of Kafka's codes -1, -2 and -3, by number or by name."""
+    if text.lower() in _CODES:
+        return _CODES[text.lower()]
+    return int(text) if text in _NUMBERS else common.parse_time(text, "--time")

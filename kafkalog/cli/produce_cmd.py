@@ -25,7 +25,7 @@ PRODUCER_SETTINGS = {"batch.size": 16_384, "linger.ms": 5}
 @common.dir_option
 @common.topic_option(required=True)
 @common.partition_option()
-@common.settings_option
+@common.settings_option("Setting by Kafka's name, such as segment.bytes=104857600")
 @click.option("-l", "lines", is_flag=True, help="Every line of the FILEs is a record (stdin is always read so).")
 @click.option("-K", "key_delimiter", metavar="DELIM", help="Splits a record at its first DELIM into key and value.")
 @click.option("-D", "delimiter", metavar="DELIM", default="\\n", show_default=True, help="Ends a record.")
@@ -38,8 +38,8 @@ PRODUCER_SETTINGS = {"batch.size": 16_384, "linger.ms": 5}
     callback=lambda ctx, param, given: _compression(given),
     help="Compression: gzip, snappy, lz4 or zstd, zstd:9 with a level; a topic's own compression.type comes first.",
 )
-@click.option("-Z", "null_empty", is_flag=True, help="Empty keys and values are written as null.")
-@click.option("-J", "as_json", is_flag=True, help="Lines are JSON objects as `consume -J` prints them.")
+@click.option("-Z", "nulls", is_flag=True, help="Empty keys and values are written as null.")
+@common.json_option("Lines are JSON objects as `consume -J` prints them.")
 @click.option("--sync", is_flag=True, help="Every write is on disk before the next is begun.")
 @common.quiet_options
 @click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
@@ -77,7 +77,7 @@ class _Request:
         key_delimiter = given["key_delimiter"]
         self.key_delimiter = None if key_delimiter is None else _delimiter(key_delimiter, "-K")
         self.key: bytes | None = None if given["key"] is None else os.fsencode(given["key"])
-        self.null: bytes | None = b"" if given["null_empty"] else None
+        self.null: bytes | None = b"" if given["nulls"] else None
         self.headers = [_header(text) for text in given["headers"]]
         if self.as_json and (self.key_delimiter or self.key or self.headers or self.null is not None):
             raise click.UsageError("-J takes keys, headers and nulls from the lines: leave -K, -k, -H and -Z out")
@@ -105,7 +105,9 @@ def _compression(text: str | None) -> Compression | None:
 
 
 def _delimiter(text: str, flag: str) -> bytes:
-    raw = common.delimiter_bytes(text)
+    from kafkalog.tools.templates import literal
+
+    raw = literal(text)
     if not raw:
         raise click.BadParameter("the delimiter is empty", param_hint=flag)
     return raw
@@ -115,6 +117,8 @@ def _header(text: str) -> tuple[str, bytes | None]:
     name, equals, value = text.partition("=")
     if not name:
         raise click.BadParameter(f"{text!r} has no name before =", param_hint="-H")
+    if any("\udc80" <= char <= "\udcff" for char in name):
+        raise click.BadParameter(f"{text!r} has a name that is not UTF-8", param_hint="-H")
     return name, os.fsencode(value) if equals else None
 
 
@@ -122,11 +126,11 @@ def _produce(request: _Request) -> None:
     from kafkalog.errors import KafkalogError
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.storage.names import validate_topic
-    from kafkalog.tools.input import STDIN_NAME, open_inputs
+    from kafkalog.tools.input import STDIN_NAME, Inputs
 
     validate_topic(request.topic)
     with ExitStack() as stack:
-        inputs = stack.enter_context(open_inputs(request.files))
+        inputs = stack.enter_context(Inputs(request.files))
         home = _home(request)
         # one holder for the whole run: the clean-shutdown marker is settled once, when all is closed
         log_dir = LogDir.acquire(home)

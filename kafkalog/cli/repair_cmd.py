@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from kafkalog.cli.common import quiet_options, set_verbosity, settings_option
+from kafkalog.cli import common
 from kafkalog.cli.progress import Meter
 
 _INTERVAL = "index.interval.bytes"
@@ -14,15 +14,15 @@ _INTERVAL = "index.interval.bytes"
 
 @click.command("repair")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION)...")
-@click.option("--dry-run/--apply", "dry_run", default=True, help="Only tell what would be done (default), or do it.")
+@common.apply_option
 @click.option("--rebuild-indexes", is_flag=True, help="Make wrong indexes anew. Default: all three kinds of repair.")
 @click.option("--truncate-tail", is_flag=True, help="Cut the log behind its last sound batch.")
 @click.option("--checkpoints", is_flag=True, help="Set right snapshots, leader epochs, the directory's checkpoints.")
 @click.option("--all-indexes", is_flag=True, help="Make sound indexes anew too.")
 @click.option("--backup-dir", type=click.Path(), metavar="DIR", help="New directory for what is changed or cut off.")
-@click.option("-J", "--json", "as_json", is_flag=True, help="One JSON object for each change, and one for the report.")
-@settings_option
-@quiet_options
+@common.json_option("One JSON object for each change, and one for the report.")
+@common.settings_option(f"Setting of the topics: {_INTERVAL}")
+@common.quiet_options
 def command(
     paths: tuple[str, ...],
     dry_run: bool,
@@ -51,7 +51,7 @@ def command(
     from kafkalog.tools.repair import repair
     from kafkalog.tools.verify import total_bytes
 
-    set_verbosity(quiet, verbose)
+    common.set_verbosity(quiet, verbose)
     for name in settings:
         if name != _INTERVAL:
             raise click.BadParameter(f"{name} does not change a repair; {_INTERVAL} does", param_hint="-X")

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import click
 
-from kafkalog.cli.common import parse_settings, quiet_options, set_verbosity
+from kafkalog.cli import common
 
 
 @click.command("retain")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION)...")
-@click.option("--dry-run/--apply", "dry_run", default=True, help="Only tell what would go (default), or delete it.")
-@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; repeats. Default: all.")
+@common.apply_option
+@common.topics_option
 @click.option("--retention-ms", metavar="MS", help="Counts instead of each topic's retention.ms; -1: no limit.")
 @click.option("--retention-bytes", metavar="N", help="Counts instead of each topic's retention.bytes; -1: no limit.")
 @click.option("--now", "now_text", metavar="TIME", help="Ages count up to then: ms or ISO-8601. Default: now.")
-@click.option(
-    "-X", "store", multiple=True, metavar="NAME=VALUE", callback=lambda ctx, param, given: parse_settings(given, "-X"),
-    help="Setting of the broker for topics without their own, such as log.retention.hours=48; repeats.",
-)  # fmt: skip
-@click.option("-J", "--json", "as_json", is_flag=True, help="One JSON object for each segment, and one for the report.")
-@quiet_options
+@common.settings_option("Setting of the broker for topics without their own, such as log.retention.hours=48")
+@common.json_option("One JSON object for each segment, and one for the report.")
+@common.quiet_options
 def command(
     paths: tuple[str, ...],
     dry_run: bool,
@@ -27,7 +24,7 @@ def command(
     retention_ms: str | None,
     retention_bytes: str | None,
     now_text: str | None,
-    store: dict[str, str],
+    settings: dict[str, str],
     as_json: bool,
     quiet: bool,
     verbose: int,
@@ -46,27 +43,15 @@ def command(
     """
     from kafkalog.tools.retain import retain
 
-    set_verbosity(quiet, verbose)
+    common.set_verbosity(quiet, verbose)
     given = {"retention.ms": retention_ms, "retention.bytes": retention_bytes}
     report = retain(
         paths,
         apply=not dry_run,
         topics=topics,
         settings={name: value for name, value in given.items() if value is not None},
-        store=store,
-        now_ms=_time(now_text),
+        store=settings,
+        now_ms=None if now_text is None else common.parse_time(now_text, "--now"),
     )
     for line in report.json_lines() if as_json else report.lines():
         click.echo(line)
-
-
-def _time(text: str | None) -> int | None:
-    from kafkalog.errors import IllegalArgument
-    from kafkalog.times import to_ms
-
-    if text is None:
-        return None
-    try:
-        return int(text) if text.isdigit() else to_ms(text)
-    except IllegalArgument as error:
-        raise click.BadParameter(str(error), param_hint="--now") from None

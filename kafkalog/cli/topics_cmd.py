@@ -16,7 +16,7 @@ def command() -> None:
 
 @command.command("list")
 @common.dir_option
-@click.option("-J", "as_json", is_flag=True, help="One JSON object per line.")
+@common.json_option("One JSON object for each topic.")
 @common.quiet_options
 def list_topics(dirs: tuple[str, ...], as_json: bool, quiet: bool, verbose: int) -> None:
     """Print the names of all topics (with -v the number of partitions and the bytes they take)."""
@@ -35,7 +35,7 @@ def list_topics(dirs: tuple[str, ...], as_json: bool, quiet: bool, verbose: int)
 @command.command("describe")
 @common.dir_option
 @common.topic_option(required=True)
-@click.option("-J", "as_json", is_flag=True, help="One JSON object.")
+@common.json_option("One JSON object.")
 @common.quiet_options
 def describe(dirs: tuple[str, ...], topic: str, as_json: bool, quiet: bool, verbose: int) -> None:
     """Print id, settings and partitions of a topic: where each lies, its offsets, segments and bytes."""
@@ -64,16 +64,7 @@ def describe(dirs: tuple[str, ...], topic: str, as_json: bool, quiet: bool, verb
 @click.option(
     "--partitions", type=click.IntRange(1, 2**31 - 1), default=1, show_default=True, help="Number of partitions."
 )
-@click.option(
-    "--config",
-    "-X",
-    "-c",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=lambda ctx, param, given: common.parse_settings(given, "--config"),
-    help="Topic setting, such as segment.bytes=104857600; repeats.",
-)
+@common.settings_option("Topic setting, such as segment.bytes=104857600", "-c", "--config")
 @click.option("--replication-factor", type=int, default=1, help="Only 1 is possible: there is no other broker.")
 @click.option("--if-not-exists", is_flag=True, help="No error where the topic exists.")
 @common.quiet_options
@@ -114,16 +105,7 @@ def create(
 @command.command("alter")
 @common.dir_option
 @common.topic_option(required=True)
-@click.option(
-    "--config",
-    "-X",
-    "-c",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=lambda ctx, param, given: common.parse_settings(given, "--config"),
-    help="Topic setting that changes, such as retention.ms=3600000; repeats.",
-)
+@common.settings_option("Topic setting that changes, such as retention.ms=3600000", "-c", "--config")
 @click.option("--delete-config", "deleted", multiple=True, metavar="NAME", help="Back to the default; repeats.")
 @click.option("--partitions", type=click.IntRange(1, 2**31 - 1), help="Make so many: their number only grows.")
 @common.quiet_options

@@ -7,7 +7,7 @@ from threading import Lock
 
 import click
 
-from kafkalog.cli.common import quiet_options, set_verbosity
+from kafkalog.cli import common
 from kafkalog.cli.progress import Meter
 
 
@@ -16,8 +16,8 @@ from kafkalog.cli.progress import Meter
 @click.option("--deep", is_flag=True, help="Decode every record too, of every format and codec.")
 @click.option("--indexes", is_flag=True, help="Compare indexes with batch headers only; no checksums.")
 @click.option("-j", "--threads", type=click.IntRange(1, 256), metavar="N", help="Threads. Default: one for each core.")
-@click.option("-J", "--json", "as_json", is_flag=True, help="One JSON object for each finding, and one for the report.")
-@quiet_options
+@common.json_option("One JSON object for each finding, and one for the report.")
+@common.quiet_options
 def command(
     paths: tuple[str, ...], deep: bool, indexes: bool, threads: int | None, as_json: bool, quiet: bool, verbose: int
 ) -> int:
@@ -34,7 +34,7 @@ def command(
     """
     from kafkalog.tools.verify import total_bytes, verify
 
-    set_verbosity(quiet, verbose)
+    common.set_verbosity(quiet, verbose)
     if deep and indexes:
         raise click.UsageError("--deep reads records, --indexes leaves them out: give one of them")
     lock = Lock()

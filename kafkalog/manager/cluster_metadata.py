@@ -23,12 +23,10 @@ from kafkalog.records.internal import metadata_record
 from kafkalog.records.memory import MemoryRecords
 from kafkalog.records.message import MessageError
 from kafkalog.records.schemas.metadata import RECORDS
-from kafkalog.storage.names import LOG_SUFFIX, parse_base_offset
+from kafkalog.storage.names import BOOTSTRAP_FILE, LOG_SUFFIX, METADATA_DIRECTORY, parse_base_offset
 from kafkalog.storage.view import LogView
 from kafkalog.util.fileio import OS, FileSystem
 
-METADATA_DIRECTORY: Final = "__cluster_metadata-0"
-BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 CHUNK_BYTES: Final = 1 << 20
 MAX_SNAPSHOT_BYTES: Final = 1 << 31
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")

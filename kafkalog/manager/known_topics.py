@@ -6,18 +6,22 @@ A topic that neither knows (copied there, or left by an older broker) is not age
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.broker_config import BROKER_TABLE, BrokerConfig
 from kafkalog.config import TOPIC_TABLE, LogConfig
 from kafkalog.config_keys import Table, parse_value
 from kafkalog.errors import ConfigError, CorruptRecord
-from kafkalog.manager.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from kafkalog.manager.meta_properties import read_meta_properties
 from kafkalog.manager.topics import TopicStore
+from kafkalog.storage.names import BOOTSTRAP_FILE, METADATA_DIRECTORY
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
+
+if TYPE_CHECKING:
+    from kafkalog.manager.cluster_metadata import ClusterMetadata
 
 _LOG: Final = logging.getLogger(__name__)
 KEEP_ALL: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
@@ -84,7 +88,9 @@ def read_known_topics(directories: Iterable[str], *, fs: FileSystem = OS) -> Kno
         node_id = meta.node_id if node_id is None and meta is not None else node_id
         for name, entry in TopicStore(directory, fs=fs).topics().items():
             own.setdefault(name, entry.settings)
-        if cluster is None:
+        if cluster is None and _may_hold_metadata(directory, fs):
+            from kafkalog.manager.cluster_metadata import read_cluster_metadata
+
             cluster = read_cluster_metadata(directory, fs=fs)
             if cluster is not None and cluster.problem is not None:
                 raise CorruptRecord(
@@ -95,6 +101,14 @@ def read_known_topics(directories: Iterable[str], *, fs: FileSystem = OS) -> Kno
                     hint=f"look at it with `kafkalog verify`; `kafkalog repair {cluster.log_path}` cuts a torn end",
                 )
     return KnownTopics(own, cluster, node_id)
+
+
+def _may_hold_metadata(directory: str, fs: FileSystem) -> bool:
+    """False where there are no metadata files: a directory of kafkalog's own needs no reader of KRaft records."""
+    try:
+        return any(fs.exists(os.path.join(directory, name)) for name in (METADATA_DIRECTORY, BOOTSTRAP_FILE))
+    except OSError:
+        return True  # the reader says why
 
 
 def understood(

@@ -8,6 +8,8 @@ import re
 from decimal import Decimal
 from typing import Any, Final
 
+from kafkalog.errors import InvalidRecord
+
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _PLAIN_FROM, _PLAIN_TO = -3, 7
@@ -16,8 +18,16 @@ _PLAIN_FROM, _PLAIN_TO = -3, 7
 def json_text(value: Any) -> str:
     """The JSON of None, booleans, numbers, strings, bytes, and of lists and dicts of such values.
 
-    Anything else (times, decimals, uuids) is the string that str() makes of it.
+    Anything else (times, decimals, uuids) is the string that str() makes of it. InvalidRecord for lists and dicts that
+    are nested deeper than Python's stack allows: a parser in C gets further than that.
     """
+    try:
+        return _text(value)
+    except RecursionError:
+        raise InvalidRecord("it is nested too deeply to be printed") from None
+
+
+def _text(value: Any) -> str:
     if isinstance(value, str):
         return f'"{_ESCAPED.sub(_escape, value)}"'
     if value is None:
@@ -27,14 +37,14 @@ def json_text(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, dict):
-        return "{" + ",".join([f"{json_text(str(name))}:{json_text(x)}" for name, x in value.items()]) + "}"
+        return "{" + ",".join([f"{_text(str(name))}:{_text(x)}" for name, x in value.items()]) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ",".join([json_text(item) for item in value]) + "]"
+        return "[" + ",".join([_text(item) for item in value]) + "]"
     if isinstance(value, bytes | bytearray | memoryview):
         return f'"{base64.b64encode(value).decode()}"'
     if isinstance(value, float):
         return java_double(value) if math.isfinite(value) else f'"{java_double(value)}"'
-    return json_text(str(value))
+    return _text(str(value))
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -6,14 +6,14 @@ import os
 from typing import Final
 
 from kafkalog.errors import IllegalArgument, IllegalState, IndexOffsetOverflow, KafkalogError, LogClosed
-from kafkalog.storage.index_entries import IndexEntries, P
 from kafkalog.storage.mapped_file import MappedFile
+from kafkalog.storage.segment_index import P, SegmentIndex
 from kafkalog.util.fileio import OS, FileSystem
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 
-class AbstractIndex(IndexEntries[P]):
+class AbstractIndex(SegmentIndex[P]):
     """An index file of one segment: sorted entries of `entry_size` bytes, then free room.
 
     A new file has its full length at once (format.md section 7: `max_index_size` rounded down to whole entries,

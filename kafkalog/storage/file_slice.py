@@ -10,6 +10,8 @@ from kafkalog._core.scan import REASON_SIZE, BatchHeader, BatchTable, scan
 from kafkalog.errors import CorruptRecord, FormatError, IllegalArgument, StorageError
 from kafkalog.storage.lazy_file import DataFile
 
+LOG_OVERHEAD: Final = 12
+"""Bytes of a batch before what its size field counts."""
 HEADER_BYTES: Final = 17
 """Bytes that show a batch's offset, size and magic; with fewer left, iteration ends (format.md §5)."""
 MAX_FILE_SIZE: Final = 2**31 - 1
@@ -92,7 +94,7 @@ class FileSlice:
                 chunk = min(chunk * 2, LARGEST_CHUNK)
                 continue
             # not one whole batch: read as much as it says it has, if the slice holds that
-            chunk = int.from_bytes(data[8:12], "big", signed=True) + 12
+            chunk = claimed_size(data)
             if chunk <= wanted or chunk > end - position:
                 return
 
@@ -118,6 +120,13 @@ def clamp(position: int, size: int, limit: int, path: str) -> tuple[int, int]:
             f"no range of {limit} bytes: position {position}, size {size}", path=path, position=position
         )
     return position, min(size, limit - position)
+
+
+def claimed_size(data: bytes) -> int:
+    """The bytes the batch at the start of `data` claims to have; 0 where its size field is not there."""
+    if len(data) < LOG_OVERHEAD:
+        return 0
+    return int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD
 
 
 def check_file_size(size: int, path: str | os.PathLike[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from kafkalog._core.values import OffsetPosition
 from kafkalog.errors import CorruptIndex, IllegalArgument, InvalidOffset
 from kafkalog.storage.abstract_index import AbstractIndex
-from kafkalog.storage.index_entries import OffsetKind
+from kafkalog.storage.segment_index import OffsetKind
 
 MAX_POSITION: Final = 2**31 - 1
 _ENTRY: Final = Struct(">ii")

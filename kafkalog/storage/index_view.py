@@ -8,15 +8,15 @@ from typing import Final
 from kafkalog._core.index import OffsetEntries, TimeEntries, growing_offset_entries, growing_time_entries
 from kafkalog._core.values import OffsetPosition, TimestampOffset
 from kafkalog.errors import CorruptIndex
-from kafkalog.storage.index_entries import IndexEntries, OffsetKind, P, TimeKind
 from kafkalog.storage.mapped_file import MAX_INDEX_BYTES
+from kafkalog.storage.segment_index import OffsetKind, P, SegmentIndex, TimeKind
 from kafkalog.util.fileio import OS, File, FileSystem
 
 _CHUNK_ENTRIES: Final = 8192
 _HINT: Final = "reads go on without it, from the start of the segment; its owner rebuilds it"
 
 
-class IndexView(IndexEntries[P]):
+class IndexView(SegmentIndex[P]):
     """The entries of an index file at the last `refresh`, in memory of our own.
 
     The file is read with pread and never mapped: its owner may shorten it at any moment, which kills whoever reads a

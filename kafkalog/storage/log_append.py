@@ -12,6 +12,7 @@ from kafkalog._core.plan import AppendPlan, append_info, first_old_format, place
 from kafkalog._core.producers import ORIGIN_CLIENT
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog._core.staged import Staged
+from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.append import (
     NOTHING_APPENDED,
     Origin,
@@ -32,7 +33,6 @@ from kafkalog.storage.log_state import LogState
 from kafkalog.storage.producer_state import VerificationGuard
 from kafkalog.storage.read import locate_or_offset_only
 from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.txn_index import AbortedTxn
 from kafkalog.types import LogAppendInfo
 from kafkalog.util import events
 

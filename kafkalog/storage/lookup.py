@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafkalog._core.state import LogState
 from kafkalog.storage.glance import record_at_time
 from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.segments import LogSegments
 from kafkalog.types import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -27,17 +30,16 @@ def offset_for_time(
     with the largest timestamp; -5 and -6 name tiered data, which there is none of (offset -1). Lower values are
     searched like times.
     """
-    if timestamp >= 0:
-        return _search(state, timestamp)
-    if timestamp == LATEST_TIMESTAMP:
-        return OffsetAndTimestamp(state.log_end_offset, NO_TIMESTAMP, latest_epoch)
-    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-        return OffsetAndTimestamp(state.log_start_offset, NO_TIMESTAMP, earliest_epoch)
-    if timestamp == MAX_TIMESTAMP:
-        return _largest(state)
-    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
-        return OffsetAndTimestamp(-1, NO_TIMESTAMP, -1)
-    return _search(state, timestamp)
+    if timestamp < 0:
+        if timestamp == LATEST_TIMESTAMP:
+            return OffsetAndTimestamp(state.log_end_offset, NO_TIMESTAMP, latest_epoch)
+        if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+            return OffsetAndTimestamp(state.log_start_offset, NO_TIMESTAMP, earliest_epoch)
+        if timestamp == MAX_TIMESTAMP:
+            return _largest(state)
+        if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+            return OffsetAndTimestamp(-1, NO_TIMESTAMP, -1)
+    return first_at(state.segments, timestamp, state.log_start_offset, state.log_end_offset)
 
 
 def bounded(found: OffsetAndTimestamp | None, timestamp: int, bound: int) -> OffsetAndTimestamp | None:
@@ -49,13 +51,19 @@ def bounded(found: OffsetAndTimestamp | None, timestamp: int, bound: int) -> Off
     return found if found.offset < bound else None
 
 
-def _search(state: LogState, timestamp: int) -> OffsetAndTimestamp | None:
-    """The record in the first segment that has one from the log start on; records written meanwhile are not seen."""
-    start = state.log_start_offset
-    for segment in state.segments.from_time(timestamp):
-        found = record_at_time(segment, timestamp, start) or segment.find_offset_by_timestamp(timestamp, start)
+def first_at(
+    segments: LogSegments[Any], timestamp: int, start_offset: int, end_offset: int
+) -> OffsetAndTimestamp | None:
+    """The first record at or after `timestamp` (ms) with an offset in [start, end); records behind it are not seen yet.
+
+    A segment that promises one and has none (compaction emptied it) is passed over.
+    """
+    for segment in segments.from_time(timestamp):
+        found: OffsetAndTimestamp | None = record_at_time(segment, timestamp, start_offset)
+        if found is None:
+            found = segment.find_offset_by_timestamp(timestamp, start_offset)
         if found is not None:
-            return found if found.offset < state.log_end_offset else None
+            return found if found.offset < end_offset else None
     return None
 
 

@@ -34,7 +34,9 @@ META_PROPERTIES: Final = "meta.properties"
 DELETE_DIR_SUFFIX: Final = "-delete"
 FUTURE_DIR_SUFFIX: Final = "-future"
 STRAY_DIR_SUFFIX: Final = "-stray"
-NOT_PARTITIONS: Final = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
+METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
+NOT_PARTITIONS: Final = frozenset({"remote-log-index-cache", METADATA_DIRECTORY})
 """Directories of a data directory that hold no partition of it."""
 
 MAX_TOPIC_LENGTH: Final = 249

@@ -11,13 +11,11 @@ from kafkalog.storage.transactions import AbortedTransaction
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata
 
 
-def out_of_range(offset: int, state: LogState) -> OffsetOutOfRange:
-    """The error for an offset outside the log."""
-    return OffsetOutOfRange(
-        f"offset {offset} is not in the log, which holds {state.log_start_offset} to {state.log_end_offset}",
-        offset=offset,
-        hint=f"the first offset is {state.log_start_offset}, the next one written {state.log_end_offset}",
-    )
+def out_of_range(offset: int, start: int, end: int, path: str | None = None) -> OffsetOutOfRange:
+    """The error for an offset that a log of [start, end) does not hold (any more, or yet)."""
+    where = "before the log start" if offset < start else "at or after the log end"
+    hint = f"the log holds offsets [{start}, {end})"
+    return OffsetOutOfRange(f"the offset lies {where}", path=path, offset=offset, hint=hint)
 
 
 def read_state(
@@ -33,7 +31,7 @@ def read_state(
     batch found; at the log end, its place. A segment that ends below the offset is passed over (LOG-22).
     """
     if start_offset < state.log_start_offset or start_offset > state.log_end_offset:
-        raise out_of_range(start_offset, state)
+        raise out_of_range(start_offset, state.log_start_offset, state.log_end_offset)
     segments = state.segments
     if start_offset >= bound.message_offset:
         place = bound if start_offset == bound.message_offset else locate(state, start_offset)
@@ -97,7 +95,7 @@ def locate(state: LogState, offset: int) -> LogOffsetMetadata:
     if offset == state.log_end_offset:
         return state.end_metadata
     if offset < state.log_start_offset or offset > state.log_end_offset:
-        raise out_of_range(offset, state)
+        raise out_of_range(offset, state.log_start_offset, state.log_end_offset)
     segment = state.segments.floor(offset)
     while segment is not None:
         found = segment.translate_offset(offset)

@@ -15,13 +15,13 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from kafkalog._core.recovery import BAD_CRC, BAD_ORDER, BAD_RANGE, BAD_SIZE, MORE, PARTIAL, RecoveryPass
+from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.time_index import TimeIndex
-from kafkalog.storage.txn_index import AbortedTxn
 
 _LOG: Final = logging.getLogger(__name__)
 CHUNK_BYTES: Final = 256 << 10

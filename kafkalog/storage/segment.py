@@ -14,6 +14,7 @@ from kafkalog._core.plan import NO_ROLL, AppendPlan, RollRules, SegmentTail, pla
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
+from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.lazy_index import LazyIndex
@@ -22,7 +23,6 @@ from kafkalog.storage.readable_records import FIRST_WINDOW, SMALL_WINDOW
 from kafkalog.storage.segment_files import SegmentFiles
 from kafkalog.storage.time_index import TimeIndex
 from kafkalog.storage.transaction_index import TransactionIndex
-from kafkalog.storage.txn_index import AbortedTxn
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata, OffsetAndTimestamp, TimestampOffset
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem

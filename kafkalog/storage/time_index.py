@@ -8,7 +8,7 @@ from typing import Final
 from kafkalog._core.values import TimestampOffset
 from kafkalog.errors import CorruptIndex, IllegalArgument, IllegalState, InvalidOffset
 from kafkalog.storage.abstract_index import AbstractIndex
-from kafkalog.storage.index_entries import TimeKind
+from kafkalog.storage.segment_index import TimeKind
 
 _ENTRY: Final = Struct(">qi")
 

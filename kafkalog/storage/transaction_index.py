@@ -7,13 +7,12 @@ a partial entry at its end, which a crash leaves, is cut off before the next one
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Sequence
-from typing import Final
 
 from kafkalog.errors import IllegalArgument, StorageError
-from kafkalog.storage.txn_index import (
+from kafkalog.storage.aborted_txns import (
     ENTRY_BYTES,
+    LAST_OFFSET_AT,
     MAX_TXN_INDEX_BYTES,
     AbortedTxn,
     CollectedTxns,
@@ -23,10 +22,6 @@ from kafkalog.storage.txn_index import (
 )
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import OS, File, FileSystem
-
-_ENTRY: Final = struct.Struct(">hqqqq")
-_LAST_OFFSET: Final = struct.Struct(">q")
-_LAST_OFFSET_AT: Final = 18
 
 
 class TransactionIndex:
@@ -89,8 +84,8 @@ class TransactionIndex:
     def _last_offset_of(file: File, count: int) -> int:
         if not count:
             return -1
-        data = file.pread(8, (count - 1) * ENTRY_BYTES + _LAST_OFFSET_AT)
-        return int(_LAST_OFFSET.unpack(data)[0]) if len(data) == 8 else -1
+        data = file.pread(8, (count - 1) * ENTRY_BYTES + LAST_OFFSET_AT)
+        return int.from_bytes(data, "big", signed=True) if len(data) == 8 else -1
 
     def append(self, entry: AbortedTxn) -> None:
         """Add an entry behind the last whole one; IllegalArgument unless its last offset is higher (TXN-1)."""
@@ -112,7 +107,7 @@ class TransactionIndex:
             end = count * ENTRY_BYTES
             if file.size() != end:
                 file.truncate(end)
-            file.pwrite(b"".join(_ENTRY.pack(*entry) for entry in entries), end)
+            file.pwrite(b"".join(entry.packed() for entry in entries), end)
         except OSError as error:
             self._discard_behind(count)
             raise StorageError.from_os(error, "write the transaction index", path=self.path) from error

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog._core.txns import AbortedRanges, TxnScan
 from kafkalog.errors import CorruptRecord, FormatError, KafkalogError, StorageError
+from kafkalog.storage.aborted_txns import check_believable, check_sanity, most_index_bytes, read_aborted_txns
 from kafkalog.storage.names import (
     SNAPSHOT_SUFFIX,
     log_file_name,
@@ -24,7 +25,6 @@ from kafkalog.storage.names import (
     txn_index_file_name,
 )
 from kafkalog.storage.producer_snapshot import read_snapshot
-from kafkalog.storage.txn_index import check_believable, check_sanity, most_index_bytes, read_aborted_txns
 from kafkalog.util.fileio import OS, FileSystem
 
 __all__ = ["AbortedTransaction", "Transactions"]

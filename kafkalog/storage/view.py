@@ -19,16 +19,16 @@ from kafkalog.errors import (
     IllegalArgument,
     KafkalogError,
     LogClosed,
-    OffsetOutOfRange,
     StorageError,
 )
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_metrics import LOGS, LogMetrics
-from kafkalog.storage.lookup import bounded
+from kafkalog.storage.lookup import bounded, first_at
+from kafkalog.storage.read import out_of_range
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.transactions import AbortedTransaction, Transactions
 from kafkalog.storage.view_listing import partition_of
-from kafkalog.storage.view_read import cut_at, first_at, largest_timestamp, read_state
+from kafkalog.storage.view_read import cut_at, largest_timestamp, read_state
 from kafkalog.storage.view_segment import ViewSegment
 from kafkalog.storage.view_watch import DirectoryWatch, ViewState
 from kafkalog.types import (
@@ -192,19 +192,22 @@ class LogView:
             elif attempt > 1:
                 break
             self._refresh_fully()
-        raise self.out_of_range(start_offset)
+        raise out_of_range(start_offset, self._state.start_offset, self._state.end_offset, self.path)
 
     def _read_bounded(
         self, start_offset: int, max_length: int, isolation: Isolation, min_one_message: bool
     ) -> FetchDataInfo:
         """`read` up to the high watermark or the last stable offset."""
-        bound = self.high_watermark if isolation == "high_watermark" else self.last_stable_offset
+        bound = self._bound(isolation)
         found = self.read(start_offset, max_length, "log_end", min_one_message)
         if found.records.size:
             found = cut_at(found, self.segments.get(found.fetch_offset_metadata.segment_base_offset), bound)
         if isolation == "committed":
             found.aborted_transactions = self._aborted_in(found, bound) if found.records.size else ()
         return found
+
+    def _bound(self, isolation: Isolation) -> int:
+        return self.high_watermark if isolation == "high_watermark" else self.last_stable_offset
 
     def _aborted_in(self, found: FetchDataInfo, bound: int) -> tuple[AbortedTransaction, ...]:
         where = found.fetch_offset_metadata
@@ -231,11 +234,13 @@ class LogView:
         return self._retried(ask)
 
     def _retried(self, ask: Callable[[ViewState], T]) -> T:
-        """What `ask` says of the state, asked anew with another one when a file it needed is gone."""
+        """What `ask` says of the state; asked anew with another one where a file is gone, was cut or written anew."""
         for _ in range(LOOKS - 1):
             self._check_open()
             try:
                 return ask(self._state)
+            except CorruptRecord:
+                self._refresh_fully()
             except StorageError as error:
                 if error.errno != errno.ENOENT:
                     raise
@@ -247,15 +252,6 @@ class LogView:
             self._check_open()
             self._state = self._watch.listed(self._state)
 
-    def out_of_range(self, offset: int) -> OffsetOutOfRange:
-        """The error for an offset that the log does not hold (any more, or yet)."""
-        state = self._state
-        start, end = state.start_offset, state.end.next_offset
-        hint = f"log {self.name} holds offsets [{start}, {end})"
-        if offset < start:
-            return OffsetOutOfRange("the offset lies before the log start", path=self.path, offset=offset, hint=hint)
-        return OffsetOutOfRange("the offset lies after the log end", path=self.path, offset=offset, hint=hint)
-
     def offset_for_time(self, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:
         """The first record whose timestamp (ms) is at or above `timestamp`; None where there is none.
 
@@ -263,23 +259,10 @@ class LogView:
         below the log start, in a segment that is still there). With another `isolation` its bound stands for the log
         end, and what lies at or after it is not found, as for the reference's ListOffsets (PART-8).
         """
+        found = self._retried(lambda state: self._offset_for_time(state, timestamp))
         if isolation == "log_end":
-            return self._offset_for_time_retried(timestamp)
-        bound = self.high_watermark if isolation == "high_watermark" else self.last_stable_offset
-        return bounded(self._offset_for_time_retried(timestamp), timestamp, bound)
-
-    def _offset_for_time_retried(self, timestamp: int) -> OffsetAndTimestamp | None:
-        for _ in range(LOOKS - 1):
-            self._check_open()
-            try:
-                return self._offset_for_time(self._state, timestamp)
-            except CorruptRecord:  # the owner may have cut the file, or written it anew
-                self._refresh_fully()
-            except StorageError as error:
-                if error.errno != errno.ENOENT:
-                    raise
-                self._refresh_fully()
-        return self._offset_for_time(self._state, timestamp)
+            return found
+        return bounded(found, timestamp, self._bound(isolation))
 
     def _offset_for_time(self, state: ViewState, timestamp: int) -> OffsetAndTimestamp | None:
         if timestamp == LATEST_TIMESTAMP:
@@ -288,7 +271,7 @@ class LogView:
             return OffsetAndTimestamp(state.start_offset, -1, self._epoch_of(state.start_offset))
         if timestamp == MAX_TIMESTAMP:
             return largest_timestamp(state)
-        return first_at(state, timestamp, state.start_offset)
+        return first_at(state.segments, timestamp, state.start_offset, state.end_offset)
 
     def _epoch_of(self, offset: int) -> int:
         """The leader epoch that the partition's epoch file has for an offset; -1 where it does not tell."""

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 from kafkalog._core.crc import crc32, crc32c
 from kafkalog._core.scan import REASON_MAGIC, REASON_PARTIAL, REASON_SIZE, BatchTable, scan
 from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.storage.file_slice import LOG_OVERHEAD, claimed_size
 from kafkalog.storage.lazy_file import DataFile
 
 FIRST_WALK_BYTES: Final = 64 << 10
 WALK_BYTES: Final = 1 << 20
 HEADER_BYTES: Final = 61
-LOG_OVERHEAD: Final = 12
 LARGE_BATCH_BYTES: Final = 16 << 20
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 ZEROS_LOOKED_AT: Final = 4096
@@ -146,13 +146,6 @@ def _bad_tail(file: DataFile, table: BatchTable, data: bytes, end: SegmentEnd, l
     else:
         what = f"{left} bytes at the end are no whole batch"
     return CorruptRecord(what, path=file.path, offset=end.next_offset, position=end.size, hint=_HINT)
-
-
-def claimed_size(data: bytes) -> int:
-    """The bytes the batch at the start of `data` claims to have; 0 where its size field is not there."""
-    if len(data) < LOG_OVERHEAD:
-        return 0
-    return int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD
 
 
 def is_worth_reading(file: DataFile, position: int, size: int) -> bool:

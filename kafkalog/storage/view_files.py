@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from kafkalog.errors import CorruptIndex, StorageError
 from kafkalog.storage.file_records import FileRecords
@@ -14,6 +15,8 @@ from kafkalog.storage.names import LOG_SUFFIX, index_file_name, time_index_file_
 from kafkalog.storage.view_listing import ListedSegment
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import File, FileSystem
+
+V = TypeVar("V", OffsetIndexView, TimeIndexView)
 
 OPEN_SEGMENTS: Final = 256
 """Descriptors a view keeps: a backup may have more segments than a process may open files."""
@@ -31,16 +34,16 @@ class Descriptors:
     def __init__(self, limit: int = OPEN_SEGMENTS) -> None:
         self.lock = threading.Lock()
         self._limit = limit
-        self._open: deque[SegmentFiles] = deque()
+        self._open: deque[ViewFiles] = deque()
 
-    def opened(self, segment: SegmentFiles) -> None:
+    def opened(self, segment: ViewFiles) -> None:
         """Notes that `segment` opened its file."""
         self._open.append(segment)
         while len(self._open) > self._limit:
             self._open.popleft().release_file()
 
 
-class SegmentFiles:
+class ViewFiles:
     """The files of the segment in `<directory>/<file_name>`, whose data counts up to `size`.
 
     A slice handed out keeps the data file's descriptor, so it can be read after the owner deleted the file
@@ -188,31 +191,22 @@ class SegmentFiles:
     def _read_offset_index(self) -> OffsetIndexView:
         with self._descriptors.lock:
             self._indexed_size = self._size
-            index = self._offset_index
-            if index is None:
-                path = self._beside(index_file_name(self.base_offset, self._suffix))
-                self._offset_index = index = OffsetIndexView(path, self.base_offset, fs=self._fs)
-            else:
-                index.refresh()
+            self._offset_index = index = self._read(self._offset_index, OffsetIndexView, index_file_name)
             return index
 
     def _read_time_index(self) -> TimeIndexView:
         with self._descriptors.lock:
             self._timed_size = self._size
-            index = self._time_index
-            if index is None:
-                path = self._beside(time_index_file_name(self.base_offset, self._suffix))
-                self._time_index = index = TimeIndexView(path, self.base_offset, fs=self._fs)
-            else:
-                index.refresh()
+            self._time_index = index = self._read(self._time_index, TimeIndexView, time_index_file_name)
             return index
 
-    def _beside(self, file_name: str) -> str:
-        return os.path.join(self._directory, file_name)
-
-    @property
-    def _suffix(self) -> str:
-        return self.file_name.partition(LOG_SUFFIX)[2]
+    def _read(self, index: V | None, kind: type[V], name_of: Callable[[int, str], str]) -> V:
+        """The index as its file is now, which has the suffix of the data file (`.swap`)."""
+        if index is not None:
+            index.refresh()
+            return index
+        name = name_of(self.base_offset, self.file_name.partition(LOG_SUFFIX)[2])
+        return kind(os.path.join(self._directory, name), self.base_offset, fs=self._fs)
 
     def forget_indexes(self) -> None:
         """Drops the copies of the indexes: the file was cut or replaced."""

@@ -26,11 +26,6 @@ class ListedSegment(NamedTuple):
     name: str
     inode: int
 
-    @property
-    def suffix(self) -> str:
-        """What follows `.log` in its name, and in those of its index files."""
-        return self.name[self.name.index(LOG_SUFFIX) + len(LOG_SUFFIX) :]
-
 
 def list_segments(fs: FileSystem, directory: str) -> tuple[ListedSegment, ...]:
     """The segments in order of base offset; `.deleted` and `.cleaned` files are not among them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalog.storage.glance import record_at_time
+from kafkalog.storage.lookup import first_at
 from kafkalog.storage.view_segment import ViewSegment
 from kafkalog.storage.view_watch import ViewState
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata, OffsetAndTimestamp
@@ -48,21 +48,7 @@ def cut_at(found: FetchDataInfo, segment: ViewSegment | None, bound: int) -> Fet
     return found
 
 
-def first_at(state: ViewState, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
-    """The first record at or after a time; those the view has not seen yet are left out.
-
-    A segment that promises one and has none (compaction emptied it) is passed over.
-    """
-    for segment in state.segments.from_time(timestamp):
-        found = record_at_time(segment, timestamp, start_offset)
-        if found is None:
-            found = segment.find_offset_by_timestamp(timestamp, start_offset)
-        if found is not None:
-            return found if found.offset < state.end_offset else None
-    return None
-
-
 def largest_timestamp(state: ViewState) -> OffsetAndTimestamp | None:
     """The first record with the largest timestamp; None where no record has one."""
     largest = max(segment.largest_timestamp for segment in state.segments)
-    return None if largest < 0 else first_at(state, largest, 0)
+    return None if largest < 0 else first_at(state.segments, largest, 0, state.end_offset)

@@ -6,9 +6,9 @@ from typing import Final
 
 from kafkalog._core.scan import REASON_PARTIAL, BatchHeader, scan
 from kafkalog.errors import KafkalogError
-from kafkalog.storage.file_slice import HEADER_BYTES
+from kafkalog.storage.file_slice import HEADER_BYTES, claimed_size
 from kafkalog.storage.view_end import SegmentEnd, empty_end, extend_end
-from kafkalog.storage.view_files import Descriptors, SegmentFiles
+from kafkalog.storage.view_files import Descriptors, ViewFiles
 from kafkalog.storage.view_listing import ListedSegment
 from kafkalog.types import OffsetAndTimestamp, OffsetPosition
 from kafkalog.util.fileio import FileSystem
@@ -17,7 +17,7 @@ ADVISED_WINDOW: Final = 16 << 10
 ANY_TIMESTAMP: Final = 2**63 - 1
 
 
-class ViewSegment(SegmentFiles):
+class ViewSegment(ViewFiles):
     """A segment of another process's log, up to `size` bytes.
 
     Whatever an index says is checked against the data before it is used; where it is wrong, the data is
@@ -47,7 +47,7 @@ class ViewSegment(SegmentFiles):
         data = records.read(position, ADVISED_WINDOW)
         table = scan(data, file_mode=True, base_position=position, max_batches=1)
         if not len(table) and table.stop_reason == REASON_PARTIAL and len(data) >= HEADER_BYTES:
-            size = int.from_bytes(data[8:12], "big", signed=True) + 12
+            size = claimed_size(data)
             if position + size > records.size:
                 return None
             data = records.read(position, size)

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kafkalog.errors import StorageError, UnknownTopicOrPartition
-from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.topics import TopicEntry, TopicStore
 from kafkalog.storage.partition_metadata import read_partition_metadata
-from kafkalog.storage.view import LogView
 from kafkalog.tools.directories import PartitionPath, find, partitions
 from kafkalog.util.fileio import OS, FileSystem
 
@@ -74,6 +72,9 @@ def topic_entry(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> Topi
 
 def describe_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> TopicDescription:
     """Id, settings and partitions of a topic; UnknownTopicOrPartition where it is absent."""
+    from kafkalog.manager.known_topics import read_known_topics
+    from kafkalog.storage.view import LogView
+
     found = []
     for topic_partition, path in find(dirs, topic, fs=fs):
         with LogView.open(path, fs=fs) as view:

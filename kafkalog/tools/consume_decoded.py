@@ -9,15 +9,15 @@ import base64
 import json
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from kafkalog._core import template as kind
 from kafkalog._core.record import Record
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.records.json_text import json_text
 from kafkalog.records.tables import record_tables
 from kafkalog.tools.consume import MAX_OFFSET, Batches, Written
-from kafkalog.tools.decoders import DecodeError, Decoder, decoded, decoder, shown
+from kafkalog.tools.decoders import Decoder, decoded, decoder, shown
 from kafkalog.tools.templates import Pieces
 
 CONTROL_BIT: Final = 0x20
@@ -27,12 +27,11 @@ _KEYS: Final = {kind.KEY, kind.KEY_BASE64, kind.KEY_HEX}
 _VALUES: Final = {kind.VALUE, kind.VALUE_BASE64, kind.VALUE_HEX}
 
 
-class Serdes:
+class Serdes(NamedTuple):
     """The decoders of keys and of values; None leaves the bytes as they are."""
 
-    def __init__(self, key: Decoder | None, value: Decoder | None) -> None:
-        self.key = key
-        self.value = value
+    key: Decoder | None
+    value: Decoder | None
 
 
 def parse_serdes(given: Iterable[str], schemas: str | None = None) -> Serdes | None:
@@ -100,8 +99,8 @@ def _records(chunk: Batches) -> Iterable[Record]:
 def _text(record: Record, pieces: Pieces, serdes: Serdes, path: str) -> bytes:
     try:
         return b"".join(_piece(piece, text, record, serdes) for piece, text in pieces)
-    except DecodeError as error:
-        raise DecodeError(error.message, path=path, offset=record.offset, hint=error.hint) from error
+    except InvalidRecord as error:
+        raise type(error)(error.message, path=path, offset=record.offset, hint=error.hint) from error
 
 
 def _piece(piece: int, text: bytes, record: Record, serdes: Serdes) -> bytes:

@@ -12,8 +12,8 @@ from typing import BinaryIO, Final
 
 from kafkalog.errors import CorruptSnapshot, StorageError
 from kafkalog.storage import names
+from kafkalog.storage.aborted_txns import read_aborted_txns
 from kafkalog.storage.producer_snapshot import read_snapshot
-from kafkalog.storage.txn_index import read_aborted_txns
 from kafkalog.tools.dump_complaints import Complaints
 from kafkalog.tools.dump_index import dump_index, dump_time_index
 from kafkalog.tools.dump_log import base_offset_of, dump_log

@@ -17,8 +17,8 @@ from kafkalog.errors import CorruptRecord, InvalidRecord
 from kafkalog.records.format import MAGIC_V2, TimestampType, codec_name
 from kafkalog.records.json_text import json_text
 from kafkalog.records.sequence import MAX_SEQUENCE
+from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.producer_snapshot import ProducerEntry
-from kafkalog.storage.txn_index import AbortedTxn
 from kafkalog.tools.batch_records import records_of
 from kafkalog.tools.control_text import control_value
 from kafkalog.tools.dump_complaints import Complaints, Pair
@@ -71,7 +71,10 @@ class JsonPrinter:
                 if record.offset != before + 1:
                     jumps.append((before, record.offset))
                 before = record.offset
-                self._line("record", path, **record_fields(header, record, options, reader, where))
+                try:
+                    self._line("record", path, **record_fields(header, record, options, reader))
+                except InvalidRecord as error:
+                    raise type(error)(error.message, **(where | {"offset": record.offset}), hint=error.hint) from error
         return jumps
 
     def left_over(self, path: str, position: int, count: int) -> None:
@@ -193,9 +196,9 @@ def batch_fields(header: BatchHeader) -> dict[str, Any]:
 
 
 def record_fields(
-    header: BatchHeader, record: Record, options: DumpOptions, reader: RecordReader | None, where: dict[str, Any]
+    header: BatchHeader, record: Record, options: DumpOptions, reader: RecordReader | None
 ) -> dict[str, Any]:
-    """What a record line says; InvalidRecord, with its place, for a control record or value that cannot be read."""
+    """What a record line says; InvalidRecord for a control record or a value that cannot be read."""
     fields: dict[str, Any] = {}
     key, value = record.key, record.value
     if not options.skip_record_metadata:
@@ -210,14 +213,9 @@ def record_fields(
             delta = record.offset - header.base_offset
             fields["sequence"] = -1 if header.base_sequence < 0 else (header.base_sequence + delta) & MAX_SEQUENCE
             fields |= _headers(record)
-    try:
-        if header.is_control:
-            return fields | {"control": control_value(key, value)}
-        if options.data:
-            fields |= _parts(key, value, record.offset, reader)
-    except InvalidRecord as error:
-        raise type(error)(error.message, **(where | {"offset": record.offset}), hint=error.hint) from error
-    return fields
+    if header.is_control:
+        return fields | {"control": control_value(key, value)}
+    return fields | _parts(key, value, record.offset, reader) if options.data else fields
 
 
 def _headers(record: Record) -> dict[str, Any]:

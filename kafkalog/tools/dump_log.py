@@ -14,7 +14,6 @@ from kafkalog.tools.dump_printer import Printer
 from kafkalog.tools.window import FileWindow
 from kafkalog.util.fileio import FileSystem
 
-BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 _SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _OFFSET: Final = re.compile(r"[+-]?\d{1,20}")
 
@@ -47,7 +46,7 @@ def title_of(path: str) -> str:
     name = os.path.basename(path)
     if name.endswith(names.LOG_SUFFIX):
         return f"Log starting offset: {base_offset_of(path)}"
-    if name == BOOTSTRAP_CHECKPOINT:
+    if name == names.BOOTSTRAP_FILE:
         return "KRaft bootstrap snapshot"
     found = _SNAPSHOT_NAME.fullmatch(name)
     if found is None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.tools.record_readers import RecordReader
+if TYPE_CHECKING:
+    from kafkalog.tools.record_readers import RecordReader
 
 MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from kafkalog._core.listing import list_entries
 from kafkalog._core.text import TextBuffer
+from kafkalog.records.sequence import MAX_SEQUENCE
+from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.producer_snapshot import ProducerEntry
-from kafkalog.storage.txn_index import AbortedTxn
 from kafkalog.tools.dump_complaints import Complaints, Pair
 from kafkalog.tools.dump_options import DumpOptions
 from kafkalog.tools.log_text import LogText
-from kafkalog.tools.record_readers import RecordReader
 from kafkalog.tools.window import FileWindow
 
-MAX_SEQUENCE = 2**31 - 1
+if TYPE_CHECKING:
+    from kafkalog.tools.record_readers import RecordReader
 
 
 class Printer(Protocol):

@@ -13,7 +13,8 @@ STDIN_NAME = "stdin"
 
 
 class Inputs:
-    """The named files (`-` is stdin), all opened before the first is read, so that a wrong name costs nothing.
+    """The named files (`-` is stdin), all opened before the first is read, so that a wrong name costs nothing:
+    StorageError for the first that cannot be opened.
 
     Iterating gives (descriptor, name) and closes each when the next is asked for. `total` is the bytes in
     them, None where one is no regular file.
@@ -57,8 +58,3 @@ class Inputs:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def open_inputs(names: Sequence[str]) -> Inputs:
-    """The files of a command line; StorageError for the first that cannot be opened."""
-    return Inputs(names)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from kafkalog._core.render import IS_FULL, NEEDS_BYTES, NEEDS_TEXT, DumpText
 from kafkalog.errors import InvalidRecord
 from kafkalog.records.compression import DECODED_LIMIT_BYTES, new_unpacker
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2
-from kafkalog.tools.control_text import control_text
-from kafkalog.tools.decoders import shown
 from kafkalog.tools.dump_complaints import Pair
 from kafkalog.tools.dump_options import DumpOptions
-from kafkalog.tools.record_readers import RecordReader
 from kafkalog.tools.render_errors import refused_error, short_batch, stop_error
 from kafkalog.tools.window import FileWindow
+
+if TYPE_CHECKING:
+    from kafkalog.tools.record_readers import RecordReader
 
 FLUSH_BYTES: Final = 1 << 18
 HEADER_TO_MAGIC: Final = 17
@@ -90,6 +90,8 @@ class LogText:
         text = self.text
         try:
             if text.is_control:
+                from kafkalog.tools.control_text import control_text
+
                 return f" {control_text(text.key, text.value)}"
             assert self.reader is not None
             return line_end(*self.reader(text.key, text.value, text.record_offset), self.bar)
@@ -110,6 +112,8 @@ class LogText:
 
 def line_end(key: Any, payload: Any, bar: str) -> str:
     """Key and payload as they end a record line; `bar` is what begins a line that holds nothing else."""
+    from kafkalog.tools.decoders import shown
+
     words = ""
     for label, value in (("key", key), ("payload", payload)):
         if value is not None:

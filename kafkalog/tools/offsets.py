@@ -73,7 +73,7 @@ class Bounds(NamedTuple):
 def parse_bounds(words: tuple[str, ...], to_ms: Callable[[str], int]) -> Bounds:
     """What `-o` arguments ask for: one of beginning, end, stored, N, -N, and s@TIME, e@TIME beside each other.
 
-    IllegalArgument for a word that is none, and for two starts.
+    to_ms turns a TIME into ms since 1970. IllegalArgument for a word that is none, and for two starts.
     """
     bounds = Bounds()
     for word in words:
@@ -100,7 +100,7 @@ def parse_bounds(words: tuple[str, ...], to_ms: Callable[[str], int]) -> Bounds:
 
 
 def _time(text: str, to_ms: Callable[[str], int]) -> int:
-    time = int(text) if re.fullmatch(r"[0-9]{1,18}", text) else to_ms(text)
+    time = to_ms(text)
     if time < 0:
         raise IllegalArgument(f"the time {text!r} lies before 1970")
     return time

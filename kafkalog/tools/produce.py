@@ -22,6 +22,7 @@ from kafkalog.tools.produce_queue import Sink, WriteQueue
 
 CHUNK_BYTES = 256 * 1024
 READY_BYTES = 128 * 1024
+_LONGEST_POLL_MS = 2**31 - 1
 
 
 class Encoding(NamedTuple):
@@ -155,7 +156,7 @@ class _Lull:
 
     def __init__(self, fd: int, linger_ms: float) -> None:
         self.pending = False  # records wait in an open batch
-        self._linger_ms = linger_ms
+        self._linger_ms = min(linger_ms, _LONGEST_POLL_MS)
         self._waited_ms = 0.0
         self._poll: select.poll | None = select.poll()
         self._poll.register(fd, select.POLLIN)

@@ -50,7 +50,7 @@ def parse_record(line: bytes, name: str, number: int) -> JsonRecord:
             _data(fields, "payload"),
             _headers(fields.get("headers"), fields.get("headers_encoding")),
         )
-    except (ValueError, TypeError, LookupError) as error:
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise FormatError(
             f"line {number} is no record: {error}",
             path=name,
@@ -61,9 +61,9 @@ def parse_record(line: bytes, name: str, number: int) -> JsonRecord:
 
 def _number(fields: dict[str, Any], name: str) -> int | None:
     value = fields.get(name)
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63):
         return value
-    raise ValueError(f"{name} is {value!r}, a whole number is meant")
+    raise ValueError(f"{name} is {value!r}, a whole number of 64 bits is meant")
 
 
 def _data(fields: dict[str, Any], name: str) -> bytes | None:
@@ -159,18 +159,19 @@ class JsonProducer:
         elif timestamp < 0:
             raise InvalidTimestamp(f"line {line} has timestamp {timestamp}, which is negative", path=name)
         number = self._partition(record, name, line)
-        builder = self._builders[number]
-        if not builder.append(record.value, record.key, timestamp, record.headers):
+        if self._takes(number, record, timestamp):
+            return
+        self._close_batch(number)
+        if number == self._sticky:
+            self._sticky = (number + 1) % self._count
+            number = self._partition(record, name, line)
+        if not self._takes(number, record, timestamp):
             self._close_batch(number)
-            if number == self._sticky:
-                self._sticky = (number + 1) % self._count
-                number = self._partition(record, name, line)
-                builder = self._builders[number]
-                if not builder.append(record.value, record.key, timestamp, record.headers):
-                    self._close_batch(number)
-                    builder.append(record.value, record.key, timestamp, record.headers)
-            else:
-                builder.append(record.value, record.key, timestamp, record.headers)
+            self._takes(number, record, timestamp)
+
+    def _takes(self, number: int, record: JsonRecord, timestamp: int) -> bool:
+        """Whether the record went into the open batch of a partition, which an empty one always takes."""
+        return self._builders[number].append(record.value, record.key, timestamp, record.headers)
 
     def _partition(self, record: JsonRecord, name: str, line: int) -> int:
         count = self._count

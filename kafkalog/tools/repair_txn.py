@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import struct
-from typing import Final
 
 from kafkalog.errors import CorruptSnapshot, StorageError
+from kafkalog.storage.aborted_txns import VERSION, AbortedTxn
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.names import snapshot_file_name
 from kafkalog.storage.producer_snapshot import read_snapshot
 from kafkalog.tools.verify_segment import SegmentFacts
 from kafkalog.util.fileio import FileSystem
-
-_ENTRY: Final = struct.Struct(">hqqqq")
 
 
 class TxnReplay:
@@ -48,7 +45,7 @@ class TxnReplay:
                         first = self._open.pop(producer, None)
                         if first is not None and (producer, batch.last_offset) in aborted:
                             stable = next(iter(self._open.values()), batch.last_offset + 1)
-                            found += _ENTRY.pack(0, producer, first, batch.last_offset, stable)
+                            found += AbortedTxn(VERSION, producer, first, batch.last_offset, stable).packed()
         except OSError as error:
             if isinstance(error, StorageError):
                 raise

@@ -22,6 +22,7 @@ ENCODINGS: Final = ("utf8", "base64", "hex")
 _KEYS: Final = {"utf8": kind.KEY, "base64": kind.KEY_BASE64, "hex": kind.KEY_HEX}
 _VALUES: Final = {"utf8": kind.VALUE, "base64": kind.VALUE_BASE64, "hex": kind.VALUE_HEX}
 _TOKEN: Final = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{2}|.?)|[^%\\]+", re.DOTALL)
+_ESCAPE: Final = re.compile(rb"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _DIRECTIVES: Final = {
     "o": kind.OFFSET,
@@ -33,6 +34,15 @@ _DIRECTIVES: Final = {
 }
 _DIRECTIVE_HELP: Final = "%s %k %t %p %o %T %h %S %K %R %%"
 _ESCAPE_HELP: Final = r"\n \t \r \0 \\ \xHH"
+
+
+def literal(text: str) -> bytes:
+    r"""A delimiter of the command line as bytes: \n \t \r \0 \\ \xHH as in C, all else the bytes that were typed.
+
+    IllegalArgument for any other letter behind \.
+    """
+    typed = text.encode(errors="surrogateescape")
+    return _ESCAPE.sub(lambda escape: _escaped(escape[1].decode(errors="replace")), typed)
 
 
 def delimited(
@@ -141,7 +151,8 @@ def _escaped(escape: str) -> bytes:
     if len(escape) == 3:
         return bytes([int(escape[1:], 16)])
     if escape not in _ESCAPES:
-        raise IllegalArgument(f"\\{escape} means nothing in a format", hint=f"known are {_ESCAPE_HELP}")
+        text = f"the escape \\{escape} means nothing in a format or a delimiter"
+        raise IllegalArgument(text, hint=f"known are {_ESCAPE_HELP}")
     return _ESCAPES[escape]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog.errors import FormatError, StorageError
-from kafkalog.storage.txn_index import ENTRY_BYTES, AbortedTxn, most_index_bytes, parse_aborted_txns
+from kafkalog.storage.aborted_txns import ENTRY_BYTES, AbortedTxn, most_index_bytes, parse_aborted_txns
 from kafkalog.tools.verify_report import Findings, Severity
 from kafkalog.tools.verify_segment import SegmentFacts
 from kafkalog.util.fileio import FileSystem

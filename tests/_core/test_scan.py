@@ -174,3 +174,16 @@ def test_a_sealed_batch_with_any_inside_is_valid(inside: bytes, at: int) -> None
     if len(data) >= 61:
         assert scan(seal(bytes(data)))[0].is_valid
         assert scan(seal(bytes(data)))[0].crc == crc32c(bytes(data[21:]))
+
+
+def test_a_row_alone_is_the_table_of_its_bytes() -> None:
+    data = batch([b"a", b"b"], base_offset=5) + batch([b"c"], base_offset=7, attributes=1)
+    table = scan(data, base_position=100)
+    for row in range(2):
+        at, size = table.position(row) - 100, table.size(row)
+        again, alone = scan(data[at : at + size]), table.alone(row)
+        for name in ("base_offset", "last_offset", "position", "size", "crc", "computed_crc", "is_valid"):
+            assert getattr(alone[0], name) == getattr(again[0], name)
+        assert (len(alone), alone.stop_reason, alone.stop_position, alone.valid_bytes) == (1, REASON_END, size, size)
+    with pytest.raises(IndexError, match="row 2"):
+        table.alone(2)

@@ -8,7 +8,6 @@ import functools
 import gzip
 import json
 import os
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from kafkalog.cli.main import run
-from tests.golden_cases import GOLDEN
+from tests.golden_cases import GOLDEN, unpack
 
 pytestmark = pytest.mark.golden
 
@@ -36,8 +35,7 @@ def runs() -> list[dict[str, Any]]:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The directory that the runs were made in."""
     target = tmp_path_factory.mktemp("dump-extra")
-    with tarfile.open(FOLDER / "data.tar.gz") as tar:
-        tar.extractall(target, filter="data")
+    unpack(FOLDER / "data.tar.gz", target)
     yield target / "data"
 
 

@@ -193,7 +193,7 @@ def test_the_marker_is_gone_before_the_first_log_is_opened(disks: tuple[Path, Pa
         held.made(T0)
     with Held(a, fs=fs):
         pass
-    opened = next(i for i, call in enumerate(fs.calls) if "t-0" in call.path)
+    opened = next(i for i, call in enumerate(fs.calls) if "/t-0" in call.path)
     removed = next(i for i, call in enumerate(fs.calls) if call.op == "unlink" and call.path.endswith(MARKER))
     synced = next(i for i, call in enumerate(fs.calls) if call.op == "fsync" and i > removed)
     assert removed < synced < opened and fs.calls[synced].path == str(a)

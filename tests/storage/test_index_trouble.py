@@ -2,7 +2,6 @@
 
 import errno
 import os
-import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from kafkalog._core.values import OffsetPosition
 from kafkalog.errors import StorageError
 from kafkalog.storage.index import OffsetIndex
 from tests.faults import FaultFS, each_failure
+from tests.storage.index_entries import entry_bytes, fill, pairs
 from tests.tiny_disk import run_on_tiny_disk
 
 BASE, SIZE = 45, 240
@@ -23,19 +23,6 @@ BASE, SIZE = 45, 240
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "00000000000000000045.index"
-
-
-def fill(index: OffsetIndex, offsets: range, step: int = 10) -> None:
-    for i, offset in enumerate(offsets):
-        index.append(offset, step * i)
-
-
-def pairs(index: OffsetIndex) -> list[tuple[int, int]]:
-    return [tuple(index.entry(n)) for n in range(index.entries)]  # type: ignore[misc]
-
-
-def entry_bytes(*rows: tuple[int, int]) -> bytes:
-    return b"".join(struct.pack(">ii", *row) for row in rows)
 
 
 def test_space_is_reserved_before_it_is_needed(path: Path) -> None:

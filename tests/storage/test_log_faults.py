@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import kafkalog
 from kafkalog._core.scan import scan
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.log import UnifiedLog
@@ -17,6 +18,7 @@ from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS, each_failure
 from tests.storage.logs import NOW, bases, files, lead, log, offset_entries, run, sized, time_entries
 
+PACKAGE = str(Path(kafkalog.__file__).parent)
 SETTINGS = {"internal_segment_bytes": 500, "index_interval_bytes": 150}
 
 
@@ -231,7 +233,7 @@ class CtrlC:
         self.fired = False
 
     def look(self, frame: Any, event: str, arg: object) -> None:
-        if event not in ("call", "c_return") or "/kafkalog/" not in frame.f_code.co_filename:
+        if event not in ("call", "c_return") or not frame.f_code.co_filename.startswith(PACKAGE):
             return
         if "interrupts" in frame.f_code.co_filename or self.fired:
             return

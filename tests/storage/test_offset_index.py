@@ -2,7 +2,6 @@
 
 import errno
 import os
-import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from kafkalog.errors import (
 )
 from kafkalog.storage.index import OffsetIndex
 from tests.descriptors import open_descriptors
+from tests.storage.index_entries import entry_bytes, fill, pairs
 from tests.unprivileged import plain_directory, unprivileged
 
 BASE, SIZE = 45, 240
@@ -36,19 +36,6 @@ def index(path: Path) -> Iterator[OffsetIndex]:
     made = OffsetIndex(path, BASE, SIZE)
     yield made
     made.close_handler()
-
-
-def fill(index: OffsetIndex, offsets: range, step: int = 10) -> None:
-    for i, offset in enumerate(offsets):
-        index.append(offset, step * i)
-
-
-def pairs(index: OffsetIndex) -> list[tuple[int, int]]:
-    return [tuple(index.entry(n)) for n in range(index.entries)]  # type: ignore[misc]
-
-
-def entry_bytes(*rows: tuple[int, int]) -> bytes:
-    return b"".join(struct.pack(">ii", *row) for row in rows)
 
 
 def test_empty(index: OffsetIndex) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import IllegalArgument
+from kafkalog.storage.aborted_txns import AbortedTxn, read_aborted_txns
 from kafkalog.storage.transaction_index import TransactionIndex
-from kafkalog.storage.txn_index import AbortedTxn, read_aborted_txns
 
 ENTRIES = [AbortedTxn(0, 0, 0, 10, 11), AbortedTxn(0, 1, 5, 15, 13), AbortedTxn(0, 2, 18, 35, 25),
            AbortedTxn(0, 3, 32, 50, 40)]  # fmt: skip

@@ -14,30 +14,12 @@ from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import FileSystem
 from tests.faults import FaultFS
 from tests.raw_batches import batch, batches, write_segment
+from tests.storage.views import append, log_file, offsets, thousand_offsets
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Offsets 0 to 999 in two segments of fifty batches of ten."""
-    path = tmp_path / "orders-3"
-    write_segment(path, 0, batches(0, 50, 10))
-    write_segment(path, 500, batches(500, 50, 10))
-    return path
-
-
-def offsets(view: LogView, start: int | None = None, stop: int | None = None) -> list[int]:
-    first = view.log_start_offset if start is None else start
-    last = view.log_end_offset if stop is None else stop
-    return [record.offset for record in records(view, first, last)]
-
-
-def log_file(folder: Path, base: int) -> Path:
-    return folder / f"{base:020d}.log"
-
-
-def append(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)
+    return thousand_offsets(tmp_path / "orders-3")
 
 
 class TestFollowing:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalog._core.repack import with_payload
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.records.compression import compress
 from kafkalog.tools import decoders, templates
 from kafkalog.tools.consume import Written, write_records
@@ -111,3 +111,18 @@ def test_flags_that_mean_nothing() -> None:
     for given in ("keys=i", "key=", "nothing"):
         with pytest.raises(IllegalArgument):
             parse_serdes([given])
+
+
+@pytest.mark.parametrize("depth", [100, 600, 900, 950, 3_000])
+@pytest.mark.parametrize("pieces", [templates.delimited(), templates.json_lines(topic="t", partition=0)])
+def test_json_of_any_depth_is_printed_or_refused_with_its_place(depth: int, pieces: templates.Pieces) -> None:
+    """Python's parser gets further down than anything that walks over what it made."""
+    value = b"[" * depth + b"]" * depth
+    found = chunk(batch([R(b"1"), R(value)], base_offset=7))
+    out = io.BytesIO()
+    try:
+        write_decoded([found], out, pieces, Serdes(None, decoders.json))
+    except InvalidRecord as error:
+        assert depth > 100 and (error.path, error.offset) == (found.path, 8)
+    else:
+        assert value in out.getvalue()

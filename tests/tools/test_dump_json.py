@@ -161,3 +161,19 @@ def test_damage_is_told_after_the_lines_before_it(
         dump_files([str(path)], out, DEEP, err=io.BytesIO(), as_json=True)
     assert (caught.value.path, caught.value.offset, caught.value.position) == (str(path), offset, len(made))
     assert [json.loads(line)["type"] for line in out.getvalue().splitlines()][:2] == ["batch", "record"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("depth", [100, 600, 900, 950, 3_000])
+def test_json_of_any_depth_is_printed_or_refused_with_its_place(tmp_path: Path, depth: int, as_json: bool) -> None:
+    """Python's parser gets further down than anything that walks over what it made."""
+    value = b"[" * depth + b"]" * depth
+    path = log_file(tmp_path, batch([R(b"1"), R(value)], base_offset=7), 7)
+    out, err = io.BytesIO(), io.BytesIO()
+    options = DumpOptions(reader=lambda: decoder_reader(None, "json"))
+    try:
+        dump_files([str(path)], out, options, err=err, as_json=as_json)
+    except InvalidRecord as error:
+        assert depth > 100 and (error.path, error.offset) == (str(path), 8)
+    else:
+        assert value in out.getvalue()

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkalog.errors import IllegalArgument, OffsetOutOfRange
-from kafkalog.times import to_ms
+from kafkalog.times import text_ms
 from kafkalog.tools.offsets import Bounds, parse_bounds
 from kafkalog.types import OffsetAndTimestamp
 
@@ -30,7 +30,7 @@ class TenToTwenty:
     ],
 )  # fmt: skip
 def test_words(words: list[str], first: int, stop: int | None) -> None:
-    bounds = parse_bounds(tuple(words), to_ms)
+    bounds = parse_bounds(tuple(words), text_ms)
     assert (bounds.first_offset(TenToTwenty()), bounds.stop_offset(TenToTwenty())) == (first, stop)
 
 
@@ -48,4 +48,4 @@ def test_an_offset_outside_the_log(offset: int) -> None:
 )  # fmt: skip
 def test_words_that_say_nothing(words: list[str]) -> None:
     with pytest.raises(IllegalArgument):
-        parse_bounds(tuple(words), to_ms)
+        parse_bounds(tuple(words), text_ms)

@@ -293,7 +293,7 @@ def test_aborted_transactions_are_found_again(tmp_path: Path) -> None:
     later = path.with_name("00000000000000000003.log")
     later.write_bytes(txn_batch(3, 8, marker=ABORT) + txn_batch(4, 7, marker=ABORT))
     repair(path.parent, apply=True, all_indexes=True, backup_dir=tmp_path / "kept")
-    from kafkalog.storage.txn_index import read_aborted_txns
+    from kafkalog.storage.aborted_txns import read_aborted_txns
 
     assert [tuple(one) for one in read_aborted_txns(path.with_suffix(".txnindex"))] == [(0, 9, 0, 2, 1)]
     assert [tuple(one) for one in read_aborted_txns(later.with_suffix(".txnindex"))] == [(0, 8, 1, 3, 4)]

@@ -1,4 +1,4 @@
-"""The transaction index of a segment: its aborted transactions (format.md section 7)."""
+"""The bytes of a transaction index: aborted transactions, and what can be told from them (format.md section 7)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ ENTRY_BYTES: Final = 34
 LEAST_MARKER_BYTES: Final = 61
 """Of a control batch: its header."""
 MAX_TXN_INDEX_BYTES: Final = 1 << 31
-# the reference looks at the first byte of the version only
-_ENTRY: Final = struct.Struct(">bxqqqq")
+LAST_OFFSET_AT: Final = 18
+_WRITTEN: Final = struct.Struct(">hqqqq")
+_READ: Final = struct.Struct(">bxqqqq")  # the reference looks at the first byte of the version only
 _HINT: Final = "the log has the same transactions; recovery writes the index anew from it"
 
 
@@ -28,6 +29,10 @@ class AbortedTxn(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+    def packed(self) -> bytes:
+        """The entry as it is written: 34 bytes."""
+        return _WRITTEN.pack(*self)
 
 
 class CollectedTxns(NamedTuple):
@@ -59,7 +64,7 @@ def read_aborted_txns(
 def parse_aborted_txns(data: bytes, path: str | None = None) -> list[AbortedTxn]:
     """The entries of a transaction index's bytes; a partial one at the end is not looked at (TXN-6, TXN-7)."""
     whole = len(data) - len(data) % ENTRY_BYTES
-    found = [AbortedTxn(*fields) for fields in _ENTRY.iter_unpack(memoryview(data)[:whole])]
+    found = [AbortedTxn(*fields) for fields in _READ.iter_unpack(memoryview(data)[:whole])]
     for number, entry in enumerate(found):
         if entry.version > VERSION:
             raise FormatError(

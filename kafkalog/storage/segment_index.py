@@ -13,7 +13,7 @@ from kafkalog.errors import IllegalArgument
 P = TypeVar("P", OffsetPosition, TimestampOffset)
 
 
-class IndexEntries(Generic[P]):
+class SegmentIndex(Generic[P]):
     """The sorted entries of an index file; a subclass says where its bytes come from, and attaches them.
 
     `lookup(target)` is the last entry at or below `target`, or the kind's entry for none; `lookup_many(targets)` the
