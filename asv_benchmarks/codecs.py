@@ -17,7 +17,8 @@ from kafkalog._core.scan import BatchTable, scan
 from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType
 from kafkalog.records.legacy import LegacyBuilder
-from kafkalog.records.tables import plain_rows, record_tables
+from kafkalog.records.plain_runs import plain_runs
+from kafkalog.records.tables import record_tables
 
 HEADER_BYTES = 61
 CODECS = [codec for codec in CompressionType if codec]
@@ -86,12 +87,10 @@ def _plain_rows() -> list[Row]:
 
 def _made_plain(data: bytes, table: BatchTable) -> int:
     """Bytes of records of all rows of a table."""
-    row = size = 0
-    while row < len(table):
-        block, made, failure = plain_rows(data, table, row, len(table), 0, LIMIT_BYTES)
-        assert failure is None
-        row += len(made)
-        size += len(block) - HEADER_BYTES * len(made)
+    size = 0
+    for run in plain_runs(data, table, limit_bytes=LIMIT_BYTES):
+        assert not run.failed
+        size += memoryview(run.data).nbytes - HEADER_BYTES * len(run.table)
     return size
 
 

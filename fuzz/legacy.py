@@ -7,7 +7,8 @@ from kafkalog._core.scan import BatchTable, scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, UnsupportedForFormat
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.compression import compress
-from kafkalog.records.tables import plain_batch, record_tables
+from kafkalog.records.plain_runs import plain_row
+from kafkalog.records.tables import record_tables
 
 SEALS = True
 LIMIT_BYTES = 1 << 16
@@ -60,6 +61,6 @@ def by_batch(data: memoryview, table: BatchTable, row: int) -> None:
         assert error.position is not None
     if table.attributes(row) & 7:
         try:
-            plain_batch(data, table, row, path="f.log", limit_bytes=LIMIT_BYTES)
+            plain_row(data, table, row, path="f.log", limit_bytes=LIMIT_BYTES)
         except REFUSED as error:
             assert error.path == "f.log" and error.position is not None

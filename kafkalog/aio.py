@@ -15,6 +15,7 @@ from kafkalog.aio_cursor import AsyncCursor
 from kafkalog.api import Log
 from kafkalog.engine import isolation_of
 from kafkalog.errors import LogClosed
+from kafkalog.following import check_timeout
 from kafkalog.keywords import unknown_keyword
 from kafkalog.records.batch import RecordBatch
 from kafkalog.times import Time
@@ -167,6 +168,7 @@ class AsyncLog:
         if unknown:
             raise unknown_keyword("tail", unknown, ("timeout", "start", "isolation"))
         level = isolation_of(isolation)
+        check_timeout(timeout)
         at = await self._end(level) if start is None else start
         if at < 0:
             at = max(at + await self._end(level), await self.start_offset())

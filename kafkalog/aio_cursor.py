@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog._core.record import Record
-from kafkalog.cursor_place import Waiting, check_timeout
+from kafkalog.cursor_place import Waiting
 from kafkalog.cursors import POLL_RECORDS, Cursor
+from kafkalog.following import check_timeout
 
 if TYPE_CHECKING:
     from kafkalog.types import TopicPartition

@@ -16,7 +16,7 @@ from kafkalog.config import key_for
 from kafkalog.cursor_face import CursorMixin
 from kafkalog.engine import end_of, isolation_of, out_of_range, refresh
 from kafkalog.errors import IllegalArgument, LogClosed, UnknownConfig
-from kafkalog.following import tail
+from kafkalog.following import check_timeout, tail
 from kafkalog.keywords import near, unknown_keyword
 from kafkalog.point import record_at
 from kafkalog.records.batch import RecordBatch
@@ -283,8 +283,7 @@ class Log(AppendMixin, ColumnarLog, CursorMixin):
         if unknown:
             raise unknown_keyword("tail", unknown, ("timeout", "start", "isolation"))
         level = isolation_of(isolation)
-        if timeout is not None and not timeout >= 0:
-            raise IllegalArgument(f"timeout is {timeout!r}", hint="give seconds, or None to wait for ever")
+        check_timeout(timeout)
         engine = self._looked()
         end = end_of(engine, level)
         return tail(engine, end if start is None else self._bound(start, end), timeout, owner=self, isolation=level)

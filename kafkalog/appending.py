@@ -10,7 +10,7 @@ from kafkalog._core.encode import BadRecord, encode_batch
 from kafkalog._core.record import Record
 from kafkalog._core.scan import scan
 from kafkalog.durability import Sync
-from kafkalog.errors import InvalidTimestamp, KafkalogError, ReadOnlyLog, StorageError
+from kafkalog.errors import IllegalArgument, InvalidTimestamp, KafkalogError, ReadOnlyLog, StorageError
 from kafkalog.keywords import unknown_keyword
 from kafkalog.records.packing import choose, parse_compression
 from kafkalog.storage.failure import is_disk_failure
@@ -199,6 +199,19 @@ class AppendMixin:
             if cut:
                 opened.record_cut()
             return cut
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Empties the log: it begins and ends at `offset`, the one that the next record gets.
+
+        A copy of a log whose first records are gone begins so; on what was in the log this has no mercy.
+        IllegalArgument for a negative offset.
+        """
+        if offset < 0:
+            raise IllegalArgument(f"a log cannot start at {offset}", hint="give the offset of its next record")
+        with deferred_interrupts():
+            opened = self.opened_for_append()
+            opened.log.truncate_fully_and_start_at(offset)
+            opened.record_cut()
 
     def delete_before(self, offset: int) -> int:
         """The new log start, after records below `offset` are given up (-1: all up to the log end).

@@ -109,12 +109,6 @@ def lag_of(engine: Engine, position: int) -> int | None:
     return None if out_of_log(engine, position) else end_of(engine, "log_end") - position
 
 
-def check_timeout(timeout: float | None) -> None:
-    """IllegalArgument for a timeout that is neither None nor a number of seconds."""
-    if timeout is not None and not timeout >= 0:
-        raise IllegalArgument(f"timeout is {timeout!r}", hint="give seconds, or None to wait for ever")
-
-
 class Waiting:
     """How long to wait for new records: 1 ms at first, 50 ms at most, `timeout` seconds in all (None: for ever)."""
 

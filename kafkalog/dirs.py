@@ -7,13 +7,17 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Never
 
 from kafkalog.broker_config import BROKER_TABLE
+from kafkalog.config import key_for
 from kafkalog.durability import Sync, check_sync
 from kafkalog.errors import IllegalArgument, IllegalState, LogClosed, UnknownConfig
 from kafkalog.keywords import near, unknown_keyword
+from kafkalog.tools.directories import refuse_partition
 from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS
 from kafkalog.util.guards import finish
 from kafkalog.util.paths import real_path
 
@@ -70,6 +74,9 @@ def open_dirs(
         _check_setting(name)
     from kafkalog.dirs_store import LogStore
 
+    for path in paths:
+        with suppress(OSError):  # told where it is opened
+            refuse_partition(path, OS.listdir(path))
     return LogDirs(paths, LogStore.open(paths, settings, sync=sync, progress=progress))
 
 
@@ -84,6 +91,16 @@ def _not_for_reading(names: list[str]) -> TypeError:
     nearest = near(names[0], ("dirs", "mode"))
     fix = f"did you mean {nearest}?" if nearest else "settings are for mode 'a'"
     return TypeError(f"open_dirs() with mode 'r' takes no keyword {names[0]!r}: {fix}")
+
+
+def _unknown_of_topic(call: str, given: Mapping[str, object], known: tuple[str, ...]) -> TypeError:
+    """The error for keywords that a call about a topic does not take: `kafkalog.open` takes settings so."""
+    name = next(iter(given))
+    try:
+        key_for(name)
+    except UnknownConfig:
+        return unknown_keyword(call, given, known)
+    return TypeError(f"{call}() takes no keyword {name!r}: topic settings go in settings={{{name!r}: ...}}")
 
 
 def _check_setting(name: str) -> None:
@@ -164,6 +181,14 @@ class LogDirs:
         """The log of a partition; None where there is none."""
         return self._open().log(_key((topic, partition)))
 
+    def logs(self, topic: str) -> list[Log]:
+        """The logs of a topic's partitions, in the order of their numbers; errors as for `dirs[topic, number]`."""
+        store = self._open()
+        numbers = [key.partition for key in store.partitions if key.topic == topic]
+        if not numbers:
+            raise store.missing(TopicPartition(topic, 0))
+        return [self[topic, number] for number in numbers]
+
     def __contains__(self, key: object) -> bool:
         store = self._open()
         return isinstance(key, tuple) and len(key) == 2 and store.contains(TopicPartition(*key))
@@ -194,7 +219,7 @@ class LogDirs:
         TopicExists, InvalidTopic, InvalidPartitions, UnknownConfig, ConfigError, StorageError, ReadOnlyLog.
         """
         if unknown:
-            raise unknown_keyword("create_topic", unknown, ("name", "partitions", "settings", "directory"))
+            raise _unknown_of_topic("create_topic", unknown, ("name", "partitions", "settings", "directory"))
         where = None if directory is None else os.fspath(directory)
         return self._open().create_topic(name, partitions, settings or {}, where)
 
@@ -219,7 +244,7 @@ class LogDirs:
         (fewer than there are), UnknownConfig, ConfigError, StorageError, ReadOnlyLog.
         """
         if unknown:
-            raise unknown_keyword("alter_topic", unknown, ("name", "settings", "partitions"))
+            raise _unknown_of_topic("alter_topic", unknown, ("name", "settings", "partitions"))
         return self._open().alter_topic(name, settings or {}, partitions)
 
     def alter(self, settings: Mapping[str, Any]) -> None:
@@ -271,7 +296,8 @@ class LogDirs:
 def _key(key: object) -> TopicPartition:
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and isinstance(key[1], int):
         return TopicPartition(*key)
-    raise IllegalArgument(f"{key!r} names no partition", hint='use dirs["orders", 0]: a topic and a number')
+    hint = 'use dirs["orders", 0]: a topic and a number; dirs.logs("orders") has all'
+    raise IllegalArgument(f"{key!r} names no partition", hint=hint)
 
 
 _opened: weakref.WeakSet[LogDirs] = weakref.WeakSet()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog._core.record import Record
 from kafkalog.chunks import records
 from kafkalog.engine import end_of, out_of_range, refresh
+from kafkalog.errors import IllegalArgument
 
 if TYPE_CHECKING:
     from kafkalog.engine import Engine
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 
 FIRST_WAIT_S: Final = 0.001
 LONGEST_WAIT_S: Final = 0.05
+
+
+def check_timeout(timeout: float | None) -> None:
+    """IllegalArgument for a timeout that is neither None nor a number of seconds."""
+    if timeout is not None and not timeout >= 0:
+        raise IllegalArgument(f"timeout is {timeout!r}", hint="give seconds, or None to wait for ever")
 
 
 def tail(

@@ -97,7 +97,7 @@ class LogScan:
         rising = _rising(visible, self.start, self.stop)
         for compressed, some in groupby(rising, lambda run: bool(run.chunk.batches.codec)):
             if not compressed:
-                yield from self._read(some, self.start)
+                yield from self._read(some)
                 continue
             for columns in map_ahead(self._made, _jobs(some)):
                 yield from columns
@@ -114,13 +114,13 @@ class LogScan:
             batch_bytes=self._batch_bytes,
         )
 
-    def _read(self, runs: Iterable[_Run], start: int) -> Iterator[Columns]:
+    def _read(self, runs: Iterable[_Run]) -> Iterator[Columns]:
         """The columns of some runs; before an error those of all records in front of it."""
         reader: ColumnReader | None = None
         try:
             for run in runs:
                 if reader is None:
-                    reader = self._reader(max(start, run.start))
+                    reader = self._reader(max(self.start, run.start))
                 chunk = run.chunk
                 yield from reader.read(
                     chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
@@ -136,7 +136,7 @@ class LogScan:
 
     def _made(self, job: list[_Run]) -> Iterable[Columns]:
         """The columns of some runs, at once as far as KEPT_BYTES allow; an error comes after what lies before it."""
-        pieces = self._read(job, self.start)
+        pieces = self._read(job)
         made: list[Columns] = []
         size = 0
         while size < KEPT_BYTES:

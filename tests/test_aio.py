@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.errors import LogClosed, OffsetOutOfRange, UnsupportedCompression
+from kafkalog.errors import IllegalArgument, LogClosed, OffsetOutOfRange, UnsupportedCompression
 from tests.transactional import made, marker
 
 Scenario = Callable[[Any], Awaitable[None]]
@@ -139,6 +139,9 @@ def test_tail_ends_after_its_timeout_and_when_cancelled(tmp_path: Path) -> None:
         assert [record.value async for record in log.tail(timeout=0, start=0)] == [b"a", b"b"]
         assert [record.value async for record in log.tail(timeout=0, start=-1)] == [b"b"]
         assert [record.value async for record in log.tail(timeout=0.01)] == []
+        for wrong in (-1, float("nan")):
+            with pytest.raises(IllegalArgument, match="timeout is"):
+                await anext(log.tail(timeout=wrong))
 
         async def forever() -> None:
             async for _ in log.tail():

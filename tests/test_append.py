@@ -318,6 +318,28 @@ def test_truncate_to_cuts_the_end(log: Any) -> None:
         log.truncate_to(-1)
 
 
+def test_a_log_is_emptied_and_starts_at_another_offset(tmp_path: Path) -> None:
+    """LOG-55: also after a reopen, clean or not; what a copy of a log does whose first records are gone."""
+    path = tmp_path / "t-0"
+    with kafkalog.open(path, "a") as log:
+        for number in range(6):
+            log.append(b"%d" % number)
+        log.flush()
+        for offset in (100, 3, 5_000_000_000):
+            log.truncate_fully_and_start_at(offset)
+            assert (log.start_offset, log.high_watermark, log.end_offset) == (offset, offset, offset)
+            assert [segment.base_offset for segment in log.segments] == [offset]
+        with pytest.raises(IllegalArgument, match="cannot start at -1"):
+            log.truncate_fully_and_start_at(-1)
+    with kafkalog.open(path, "a") as log:
+        assert (log.start_offset, log.end_offset) == (5_000_000_000, 5_000_000_000)
+        log.truncate_fully_and_start_at(7)
+        assert log.append(b"new").first_offset == 7
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    with kafkalog.open(path, "a") as log:
+        assert [(record.offset, record.value) for record in log] == [(7, b"new")]
+
+
 def test_delete_before_moves_the_start(log: Any) -> None:
     """LOG-36, LOG-37: reads below it are out of range."""
     for number in range(6):

@@ -1,4 +1,4 @@
-"""Every command and example in README.md, CONTRIBUTING.md and docs/ runs, and shows what the text says.
+"""Every command and example in README.md, CONTRIBUTING.md, examples/ and docs/ runs, and shows what the text says.
 
 A document's blocks run in order in one fresh directory. In a ```console block the lines after `$ ` are run by
 bash and must end with status 0; lines that follow are the expected output, where `...` stands for anything.
@@ -9,6 +9,7 @@ before a block leaves it out.
 import doctest
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -18,7 +19,10 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = ROOT / "examples"
+DOCUMENTS = [
+    ROOT / "README.md", ROOT / "CONTRIBUTING.md", EXAMPLES / "README.md", *sorted((ROOT / "docs").rglob("*.md"))
+]  # fmt: skip
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 NOT_RUN = re.compile(r"<!-- not run: \S(?:(?!-->).)*-->\s*\Z", re.DOTALL)
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -94,6 +98,7 @@ def run_python(block: Block, where: str, names: dict[str, Any]) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_examples(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     names: dict[str, Any] = {"__name__": "__example__"}
     for block in blocks_of(document.read_text(encoding="utf-8")):
         where = f"{document.relative_to(ROOT)}:{block.line}"
@@ -123,6 +128,14 @@ def test_a_block_is_left_out_only_with_a_reason() -> None:
     with_reason = "<!-- not run: takes minutes -->\n```console\n$ false\n```\n"
     without = "<!-- not run -->\n```console\n$ false\n```\n"
     assert [b.left_out for b in blocks_of(with_reason + without)] == [True, False]
+
+
+def test_every_program_of_the_examples_is_listed_and_tested() -> None:
+    listed = re.findall(r"^\| \[([\w.]+)", (EXAMPLES / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    there = [one.name for one in EXAMPLES.iterdir() if one.name != "README.md" and not one.name.startswith(("_", "."))]
+    assert sorted(listed) == sorted(there)
+    for name in there:
+        assert (ROOT / "tests" / "examples" / f"test_{name.split('.')[0]}.py").is_file(), name
 
 
 def test_links_to_files_lead_somewhere() -> None:

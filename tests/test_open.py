@@ -340,6 +340,7 @@ def test_a_log_for_reading_refuses_to_write(tmp_path: Path) -> None:
         for call in (
             lambda: log.append(b"x"), lambda: log.append_bytes(b""), lambda: log.replicate(b""), log.flush, log.roll,
             lambda: log.truncate_to(0), lambda: log.delete_before(0), log.writer, lambda: log.settings,
+            lambda: log.truncate_fully_and_start_at(0),
         ):  # fmt: skip
             with pytest.raises(ReadOnlyLog, match="mode 'a'"):
                 call()

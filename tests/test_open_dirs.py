@@ -57,6 +57,9 @@ def test_from_nothing_to_records_and_back(tmp_path: Path) -> None:
         for number in range(4):
             dirs["orders", number].append([b"%d" % number] * (number + 1))
         assert [log.value for log in dirs["orders", 3]] == [b"3"] * 4
+        assert dirs.logs("orders") == [dirs["orders", number] for number in range(4)]
+        with pytest.raises(UnknownTopicOrPartition, match="topics here: orders"):
+            dirs.logs("order")
     for mode in ("r", "a"):
         with kafkalog.open_dirs(paths, mode) as dirs:  # type: ignore[arg-type]
             assert dirs.mode == mode and len(dirs) == 4 and dirs

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("kafkalog", "tests", "asv_benchmarks", "ci", "fuzz")
+FOLDERS = ("kafkalog", "tests", "examples", "asv_benchmarks", "ci", "fuzz")
 CODE = (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".sh", ".java")
 FILE_LINES, FUNCTION_LINES = 500, 70
 LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
@@ -98,4 +98,5 @@ def test_ruff() -> None:
 
 
 def test_mypy() -> None:
-    run("mypy", "--strict", "kafkalog")
+    """The examples are what a user's type checker sees of the package."""
+    run("mypy", "--strict", "kafkalog", *map(str, sorted((ROOT / "examples").rglob("*.py"))))

@@ -6,7 +6,6 @@ the codec, the place and the size. Codecs are called from Python; they write str
 cimport cython
 from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
 
 from kafkalog._core.batch cimport BatchRow, place_of
 from kafkalog._core.endian cimport store16, store32
@@ -103,10 +102,8 @@ cdef class Arena:
                     return i
                 size = min(size, V2_RECORDS_AT)
             p = self.batch_at(i)
-            self.store.reserve(size)
             start = self.store.size
-            memcpy(self.store.data + start, p, <size_t>size)
-            self.store.size += size
+            self.store.put(p, size)
             self.add_row(row, start)
             i += 1
         return last

@@ -5,8 +5,6 @@ from typing_extensions import Buffer
 from kafkalog._core.columns import Columns
 from kafkalog._core.scan import BatchTable
 
-STATUS_OK: int
-STATUS_MEMORY: int
 STATUS_TEXT: dict[int, str]
 
 @final

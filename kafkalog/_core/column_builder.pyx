@@ -21,8 +21,6 @@ from kafkalog._core.pieces cimport (
 )
 from kafkalog._core.scan cimport BatchTable
 
-STATUS_OK = OK
-STATUS_MEMORY = ERR_MEMORY
 STATUS_TEXT = {**RECORD_STATUS_TEXT, ERR_COLUMN_SIZE: "the header names of one record take more than 2 GiB as text"}
 
 cdef enum:
@@ -37,8 +35,8 @@ cdef class ColumnBuilder:
 
     `kinds` are the columns wanted, one byte each, as in `columns.KIND_NAMES`; `topic` (UTF-8) and `partition` are what
     their columns say. Records with offsets below `start_offset`, or not above the one before, are passed over; the
-    first at or above `stop_offset` sets `ended`; with `every`, each record is taken whatever its offset. A piece has at most `most_rows` records and `most_bytes` of keys,
-    values and headers, but at least one record.
+    first at or above `stop_offset` sets `ended`; with `every`, each record is taken whatever its offset. A piece has at
+    most `most_rows` records and `most_bytes` of keys, values and headers, but at least one record.
 
     `status` is not 0 where decoding stopped at damage: `error_batch` is the row, `error_position` the byte in the
     buffer, `error_record` its number in the batch, `error_text` the reason. All records before it are in the columns.

@@ -93,16 +93,9 @@ cdef class Packer:
             raise ValueError(f"the batch at byte {self.end} says that it has {size} bytes")
         self.at = self.end
         self.start = self.store.size
-        self._copy(V2_RECORDS_AT)
+        self.store.put(p, V2_RECORDS_AT)
         self.end = self.at + <Py_ssize_t>size
         return self.view[self.at + V2_RECORDS_AT:self.end]
-
-    cdef int _copy(self, Py_ssize_t n) except -1:
-        """Puts the first n bytes of the batch into the store."""
-        self.store.reserve(n)
-        memcpy(self.store.data + self.store.size, self.held.data + self.end, <size_t>n)
-        self.store.size += n
-        return 0
 
     def seal(self, int codec) -> int:
         """The size of the batch, now that its records are in the store, compressed with `codec` (0 to 7)."""
@@ -120,9 +113,7 @@ cdef class Packer:
         if size == 0:
             raise ValueError("no batch is being packed")
         self.store.cut(self.start)
-        self.end = self.at
-        self._copy(size)
-        self.end = self.at + size
+        self.store.put(self.held.data + self.at, size)
         return size
 
     def take(self) -> Block:

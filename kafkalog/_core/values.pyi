@@ -1,9 +1,6 @@
 from collections.abc import Iterator
 from typing import Any, final
 
-UNKNOWN_OFFSET: int
-UNKNOWN_SEGMENT: int
-
 @final
 class OffsetPosition:
     offset: int

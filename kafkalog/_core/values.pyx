@@ -1,9 +1,6 @@
 """Small immutable values that an append, a read or a lookup hands out: compiled, because making one costs 60 ns and not 600."""
 cimport cython
 
-UNKNOWN_OFFSET = -1
-UNKNOWN_SEGMENT = -1
-
 
 @cython.final
 cdef class OffsetPosition:

@@ -1,13 +1,13 @@
 """Variable-length integers of the record format, one value at a time (format.md section 2).
 
-The record workers use cursor.pxd and encode in place; this module is the same code for tests, tools and readers of
-single fields.
+The record workers use cursor.pxd and emit.pxd in place; this is the same code for encoders of single fields and tests.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kafkalog._core.cursor cimport Cursor, take_uvarint, take_varint, take_varlong
+from kafkalog._core.emit cimport put_uvarint, uvarint_size, varint_size, varlong_size, zigzag32, zigzag64
 from kafkalog._core.layout cimport ERR_SHORT, ERR_VARINT, MAX_VARLONG_BYTES, OK
 
 cdef enum Kind:
@@ -16,37 +16,9 @@ cdef enum Kind:
     VARLONG = 2
 
 
-cdef inline uint64_t zigzag32(int32_t value) noexcept nogil:
-    return ((<uint32_t>value) << 1) ^ <uint32_t>(value >> 31)
-
-
-cdef inline uint64_t zigzag64(int64_t value) noexcept nogil:
-    return ((<uint64_t>value) << 1) ^ <uint64_t>(value >> 63)
-
-
-cdef inline int put_leb128(uint8_t* out, uint64_t value) noexcept nogil:
-    """Writes value seven bits at a time, lowest first; returns the number of bytes."""
-    cdef int n = 0
-    while value >= 0x80:
-        out[n] = <uint8_t>(value | 0x80)
-        value >>= 7
-        n += 1
-    out[n] = <uint8_t>value
-    return n + 1
-
-
-cdef inline int leb128_size(uint64_t value) noexcept nogil:
-    cdef int n = 1
-    while value >= 0x80:
-        value >>= 7
-        n += 1
-    return n
-
-
 cdef bytes leb128_bytes(uint64_t value):
     cdef uint8_t out[MAX_VARLONG_BYTES]
-    cdef int n = put_leb128(out, value)
-    return PyBytes_FromStringAndSize(<char*>out, n)
+    return PyBytes_FromStringAndSize(<char*>out, put_uvarint(out, value) - out)
 
 
 cdef int32_t int32_of(object value) except? -1:
@@ -103,17 +75,17 @@ def encode_varlong(int64_t value) -> bytes:
 
 def size_of_uvarint(value) -> int:
     """The number of bytes of encode_uvarint(value)."""
-    return leb128_size(<uint32_t>int32_of(value))
+    return uvarint_size(<uint32_t>int32_of(value))
 
 
 def size_of_varint(value) -> int:
     """The number of bytes of encode_varint(value)."""
-    return leb128_size(zigzag32(int32_of(value)))
+    return varint_size(int32_of(value))
 
 
 def size_of_varlong(int64_t value) -> int:
     """The number of bytes of encode_varlong(value)."""
-    return leb128_size(zigzag64(value))
+    return varlong_size(value)
 
 
 def decode_uvarint(buf, Py_ssize_t pos=0) -> tuple[int, int]:

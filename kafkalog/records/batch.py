@@ -78,6 +78,11 @@ class RecordBatch:
         """True when size and checksum are right."""
         return self.header.is_valid
 
+    def __bytes__(self) -> bytes:
+        """A copy of the batch as it lies in the buffer: what `Log.append_bytes` and `Log.replicate` take."""
+        start = self.header.position
+        return bytes(memoryview(self.buffer).cast("B")[start : start + self.header.size])
+
     def ensure_valid(self) -> None:
         """CorruptRecord unless size and checksum are right (REC-14, REC-15, REC-42)."""
         header = self.header

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.column_builder import STATUS_OK, ColumnBuilder
+from kafkalog._core.column_builder import ColumnBuilder
 from kafkalog._core.columns import KIND_NAMES, Columns
 from kafkalog._core.scan import BatchTable
 from kafkalog.errors import IllegalArgument
 from kafkalog.records.compression import DECODED_LIMIT_BYTES
-from kafkalog.records.tables import decoding_error, plain_rows
+from kafkalog.records.plain_runs import plain_runs
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-    from kafkalog.errors import KafkalogError
 
 __all__ = ["BATCH_BYTES", "BATCH_ROWS", "COLUMNS", "ColumnReader", "kinds_of"]
 
@@ -103,49 +101,20 @@ class ColumnReader:
         Arguments and errors as for `records.tables.record_tables`; before an error all records in front of it are
         given.
         """
-        last = len(batches) if last < 0 else last
-        if not batches.codec:
-            yield from self._fed(data, batches, first, last, base_position, path, batches, 0)
-            return
-        while first < last and not self._builder.ended:
-            plain, table, failure = plain_rows(data, batches, first, last, base_position, limit_bytes)
-            yield from self._fed(plain, table, 0, len(table), 0, path, batches, first)
-            if failure is not None and not self._builder.ended:
-                yield from self.rest()
-                raise _in_file(failure, path)
-            first += len(table)
-
-    def _fed(
-        self,
-        data: Buffer,
-        table: BatchTable,
-        first: int,
-        last: int,
-        base_position: int,
-        path: str | None,
-        batches: BatchTable,
-        row_before: int,
-    ) -> Iterator[Columns]:
-        """Feeds plain rows; row i of `table` is row `row_before` + i of `batches`, whose places errors name."""
         builder = self._builder
-        row = builder.feed(data, table, first, last, base_position=base_position)
-        while builder.full:
-            yield builder.take()
-            row = builder.feed(data, table, row, last, base_position=base_position)
-        if builder.status != STATUS_OK:
-            row = row_before + builder.error_batch
-            position = base_position + builder.error_position if table is batches else batches.position(row)
-            yield from self.rest()
-            raise _in_file(
-                decoding_error(builder.status, builder.error_text, builder.error_record, batches, row, position), path
-            )
+        for run in plain_runs(data, batches, first, last, base_position=base_position, limit_bytes=limit_bytes):
+            row = builder.feed(run.data, run.table, run.first, run.last, base_position=run.base_position)
+            while builder.full:
+                yield builder.take()
+                row = builder.feed(run.data, run.table, row, run.last, base_position=run.base_position)
+            if builder.ended:
+                return
+            run.note(builder)
+            if run.failed:
+                yield from self.rest()
+                run.raise_failure(path)
 
     def rest(self) -> Iterator[Columns]:
         """The piece with what is left over; none where nothing is."""
         if self._builder.rows:
             yield self._builder.take()
-
-
-def _in_file(error: KafkalogError, path: str | None) -> KafkalogError:
-    error.path = path
-    return error

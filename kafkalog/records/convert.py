@@ -33,8 +33,18 @@ from kafkalog.errors import (
     UnsupportedCompression,
 )
 from kafkalog.records.compression import compress
-from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V0, MAGIC_V1, MAGIC_V2, CompressionType
-from kafkalog.records.tables import plain_row
+from kafkalog.records.format import (
+    BATCH_OVERHEAD_BYTES,
+    CODEC_MASK,
+    CONTROL_BIT,
+    MAGIC_V0,
+    MAGIC_V1,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    CompressionType,
+)
+from kafkalog.records.plain_runs import plain_row
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -43,10 +53,6 @@ __all__ = ["BATCH_BYTES", "Rebuilt", "convert", "rebuild", "repack"]
 
 BATCH_BYTES: Final = 16384
 """How many bytes of plain messages go into one v2 batch, unless a caller says otherwise."""
-_CODEC_MASK: Final = 0x07
-_STAMPED: Final = 0x08
-_CONTROL: Final = 0x20
-_TRANSACTIONAL: Final = 0x10
 _OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _FLAGS_AND_DELTA: Final = struct.Struct(">hi")
@@ -112,9 +118,9 @@ def _convert_rows(
     while row < last:
         end = message_run(table, row, last if magic == MAGIC_V2 else row + 1, batch_bytes)
         attributes = table.attributes(row)
-        codec = attributes & _CODEC_MASK
-        stamped = table.magic(row) > MAGIC_V0 and attributes & _STAMPED
-        nothing = table.magic(row) == MAGIC_V2 and (attributes & _CONTROL or table.records_in(row) == 0)
+        codec = attributes & CODEC_MASK
+        stamped = table.magic(row) > MAGIC_V0 and attributes & TIMESTAMP_TYPE_BIT
+        nothing = table.magic(row) == MAGIC_V2 and (attributes & CONTROL_BIT or table.records_in(row) == 0)
         if not nothing:
             try:
                 if codec == CompressionType.ZSTD and magic < MAGIC_V2:
@@ -233,10 +239,10 @@ def repack(
     count = table.records_in(0)
     header = bytearray(view[:BATCH_OVERHEAD_BYTES])
     largest = max_timestamp if append_time < 0 else append_time
-    stamp = 0 if append_time < 0 else _STAMPED
+    stamp = 0 if append_time < 0 else TIMESTAMP_TYPE_BIT
     _OFFSET.pack_into(header, 0, first_offset)
     _LEADER_EPOCH.pack_into(header, 12, -1)
-    _FLAGS_AND_DELTA.pack_into(header, 21, table.attributes(0) & (_CONTROL | _TRANSACTIONAL) | stamp, count - 1)
+    _FLAGS_AND_DELTA.pack_into(header, 21, table.attributes(0) & (CONTROL_BIT | TRANSACTIONAL_BIT) | stamp, count - 1)
     _OFFSET.pack_into(header, 35, largest)
     try:
         records = compress(codec, view[BATCH_OVERHEAD_BYTES:], level=level)

@@ -10,6 +10,9 @@ from typing import Final
 
 __all__ = [
     "BATCH_OVERHEAD_BYTES",
+    "CODEC_MASK",
+    "CONTROL_BIT",
+    "DELETE_HORIZON_BIT",
     "LOG_OVERHEAD_BYTES",
     "MAGIC_V0",
     "MAGIC_V1",
@@ -18,6 +21,8 @@ __all__ = [
     "NO_PRODUCER_ID",
     "NO_SEQUENCE",
     "NO_TIMESTAMP",
+    "TIMESTAMP_TYPE_BIT",
+    "TRANSACTIONAL_BIT",
     "CompressionType",
     "TimestampType",
     "codec_name",
@@ -30,6 +35,12 @@ BATCH_OVERHEAD_BYTES: Final = 61
 """Header of a v2 batch, and so the size of one without records."""
 LOG_OVERHEAD_BYTES: Final = 12
 """Offset and size field: what the size field itself does not count."""
+CODEC_MASK: Final = 0x07
+"""The bits of a batch's attributes that name its codec; those below have a meaning each."""
+TIMESTAMP_TYPE_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from kafkalog._core.legacy import MessageSet, wrapper
 from kafkalog.errors import IllegalArgument, IllegalState
 from kafkalog.records.compression import compress
-from kafkalog.records.format import MAGIC_V0, MAGIC_V1, NO_TIMESTAMP, CompressionType, TimestampType, codec_name
+from kafkalog.records.format import (
+    MAGIC_V0,
+    MAGIC_V1,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    CompressionType,
+    TimestampType,
+    codec_name,
+)
 
 __all__ = ["LegacyBuilder"]
 
-_APPEND_TIME_BIT: Final = 0x08
 Headers = Iterable[tuple[str, bytes | None]]
 
 
@@ -85,7 +91,7 @@ class LegacyBuilder:
         plain = self.compression == CompressionType.NONE
         written = self._append_time if by_log and plain else timestamp
         inner = at if plain or self.magic == MAGIC_V0 else at - self.base_offset
-        self._messages.append(inner, written, key, value, attributes=_APPEND_TIME_BIT if by_log else 0)
+        self._messages.append(inner, written, key, value, attributes=TIMESTAMP_TYPE_BIT if by_log else 0)
         self._last_offset = at
         if self.magic == MAGIC_V1 and timestamp > self._max_timestamp:
             self._max_timestamp = timestamp

@@ -18,7 +18,7 @@ from kafkalog.records.format import BATCH_OVERHEAD_BYTES, CompressionType
 if TYPE_CHECKING:
     from kafkalog._core.store import Block
 
-__all__ = ["PLAIN", "Compression", "choose", "most_plain_bytes", "pack", "parse_compression"]
+__all__ = ["PLAIN", "Compression", "choose", "most_plain_bytes", "pack", "parse_compression", "topic_compression"]
 
 _AS_IT_COMES: Final = "producer"
 _LEVEL_TEXT_MOST: Final = 12
@@ -88,26 +88,32 @@ def _unknown(name: str) -> UnsupportedCompression:
     return UnsupportedCompression(f"unknown codec {name!r}", hint=f"{fix} {', '.join(known)}")
 
 
+def topic_compression(config: LogConfig) -> Compression | None:
+    """The codec and level that a topic insists on (NONE is one too); None where it takes batches as they come."""
+    if config.compression_type == _AS_IT_COMES:
+        return None
+    codec = _codec(config.compression_type)
+    return Compression(codec, _topic_level(config, codec), True)
+
+
 def choose(config: LogConfig, asked: Compression | None) -> Compression:
     """What a batch is compressed with on a topic: its own codec, else what the caller asked for, else nothing.
 
     The level that a caller gave holds where the codec is the same, as a broker leaves such a batch alone; else it is
     the topic's `compression.<codec>.level`.
     """
-    kind = config.compression_type
-    if kind == _AS_IT_COMES:
+    own = topic_compression(config)
+    if own is None:
         return asked or PLAIN
-    codec = _codec(kind)
-    if not codec:
+    if not own:
         return PLAIN
-    level = asked.level if asked is not None and asked.codec == codec else None
-    if level is None:
-        level = _topic_level(config, codec)
-    return Compression(codec, level, True)
+    if asked is not None and asked.codec == own.codec and asked.level is not None:
+        return own._replace(level=asked.level)
+    return own
 
 
 def _topic_level(config: LogConfig, codec: CompressionType) -> int | None:
-    """The level that a topic sets for a codec; None for snappy, which has none."""
+    """The level that a topic sets for a codec; None for a codec that has none."""
     if codec == CompressionType.GZIP:
         return config.compression_gzip_level
     if codec == CompressionType.LZ4:

@@ -16,9 +16,19 @@ from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, InvalidRecord, UnsupportedForFormat
 from kafkalog.records.compression import check_codec
 from kafkalog.records.convert import Rebuilt, rebuild, repack
-from kafkalog.records.format import MAGIC_V0, MAGIC_V1, MAGIC_V2, NO_TIMESTAMP, CompressionType
+from kafkalog.records.format import (
+    BATCH_OVERHEAD_BYTES,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    MAGIC_V0,
+    MAGIC_V1,
+    MAGIC_V2,
+    NO_TIMESTAMP,
+    CompressionType,
+)
+from kafkalog.records.packing import topic_compression
+from kafkalog.records.plain_runs import plain_row
 from kafkalog.records.refusals import ValidatorMetrics, header_refusal, record_refusal
-from kafkalog.records.tables import plain_row
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -35,15 +45,6 @@ __all__ = [
 ]
 
 _MAX_LONG: Final = 2**63 - 1
-_CODEC_MASK: Final = 0x07
-_CONTROL: Final = 0x20
-_HORIZON: Final = 0x40
-_V2_OVERHEAD: Final = 61
-_CODEC_OF: Final = {
-    "producer": None,
-    "uncompressed": CompressionType.NONE,
-    **{codec.name.lower(): codec for codec in CompressionType},
-}
 _WRAPPER_OVERHEAD: Final = {MAGIC_V0: 26, MAGIC_V1: 34}
 
 
@@ -73,15 +74,10 @@ class ValidationRules:
     @classmethod
     def of(cls, config: LogConfig) -> ValidationRules:
         """The rules of a topic's settings."""
-        codec = _CODEC_OF[config.compression_type]
-        levels = {
-            CompressionType.GZIP: config.compression_gzip_level,
-            CompressionType.LZ4: config.compression_lz4_level,
-            CompressionType.ZSTD: config.compression_zstd_level,
-        }
+        own = topic_compression(config)
         return cls(
-            codec,
-            level=None if codec is None else levels.get(codec),
+            None if own is None else own.codec,
+            level=None if own is None else own.level,
             append_time=config.message_timestamp_type == "LogAppendTime",
             before_ms=config.message_timestamp_before_max_ms,
             after_ms=config.message_timestamp_after_max_ms,
@@ -162,7 +158,7 @@ def check_append(
     same = source == target and source_magic == magic
     packed = bool(source or target)
     in_place = same and not (packed and magic == MAGIC_V0)
-    if packed and not source and source_magic == MAGIC_V2 and table.attributes(0) & _CONTROL:
+    if packed and not source and source_magic == MAGIC_V2 and table.attributes(0) & CONTROL_BIT:
         in_place = source_magic == magic  # control records stay as they are (VAL-4)
     _check_header(table, from_client, magic, metrics)
     data, plain = (buffer, table) if not source else plain_row(buffer, table, 0)
@@ -198,7 +194,7 @@ def _written_anew(
     """The records in another codec, format or order: only the header is new where they are as if just built."""
     level = rules.level if rules.codec is not None else None
     append_time = now_ms if rules.append_time else -1
-    if check.fresh and plain.magic(0) == magic == MAGIC_V2 and not plain.attributes(0) & _HORIZON:
+    if check.fresh and plain.magic(0) == magic == MAGIC_V2 and not plain.attributes(0) & DELETE_HORIZON_BIT:
         return repack(
             data,
             plain,
@@ -310,7 +306,7 @@ def _numbered_from_zero(check: RecordCheck, plain: BatchTable, magic: int, any_b
 def _overhead(magic: int, codec: int) -> int:
     """Bytes of a batch's header or of a wrapper around its messages."""
     if magic == MAGIC_V2:
-        return _V2_OVERHEAD
+        return BATCH_OVERHEAD_BYTES
     return _WRAPPER_OVERHEAD[magic] if codec else 0
 
 

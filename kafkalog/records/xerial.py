@@ -23,7 +23,6 @@ MAGIC: Final = b"\x82SNAPPY\x00"
 BLOCK_BYTES: Final = 32 << 10
 _VERSION: Final = 1
 _HEADER: Final = Struct(">8sii")
-_SIZE: Final = Struct(">i")
 _STREAM_START: Final = _HEADER.pack(MAGIC, _VERSION, _VERSION)
 
 

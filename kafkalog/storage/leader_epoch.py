@@ -52,7 +52,8 @@ class LeaderEpochCache:
         return cache._loaded(cache._file.read())
 
     def _loaded(self, entries: Iterable[EpochEntry]) -> LeaderEpochCache:
-        self._entries = self._written = _consistent(entries)
+        self.extend(entries)
+        self._written = self._entries
         return self
 
     @property
@@ -78,11 +79,16 @@ class LeaderEpochCache:
         """
         if epoch < 0 or start_offset < 0:
             raise IllegalArgument(f"no epoch {epoch} begins at offset {start_offset}", offset=start_offset)
-        entries = list(self._entries)
-        changed = _put(entries, EpochEntry(epoch, start_offset))
-        if changed:
-            self._entries = tuple(entries)
-        return changed
+        before = self._entries
+        self.extend((EpochEntry(epoch, start_offset),))
+        return self._entries is not before
+
+    def extend(self, entries: Iterable[EpochEntry]) -> None:
+        """Assign epochs one after the other; there may be as many as batches."""
+        kept = list(self._entries)
+        for entry in entries:
+            _put(kept, entry)
+        self._keep(tuple(kept))
 
     def epoch_for(self, offset: int) -> int:
         """The epoch under which `offset` was written, -1 where none is known."""
@@ -146,22 +152,13 @@ def read_epochs(directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> tu
     return LeaderEpochCache.read(directory, fs=fs).entries
 
 
-def _consistent(given: Iterable[EpochEntry]) -> tuple[EpochEntry, ...]:
-    """Entries in their order, without those that a later one contradicts."""
-    entries: list[EpochEntry] = []
-    for entry in given:
-        _put(entries, entry)
-    return tuple(entries)
-
-
-def _put(entries: list[EpochEntry], entry: EpochEntry) -> bool:
-    """Adds an entry behind rising ones, in place of those it contradicts; False where the last one says it already."""
+def _put(entries: list[EpochEntry], entry: EpochEntry) -> None:
+    """Puts an entry behind rising ones, in place of those it contradicts; not where the last one says it already."""
     if entries and entry.epoch == entries[-1].epoch and entry.start_offset >= entries[-1].start_offset:
-        return False
+        return
     while entries and (entries[-1].epoch >= entry.epoch or entries[-1].start_offset >= entry.start_offset):
         entries.pop()
     entries.append(entry)
-    return True
 
 
 def _parse(fields: list[str]) -> EpochEntry:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.errors import CorruptRecord, FormatError, StorageError
 from kafkalog.storage.directory import Directory
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.names import (
@@ -21,11 +21,13 @@ from kafkalog.storage.names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SWAP_SUFFIX,
+    is_log_file,
     parse_base_offset,
 )
 from kafkalog.util.fileio import FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
+_DELETED_LOG: Final = LOG_SUFFIX + DELETED_SUFFIX
 _SWAPPED_LOG: Final = LOG_SUFFIX + SWAP_SUFFIX
 _IN_TRANSIT: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 
@@ -59,9 +61,9 @@ def plan_leftovers(names: Iterable[str]) -> Leftovers:
 def clear_leftovers(directory: Directory, fs: FileSystem) -> int | None:
     """Remove and rename what `plan_leftovers` says; None where there was nothing to do.
 
-    Else the highest base offset of a deleted `.log`, 0 without one: a crash between giving up the last segment and
-    making the next one leaves no other, and a log never goes back to offsets that it gave out. StorageError where the
-    system refuses; a second run goes on.
+    Else the offset behind the last sound batch of what is removed where no segment stays, 0 otherwise: a crash between
+    giving up the last segment and making the next one leaves no other, and a log never goes back to offsets that it
+    gave out. StorageError where the system refuses; a second run goes on.
     """
     if not any(name.endswith(_IN_TRANSIT) for name in directory.names):
         return None
@@ -70,13 +72,13 @@ def clear_leftovers(directory: Directory, fs: FileSystem) -> int | None:
 
 def _clear(directory: str, names: tuple[str, ...], fs: FileSystem) -> int:
     plan = plan_leftovers(names)
+    is_left = any(is_log_file(name.removesuffix(SWAP_SUFFIX)) for name in names)
+    end = 0 if is_left else _deleted_end(directory, names, fs)
     for name in plan.removed:
         _remove(directory, name, fs)
     plan = plan._replace(swaps=_without_damaged(directory, plan.swaps, set(names), fs))
-    deleted = [parse_base_offset(name) or 0 for name in plan.removed if name.endswith(LOG_SUFFIX + DELETED_SUFFIX)]
-    highest = max(deleted, default=0)
     if not plan.swaps:
-        return highest
+        return end
     replaced = _replaced_range(directory, [n for n in plan.swaps if n.endswith(_SWAPPED_LOG)], fs)
     if replaced is not None:
         gone = set(plan.removed)
@@ -89,7 +91,7 @@ def _clear(directory: str, names: tuple[str, ...], fs: FileSystem) -> int:
     # the data file goes last: while its suffix is there, a next start does the same again
     for name in sorted(plan.swaps, key=lambda n: n.endswith(_SWAPPED_LOG)):
         _rename(directory, name, name.removesuffix(SWAP_SUFFIX), fs)
-    return highest
+    return end
 
 
 def _without_damaged(directory: str, swaps: tuple[str, ...], names: set[str], fs: FileSystem) -> tuple[str, ...]:
@@ -113,16 +115,35 @@ def _without_damaged(directory: str, swaps: tuple[str, ...], names: set[str], fs
 
 def _is_whole(path: str, fs: FileSystem) -> bool:
     """True when a file is sound batches from its first byte to its last."""
+    return _sound_part(path, fs)[1]
+
+
+def _deleted_end(directory: str, names: Iterable[str], fs: FileSystem) -> int:
+    """The offset behind the last sound batch of the newest `.log.deleted`; 0 where there is no such file."""
+    bases = {parse_base_offset(name) or 0: name for name in names if name.endswith(_DELETED_LOG)}
+    if not bases:
+        return 0
+    try:
+        return max(max(bases), _sound_part(os.path.join(directory, bases[max(bases)]), fs)[0])
+    except FormatError:  # no file of a log is so long
+        return max(bases)
+
+
+def _sound_part(path: str, fs: FileSystem) -> tuple[int, bool]:
+    """(the offset behind the batches before the first damage, 0 for none; whether there is none)."""
     records = FileRecords.open(path, fs=fs, file_already_exists=True)
-    end = 0
+    following = end = 0
     try:
         for table in records.tables(check_crc=True):
-            if table.first_invalid >= 0:
-                return False
-            end = table.position(len(table) - 1) + table.size(len(table) - 1)
-        return end == records.size
+            sound = len(table) if table.first_invalid < 0 else table.first_invalid
+            if sound:
+                following = table.last_offset_of(sound - 1) + 1
+                end = table.position(sound - 1) + table.size(sound - 1)
+            if sound < len(table):
+                break
+        return following, end == records.size
     except CorruptRecord:
-        return False
+        return following, False
     finally:
         records.close_handlers()
 

@@ -20,6 +20,7 @@ from kafkalog.storage.lazy_index import LazyIndex
 from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, base_name
 from kafkalog.storage.recovery import scan_segment
 from kafkalog.storage.segment import LogSegment, open_index
+from kafkalog.storage.soundness import offset_ends_fit, time_ends_fit
 from kafkalog.storage.time_index import TimeIndex
 from kafkalog.storage.transaction_index import TransactionIndex
 from kafkalog.util.clock import Clock
@@ -93,32 +94,22 @@ def open_time_index(data: SegmentData, fs: FileSystem, path: str) -> TimeIndex:
 def _offsets_fit(index: OffsetIndex, data: SegmentData) -> bool:
     """True when the entries rise, as far as the ends show, and point into the data.
 
-    Not with a tail of zeros, room that was never used: such a file was not closed well, or has just been made.
+    Not with a tail of zeros: such a file was not closed well, or has just been made.
     """
-    count = index.entries
+    count, base = index.entries, data.base_offset
     if not count:
         return index.length < index.entry_size
-    first, last, base = index.entry(0), index.entry(count - 1), data.base_offset
-    return (
-        base <= first.offset
-        and count - 1 <= last.offset - first.offset
-        and last.offset - base < data.offsets
-        and 0 <= first.position <= last.position < data.records.size
-        and (last.offset > base or last.position > 0)
-    )
+    first, last = ((entry.offset - base, entry.position) for entry in (index.entry(0), index.entry(count - 1)))
+    return offset_ends_fit(count, first, last, data.records.size, data.offsets)
 
 
 def _times_fit(index: TimeIndex, data: SegmentData) -> bool:
     """True when the times rise, as far as the ends show; as `_offsets_fit`."""
-    count = index.entries
+    count, base = index.entries, data.base_offset
     if not count:
         return index.length < index.entry_size
-    first, last, base = index.entry(0), index.entry(count - 1), data.base_offset
-    return (
-        last.timestamp - first.timestamp >= count - 1
-        and base <= first.offset <= last.offset < base + data.offsets
-        and (last.timestamp > 0 or last.offset > base)
-    )
+    first, last = ((entry.timestamp, entry.offset - base) for entry in (index.entry(0), index.entry(count - 1)))
+    return time_ends_fit(count, first, last, data.offsets)
 
 
 def _made_anew(index: X, data: SegmentData) -> X:

@@ -25,32 +25,25 @@ from kafkalog.storage.leftovers import clear_leftovers
 from kafkalog.storage.listed_segment import open_listed
 from kafkalog.storage.names import (
     DELETED_SUFFIX,
+    INDEX_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
-    index_file_name,
+    TIME_INDEX_SUFFIX,
+    base_name,
     parse_base_offset,
-    time_index_file_name,
-    txn_index_file_name,
 )
 from kafkalog.storage.producer_state import ProducerStateManager
-from kafkalog.storage.rebuild import (
-    ends_whole,
-    last_entries_agree,
-    offset_index_fits,
-    rebuild_indexes,
-    time_index_fits,
-)
 from kafkalog.storage.rebuild_producers import rebuild_producers
-from kafkalog.storage.recovery import FoundSegment, recover_segment, scan_segment
+from kafkalog.storage.recovery import FoundSegment, rebuild_indexes, recover_segment, scan_segment
 from kafkalog.storage.recovery_run import Progress, RecoveryRun
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.soundness import ends_whole, last_entries_agree, offset_index_fits, time_index_fits
 from kafkalog.storage.split import has_overflow, split_segment
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
-_INDEX_NAMES: Final = (index_file_name, time_index_file_name)
 
 
 class Loaded(NamedTuple):
@@ -107,7 +100,7 @@ class LogLoader:
         self._segments: dict[int, LogSegment] = {}
         self._unindexed: list[LogSegment] = []
         self._tails: dict[int, SegmentTail] = {}  # of the segments that were recovered
-        self._deleted_base = 0
+        self._deleted_end = 0  # where the log goes on if no segment is left
         self._given_up: list[LogSegment] = []
         self._given_up_files: list[str] = []
         self._touched = False  # names in the directory have changed
@@ -138,9 +131,9 @@ class LogLoader:
             raise
 
     def _clear_leftovers(self) -> None:
-        deleted_base = clear_leftovers(self._found, self._fs)
-        if deleted_base is not None:
-            self._deleted_base = deleted_base
+        deleted_end = clear_leftovers(self._found, self._fs)
+        if deleted_end is not None:
+            self._deleted_end = deleted_end
             self._look_again()
 
     def _look_again(self) -> None:
@@ -152,14 +145,13 @@ class LogLoader:
 
     def _open_segments(self) -> None:
         """Look at names and sizes, and at the end of the log; other files are opened when they are used."""
-        directory = self._found
-        logs: dict[int, str] = {}
+        logs: set[int] = set()
         indexes: list[tuple[int, str]] = []
-        for name in directory.names:
+        for name in self._found.names:
             base = parse_base_offset(name)
             if base is not None:
                 if name.endswith(LOG_SUFFIX):
-                    logs[base] = name
+                    logs.add(base)
                 elif name.endswith(INDEX_SUFFIXES):
                     indexes.append((base, name))
         for base, name in sorted(indexes):
@@ -168,7 +160,7 @@ class LogLoader:
                 self._unlink(name)
         bases = sorted(logs)
         if not bases:
-            self._log_start = max(self._log_start, self._deleted_base)
+            self._log_start = max(self._log_start, self._deleted_end)
         names = frozenset([name for _, name in indexes])
         for at, base in enumerate(bases):
             self._open_segment(base, bases[at + 1] if at + 1 < len(bases) else None, names)
@@ -188,15 +180,16 @@ class LogLoader:
             is_on_disk=self._clean,
             believes_indexes=not self._clean,
         )
-        has_txns = txn_index_file_name(base) in indexes
-        if index_file_name(base) not in indexes or has_txns and not self._is_txn_index_sound(segment):
+        stem = base_name(base)
+        has_index, has_times, has_txns = [stem + suffix in indexes for suffix in INDEX_SUFFIXES]
+        if not has_index or has_txns and not self._is_txn_index_sound(segment):
             if segment.size:
                 _LOG.warning("%s: an index is missing or damaged, all are made anew", segment.path)
             if self._clean:
                 self._recover_one(segment)
             else:
                 self._unindexed.append(segment)
-        elif self._clean and not self._is_sound(segment, following is None, indexes):
+        elif self._clean and not (has_times and (following is not None or self._ends_well(segment))):
             if segment.size:
                 _LOG.warning("the indexes of %s are missing or damaged: they are made anew", segment.path)
             self._rebuild(segment)
@@ -211,16 +204,16 @@ class LogLoader:
         return True
 
     @staticmethod
-    def _is_sound(segment: LogSegment, is_last: bool, indexes: frozenset[str]) -> bool:
-        """True when the indexes are there and, at the log's end, fit the data (recovery looks for itself)."""
-        has_both = time_index_file_name(segment.base_offset) in indexes
-        return has_both and not (is_last and not (last_entries_agree(segment) and ends_whole(segment)))
+    def _ends_well(segment: LogSegment) -> bool:
+        """True when the indexes of the last segment fit its data, and that ends with a whole batch."""
+        return last_entries_agree(segment) and ends_whole(segment)
 
     def _indexes_fit(self, segment: LogSegment, offsets: int) -> bool:
         """True when both indexes are there and fit the data, which has room for so many offsets."""
-        base, size = segment.base_offset, segment.size
-        by_offset, by_time = (os.path.join(self._directory, name_of(base)) for name_of in _INDEX_NAMES)
-        return offset_index_fits(self._fs, by_offset, size, offsets) and time_index_fits(self._fs, by_time, offsets)
+        stem = os.path.join(self._directory, base_name(segment.base_offset))
+        return offset_index_fits(self._fs, stem + INDEX_SUFFIX, segment.size, offsets) and time_index_fits(
+            self._fs, stem + TIME_INDEX_SUFFIX, offsets
+        )
 
     def _rebuild(self, segment: LogSegment) -> None:
         """Make the indexes anew from the data; what is behind its last sound batch, whatever the marker says, goes."""

@@ -18,7 +18,7 @@ from kafkalog._core.recovery import BAD_CRC, BAD_ORDER, BAD_RANGE, BAD_SIZE, MOR
 from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index import OffsetIndex
-from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.time_index import TimeIndex
@@ -53,6 +53,11 @@ class FoundSegment(NamedTuple):
 
     found: RecoveryPass
     status: int
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last sound batch, the base offset where there is none."""
+        return self.found.tail.last_offset + 1 if self.found.batches else self.found.base_offset
 
 
 def scan_segment(segment: HasData, tell: Callable[[int], object] | None = None) -> FoundSegment:
@@ -106,26 +111,37 @@ def recover_segment(
         if aborted:
             segment.txn_index.extend(aborted)
     take_over_epochs(epochs, found)
-    if status == BAD_RANGE:
-        segment.ensure_offset_in_range(found.bad_offset)
+    _refuse_overflow(segment, scanned)
     cut = segment.records.truncate_to(found.tail.size)
     if cut:
-        where, why = found.tail.size, _DAMAGE.get(status, "the rest is no batch")
-        _LOG.warning("%s: cut at byte %d, offset %d, %d bytes go: %s", segment.path, where, _end(found), cut, why)
+        where, end, why = found.tail.size, scanned.end_offset, _DAMAGE.get(status, "the rest is no batch")
+        _LOG.warning("%s: cut at byte %d, offset %d, %d bytes go: %s", segment.path, where, end, cut, why)
     segment.offset_index.refill(found.offset_index)
     segment.time_index.refill(found.time_index)
     return cut
 
 
+def rebuild_indexes(segment: LogSegment) -> None:
+    """Write both indexes of a segment anew, as appending would have, up to the first damage of its data (SEG-22).
+
+    SegmentOffsetOverflow where an offset does not fit the segment; StorageError.
+    """
+    scanned = scan_segment(segment)
+    _refuse_overflow(segment, scanned)
+    segment.offset_index.refill(scanned.found.offset_index)
+    segment.time_index.refill(scanned.found.time_index)
+
+
+def _refuse_overflow(segment: LogSegment, scanned: FoundSegment) -> None:
+    if scanned.status == BAD_RANGE:
+        segment.ensure_offset_in_range(scanned.found.bad_offset)
+
+
 def take_over_epochs(epochs: LeaderEpochCache, found: RecoveryPass) -> None:
     """Note the leader epochs that begin in a segment and are not known yet (LOG-59, SEG-25)."""
-    for epoch, start_offset in found.leader_epochs:
-        if epoch > epochs.latest_epoch:
-            epochs.assign(epoch, max(start_offset, found.base_offset))
-
-
-def _end(found: RecoveryPass) -> int:
-    return found.tail.last_offset + 1 if found.batches else found.base_offset
+    known = epochs.latest_epoch
+    begun = [EpochEntry(epoch, max(start, found.base_offset)) for epoch, start in found.leader_epochs if epoch > known]
+    epochs.extend(begun)
 
 
 def _buffer() -> bytearray:

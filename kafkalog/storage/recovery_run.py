@@ -63,9 +63,8 @@ class RecoveryRun:
 
     def note(self, scanned: FoundSegment, cut: int) -> None:
         """A segment is recovered; `cut` bytes of it went."""
-        tail = scanned.found.tail
         self._cut = cut
-        self._end = tail.last_offset + 1 if scanned.found.batches else scanned.found.base_offset
+        self._end = scanned.end_offset
         with self._telling:
             self._recovered += 1
             self._say(self._done)

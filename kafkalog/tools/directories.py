@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kafkalog.errors import NotAPartition, PartitionNotFound, StorageError, UnknownTopicOrPartition
-from kafkalog.storage.names import NOT_PARTITIONS, parse_dir, validate_topic
+from kafkalog.errors import IllegalArgument, NotAPartition, PartitionNotFound, StorageError, UnknownTopicOrPartition
+from kafkalog.storage.names import NOT_PARTITIONS, is_log_file, parse_dir, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 
@@ -23,7 +23,8 @@ def partitions(dirs: Iterable[str], *, topic: str | None = None, fs: FileSystem 
     """The live partitions of the data directories, of one topic or of all, by topic and number.
 
     Deleted, future and stray directories and other files are left out. PartitionNotFound for a data
-    directory that does not exist, NotAPartition where the same partition lies in two of them.
+    directory that does not exist, IllegalArgument for a partition's own directory, NotAPartition where the same
+    partition lies in two of them.
     """
     found: dict[TopicPartition, str] = {}
     for directory in dirs:
@@ -36,13 +37,23 @@ def partitions(dirs: Iterable[str], *, topic: str | None = None, fs: FileSystem 
     return [PartitionPath(key, found[key]) for key in sorted(found)]
 
 
+def refuse_partition(directory: str, names: Iterable[str]) -> None:
+    """IllegalArgument for a directory with segment files among its `names`: it is a partition's own."""
+    if any(is_log_file(name) for name in names):
+        raise IllegalArgument(
+            "a partition's directory, where a data directory is meant", path=directory,
+            hint=f"give the one around it, {os.path.dirname(os.path.realpath(directory))}",
+        )  # fmt: skip
+
+
 def _in_directory(directory: str, fs: FileSystem) -> list[PartitionPath]:
     try:
         names = fs.listdir(directory)
     except FileNotFoundError:
-        raise PartitionNotFound("the data directory does not exist", path=directory, hint="check -d") from None
+        raise PartitionNotFound("the data directory does not exist", path=directory, hint="check the path") from None
     except OSError as error:
         raise StorageError.from_os(error, "read the data directory", path=directory) from error
+    refuse_partition(directory, names)
     paths = []
     for name in names:
         path = os.path.join(directory, name)

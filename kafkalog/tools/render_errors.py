@@ -11,7 +11,7 @@ from kafkalog._core.unpack import FIRST_FAULT
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedCompression
 from kafkalog.records.codec_errors import unpack_error
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES
-from kafkalog.records.tables import status_error
+from kafkalog.records.plain_runs import status_error
 
 _HINT = "what lies before it was printed; a replica or a backup may have the rest"
 

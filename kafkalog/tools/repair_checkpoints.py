@@ -108,8 +108,7 @@ def plan_epochs(partition: str, facts: Sequence[SegmentFacts], fs: FileSystem) -
     except CorruptCheckpoint as error:
         faults.append(error.message)
     cache = LeaderEpochCache(partition, fs=fs)
-    for epoch, start in entries:
-        cache.assign(epoch, start)
+    cache.extend(entries)
     for one in facts:
         for epoch, position, _, _ in one.epoch_runs:
             if epoch > cache.latest_epoch:

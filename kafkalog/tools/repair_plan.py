@@ -93,17 +93,7 @@ def plan_repair(
             tail = facts.tail
             what = f"{tail.size} bytes behind the last sound batch: {tail.what}"
             cuts.append(Change("cut", job.path, what, facts.size, tail.position, facts.next_offset))
-    if options.checkpoints:
-        changes += _removals(joined.findings, fs)
-    touched = {change.path for change in changes}
     tails = {change.path for change in cuts}
-    left = [
-        one
-        for one in joined.findings
-        if one.severity != Severity.NOTE
-        and one.path not in touched
-        and not (one.path in tails and one.kind.startswith("tail-"))
-    ]
     facts_of = tuple(outcome.facts for _, outcome in segments if outcome.facts is not None)
     # a torn end counts as damage where the directory was closed well; batches behind damage make a second range
     is_certain = len(facts_of) == len(segments) and all(
@@ -111,6 +101,19 @@ def plan_repair(
     )
     last = facts_of[-1] if facts_of else None
     end = last.next_offset if is_certain and last and (last.tail is None or last.path in tails) else None
+    if options.checkpoints:
+        changes += _removals(joined.findings, fs)
+        if cuts and end is not None:
+            gone = {change.path for change in changes}
+            changes += _overtaken([one for one in plan.snapshots if one not in gone], end, fs)
+    touched = {change.path for change in changes}
+    left = [
+        one
+        for one in joined.findings
+        if one.severity != Severity.NOTE
+        and one.path not in touched
+        and not (one.path in tails and one.kind.startswith("tail-"))
+    ]
     return PartitionRepair(path, changes + cuts, left, end, facts_of)
 
 
@@ -125,6 +128,17 @@ def _removals(findings: Sequence[Finding], fs: FileSystem) -> list[Change]:
         for path, one in wrong.items()
         if fs.exists(path)
     ]
+
+
+def _overtaken(snapshots: Sequence[str], end: int, fs: FileSystem) -> list[Change]:
+    """The snapshots of offsets that a cut takes away: the next look at the directory would find them ahead of it."""
+    changes = []
+    for path in snapshots:
+        offset = names.parse_base_offset(path)
+        if offset is not None and offset > end:
+            what = f"it is of offset {offset}, but the log will end at {end}"
+            changes.append(Change("remove", path, what, fs.stat(path).st_size, 0, offset))
+    return changes
 
 
 def _replay(

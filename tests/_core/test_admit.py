@@ -124,7 +124,7 @@ def test_the_row_after_a_run_of_one_format() -> None:
 def inner(data: bytes) -> RecordCheck:
     """Messages as they come out of a v1 wrapper: one row around all of them."""
     from kafkalog._core.legacy import wrapper
-    from kafkalog.records.tables import plain_row
+    from kafkalog.records.plain_runs import plain_row
 
     wrapped = wrapper(zlib.compress(data, wbits=31), magic=1, codec=1, offset=2)
     block, table = plain_row(wrapped, scan(wrapped), 0)

@@ -200,3 +200,10 @@ def test_second_batch_of_a_buffer_is_edited_in_its_place() -> None:
     second.set_last_offset(50)
     assert [h.base_offset for h in scan(data)] == [0, 50]
     assert second.records()[0].value == b"b"
+
+
+def test_the_bytes_of_a_batch_are_its_own() -> None:
+    """Of any buffer, wherever the batch lies in it."""
+    parts = [batch([R(b"a")]), batch([R(b"b"), R(b"c")], base_offset=1), batch([R(b"d")], base_offset=3)]
+    for data in (b"".join(parts), bytearray(b"".join(parts)), memoryview(b"".join(parts))):
+        assert [bytes(RecordBatch(data, scan(data), row)) for row in range(3)] == parts

@@ -16,7 +16,8 @@ from kafkalog._core.repack import with_payload
 from kafkalog._core.scan import scan
 from kafkalog.errors import InvalidRecord
 from kafkalog.records import lz4_frame, xerial
-from kafkalog.records.tables import batch_table, plain_batch, record_tables
+from kafkalog.records.plain_runs import plain_row
+from kafkalog.records.tables import batch_table, record_tables
 from tests.builder import R, batch
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -90,7 +91,7 @@ def test_refused_in_bounded_memory(name: str, magic: int) -> None:
     for call in (
         lambda: list(record_tables(data, table, path="f.log", limit_bytes=LIMIT_BYTES)),
         lambda: batch_table(data, table, 0, path="f.log", limit_bytes=LIMIT_BYTES),
-        lambda: plain_batch(data, table, 0, path="f.log", limit_bytes=LIMIT_BYTES),
+        lambda: plain_row(data, table, 0, path="f.log", limit_bytes=LIMIT_BYTES),
     ):
         tracemalloc.start()
         try:

@@ -19,6 +19,7 @@ from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType
 from kafkalog.records.legacy import LegacyBuilder
+from kafkalog.records.plain_runs import plain_row
 from tests.builder import R, batch, frame, record_body, seal, varint
 
 T = 1_700_000_000_000
@@ -69,14 +70,14 @@ def test_one_codec(codec: CompressionType) -> None:
 def test_one_batch_without_its_compression(magic: int) -> None:
     """A v2 header and the records, or a run of messages with their own offsets."""
     data, records = made(7, CompressionType.GZIP, magic)
-    plain = bytes(tables.plain_batch(b"before" + data, scan(b"before" + data, 6), 0))
+    plain = bytes(plain_row(b"before" + data, scan(b"before" + data, 6), 0)[0])
     if magic == 2:
         assert plain[61:] == made(7, CompressionType.NONE)[0][61:]
     assert read(plain) == records
     broken = data[:-30]
     broken = broken[:8] + struct.pack(">i", len(broken) - 12) + broken[12:]
     with pytest.raises(KafkalogError) as caught:
-        tables.plain_batch(broken, scan(broken, check_crc=False), 0, path="f.log")
+        plain_row(broken, scan(broken, check_crc=False), 0, path="f.log")
     assert caught.value.path == "f.log"
 
 
@@ -290,7 +291,7 @@ def test_an_error_of_a_codec_keeps_no_chunk(codec: int) -> None:
     chunk = bytearray(damaged)
     gc.disable()
     try:
-        for call in (tables.batch_table, tables.plain_batch, lambda *a: list(tables.record_tables(*a))):
+        for call in (tables.batch_table, plain_row, lambda *a: list(tables.record_tables(*a))):
             with pytest.raises(InvalidRecord):
                 call(memoryview(chunk), scan(chunk), 0)
             chunk.append(0)  # nobody holds its bytes
@@ -304,5 +305,5 @@ def test_a_compressed_batch_shorter_than_its_header() -> None:
     cut = whole[:8] + struct.pack(">i", 40 - 12) + whole[12:40]
     table = scan(cut, file_mode=True, base_position=100)
     with pytest.raises(CorruptRecord, match="the batch of 40 bytes is smaller than its header of 61") as caught:
-        tables.plain_batch(cut, table, 0, base_position=100, path="f.log")
+        plain_row(cut, table, 0, base_position=100, path="f.log")
     assert (caught.value.path, caught.value.position, caught.value.offset) == ("f.log", 100, 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import CorruptCheckpoint, IllegalArgument
-from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 
 @pytest.fixture
@@ -104,3 +104,15 @@ def test_a_file_of_many_epochs_is_gone_through_once(tmp_path: Path) -> None:
     finally:
         sys.setprofile(None)
     assert len(cache.entries) == entries and steps < 100 * entries
+
+
+def test_as_many_epochs_as_batches(tmp_path: Path) -> None:
+    """What a file may say costs what its length says, not its square."""
+    count = 200_000
+    lines = "".join(f"{n} {10 * n}\n" for n in range(count))
+    (tmp_path / "leader-epoch-checkpoint").write_text(f"0\n{count}\n{lines}")
+    cache = LeaderEpochCache.open(tmp_path)
+    cache.extend(EpochEntry(n, 10 * n) for n in range(count, 2 * count))
+    assert len(cache.entries) == 2 * count and cache.latest_epoch == 2 * count - 1
+    cache.extend([EpochEntry(7, 1_000_000), EpochEntry(9, 65), EpochEntry(9, 70)])
+    assert listed(cache) == [(0, 0), (1, 10), (2, 20), (3, 30), (4, 40), (5, 50), (6, 60), (9, 65)]

@@ -109,6 +109,19 @@ def test_a_log_never_goes_back_to_offsets_it_gave_out(tmp_path: Path) -> None:
     assert (again.log_start_offset, again.log_end_offset) == (20, 20)
 
 
+@pytest.mark.parametrize(("kept", "end"), [(300, 9), (250, 8), (0, 6)])
+def test_all_segments_given_up_and_none_begun(tmp_path: Path, kept: int, end: int) -> None:
+    """LOG-43: of a retention that takes all, a power cut may keep the new names and not the segment begun before."""
+    directory = made(tmp_path, 9)
+    zero(named(directory, 6, "log"), kept)
+    for file in directory.glob("0*"):
+        if not file.name.endswith("snapshot"):
+            file.rename(f"{file}.deleted")
+    again = recovered(tmp_path, recovery_point=6)
+    assert (again.log_start_offset, again.log_end_offset, bases(again)) == (end, end, [end])
+    assert not [name for name in files(directory) if name.endswith("deleted")]
+
+
 def test_room_reserved_ahead_is_given_up_before_the_last_flush(tmp_path: Path) -> None:
     """LOAD-29: the recovery point of a closed log lies behind its end, so that nobody would cut it off later."""
     fs = FaultFS()

@@ -1,10 +1,12 @@
 """Which partitions data directories hold."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from kafkalog.errors import NotAPartition, PartitionNotFound, StorageError, UnknownTopicOrPartition
+import kafkalog
+from kafkalog.errors import IllegalArgument, NotAPartition, PartitionNotFound, StorageError, UnknownTopicOrPartition
 from kafkalog.tools.directories import find, partitions
 from kafkalog.types import TopicPartition
 
@@ -50,3 +52,15 @@ def test_directories_that_are_not_there(data: Path) -> None:
         partitions([str(data / "no")])
     with pytest.raises(StorageError):
         partitions([str(data / "t-7")])
+
+
+def test_a_partitions_own_directory_is_no_data_directory(tmp_path: Path) -> None:
+    """Nothing would be found in it; in mode "a" it would be given files that are not a partition's."""
+    with kafkalog.open_dirs(tmp_path, "a") as dirs:
+        dirs.create_topic("orders", 1)
+    before = sorted(os.listdir(tmp_path / "orders-0"))
+    with pytest.raises(IllegalArgument, match=f"give the one around it, {tmp_path}"):
+        kafkalog.open_dirs(tmp_path / "orders-0")
+    with pytest.raises(IllegalArgument, match=f"give the one around it, {tmp_path}"):
+        kafkalog.open_dirs(tmp_path / "orders-0", "a")
+    assert sorted(os.listdir(tmp_path / "orders-0")) == before

@@ -114,6 +114,27 @@ def test_snapshots_that_are_wrong_go_and_producers_are_read_again(tmp_path: Path
         assert log.end_offset == 5
 
 
+def test_snapshots_behind_a_cut_go_with_it(tmp_path: Path) -> None:
+    """One repair is enough: nothing that it has done makes another thing wrong."""
+    root = tmp_path / "data"
+    with kafkalog.open(root / "a-0", "a") as log:
+        for part in raw_batches.batches(0, 2, 5):
+            log.append_bytes(bytearray(part))
+        log.roll()
+        for part in raw_batches.batches(10, 2, 5):
+            log.append_bytes(bytearray(part))
+    last = root / "a-0" / f"{10:020d}.log"
+    last.write_bytes(last.read_bytes()[:-1])
+    planned = [(change.kind, Path(change.path).name) for change in repair(root).changes]
+    assert {("cut", last.name), ("remove", f"{20:020d}.snapshot")} <= set(planned)
+    assert repair(root, apply=True, backup_dir=tmp_path / "kept").ok
+    assert not repair(root).changes and verify(root).ok
+    kept, gone = (f"{offset:020d}.snapshot" for offset in (10, 20))
+    assert (root / "a-0" / kept).exists() and (tmp_path / "kept" / "a-0" / gone).exists()
+    with kafkalog.open(root / "a-0", "a") as log:
+        assert log.end_offset == 15
+
+
 @pytest.mark.parametrize("damage", ["0\n1\nx y\n", "0\n1\n0 0\n"], ids=["malformed", "late"])
 def test_leader_epochs_come_from_the_log(tmp_path: Path, damage: str) -> None:
     """LOG-59: a malformed file keeps a log from opening; one that is late lacks the last epochs."""

@@ -1,17 +1,25 @@
-"""Indexes made anew from the `.log` file: what is derived may be lost, and is never a reason to refuse a log."""
+"""Do a segment's indexes and its end look as a clean shutdown leaves them? Else they are made anew, or cut."""
 
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
-from kafkalog._core.plan import RollRules, SegmentTail, plan_append
 from kafkalog.errors import CorruptRecord, StorageError
-from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP_YET, LogSegment
+from kafkalog.storage.segment import LogSegment
 from kafkalog.util.fileio import FileSystem
 
 _OFFSET_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")
+Pair = tuple[int, int]
+
+
+class _Ends(NamedTuple):
+    """How many entries an index has, and the fields of its first and last."""
+
+    entries: int
+    first: Pair
+    last: Pair
 
 
 def offset_index_fits(fs: FileSystem, path: str, log_size: int, offsets: int) -> bool:
@@ -21,21 +29,28 @@ def offset_index_fits(fs: FileSystem, path: str, log_size: int, offsets: int) ->
     also for a missing file, and for one with a preallocated tail of zeros: that was not closed well.
     """
     ends = _ends(fs, path, _OFFSET_ENTRY)
-    if ends is None:
-        return False
-    count, first, last = ends
-    if not count:
-        return True
-    return first[0] >= 0 and count - 1 <= last[0] - first[0] < offsets > last[0] and 0 <= first[1] <= last[1] < log_size
+    return ends is not None and (not ends.entries or offset_ends_fit(*ends, log_size, offsets))
 
 
 def time_index_fits(fs: FileSystem, path: str, offsets: int) -> bool:
     """True when the `.timeindex` file has entries whose times rise; as `offset_index_fits`."""
     ends = _ends(fs, path, _TIME_ENTRY)
-    if ends is None:
-        return False
-    count, first, last = ends
-    return not count or (last[0] - first[0] >= count - 1 and 0 <= first[1] <= last[1] < offsets)
+    return ends is not None and (not ends.entries or time_ends_fit(*ends, offsets))
+
+
+def offset_ends_fit(count: int, first: Pair, last: Pair, log_size: int, offsets: int) -> bool:
+    """True when (relative offset, position) of the first and last of `count` entries may be those of an offset index.
+
+    Not where the last one is zeros: that is room which was never used.
+    """
+    rises = first[0] >= 0 and count - 1 <= last[0] - first[0] and last[0] < offsets
+    return rises and 0 <= first[1] <= last[1] < log_size and any(last)
+
+
+def time_ends_fit(count: int, first: Pair, last: Pair, offsets: int) -> bool:
+    """True when (timestamp, relative offset) may be those of a time index; as `offset_ends_fit`."""
+    rises = last[0] - first[0] >= count - 1 and 0 <= first[1] <= last[1] < offsets
+    return rises and (last[0] > 0 or last[1] > 0)
 
 
 def last_entries_agree(segment: LogSegment) -> bool:
@@ -91,47 +106,16 @@ def _unsound(segment: LogSegment, position: int) -> CorruptRecord:
     )
 
 
-def _ends(fs: FileSystem, path: str, entry: Struct) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
-    """(count, first entry, last entry) of an index file, a part of one at its end aside; None when it is missing."""
+def _ends(fs: FileSystem, path: str, entry: Struct) -> _Ends | None:
+    """The ends of an index file, a part of an entry behind them aside; None when it is missing."""
     try:
         with fs.open_file(path, "r") as file:
-            size = file.size() // entry.size * entry.size
-            if not size:
-                return 0, (), ()
-            first = entry.unpack(file.pread(entry.size, 0))
-            last = entry.unpack(file.pread(entry.size, size - entry.size))
-            return (size // entry.size, first, last) if any(last) else None  # zeros: room that was never used
+            count = file.size() // entry.size
+            if not count:
+                return _Ends(0, (0, 0), (0, 0))
+            first, last = (entry.unpack(file.pread(entry.size, at * entry.size)) for at in (0, count - 1))
+            return _Ends(count, first, last)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StorageError.from_os(error, "read the index", path=path) from error
-
-
-def rebuild_indexes(segment: LogSegment) -> None:
-    """Write both indexes of a segment anew, by the rules of appending, with the final time entry (SEG-22).
-
-    CorruptRecord where the data itself is damaged (a size field below 14); StorageError when the system fails.
-    """
-    offset_index, time_index = segment.offset_index, segment.time_index
-    offset_index.reset()
-    time_index.reset()
-    rules = RollRules(
-        segment.base_offset,
-        MAX_RELATIVE_OFFSET,
-        NO_TIMESTAMP_YET,
-        segment.created_ms,
-        segment.index_interval_bytes,
-    )
-    tail = SegmentTail(offset_slots=offset_index.max_entries, time_slots=time_index.max_entries - 1)
-    for table in segment.records.tables():
-        plan = plan_append(table, 0, tail, rules, segment.created_ms, True, True)
-        segment.ensure_offset_in_range(table.last_offset)
-        for last_offset, position, timestamp, its_offset in plan.entries or ():
-            offset_index.append(last_offset, position)
-            if timestamp >= 0:
-                time_index.maybe_append(timestamp, its_offset)
-        tail = plan.tail
-    if tail.max_timestamp >= 0:
-        time_index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp, skip_full_check=True)
-    offset_index.trim_to_valid_size()
-    time_index.trim_to_valid_size()

@@ -1,0 +1,54 @@
+"""Running a program of examples/ as a user does: another process, its status, its two outputs."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.commands import environment
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+def line(name: str, *arguments: str | Path) -> list[str]:
+    """The command that runs a program of that name."""
+    return [sys.executable, str(EXAMPLES / name), *map(str, arguments)]
+
+
+def run(name: str, *arguments: str | Path, cwd: Path | None = None, **env: str) -> "subprocess.CompletedProcess[str]":
+    """The finished program."""
+    return subprocess.run(
+        line(name, *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=cwd,
+        env=environment(**env), timeout=300,
+    )  # fmt: skip
+
+
+def said(name: str, *arguments: str | Path, cwd: Path | None = None, **env: str) -> list[str]:
+    """The lines that a program which must succeed printed."""
+    done = run(name, *arguments, cwd=cwd, **env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not done.stderr
+    return done.stdout.splitlines()
+
+
+def refused(name: str, *arguments: str | Path, status: int = 1) -> str:
+    """What a program that must fail said on stderr: never a traceback."""
+    done = run(name, *arguments)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def started(name: str, *arguments: str | Path) -> "subprocess.Popen[str]":
+    """A running program; Ctrl-C is not ignored in it, whatever our parent does."""
+    return subprocess.Popen(
+        line(name, *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(), preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+
+
+def interrupted(program: "subprocess.Popen[str]") -> None:
+    """Ends a running program by Ctrl-C, which it must take well."""
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 130 and "Traceback" not in errors, errors
