@@ -75,11 +75,12 @@ class Accumulator:
         self._after_ms = config.message_timestamp_after_max_ms
         self._gathering = Gathering()  # the thread's
         self._flusher: BackgroundFlush | None = None
-        if sync is not True and sync is not False:
-            self._flusher = BackgroundFlush(opened.log.flush, sync, self.name)
         self.thread = threading.Thread(target=self._run, name=f"kafkalog-writer-{self.name}", daemon=True)
-        opened.writers.add(self)
-        self.thread.start()
+        with deferred_interrupts():  # a thread that runs is known to the log, which ends it
+            self.thread.start()
+            opened.writers.add(self)
+            if sync is not True and sync is not False:
+                self._flusher = BackgroundFlush(opened.log.flush, sync, self.name)
 
     # what callers do
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from kafkalog._core.record import Record
 from kafkalog.aio_cursor import AsyncCursor
 from kafkalog.api import Log
 from kafkalog.engine import isolation_of
-from kafkalog.errors import LogClosed
+from kafkalog.errors import IllegalState, LogClosed
 from kafkalog.following import check_timeout
 from kafkalog.keywords import unknown_keyword
 from kafkalog.records.batch import RecordBatch
@@ -49,14 +50,21 @@ class AsyncLog:
     """A `Log` whose calls are coroutines; arguments, results and errors are the log's own.
 
     Disk work runs in threads of this object, so the event loop never waits for it. A cancelled call may
-    still be carried out: what a thread has begun it ends. Threads: belongs to one event loop.
+    still be carried out: what a thread has begun it ends. Threads: belongs to one event loop. A fork's child cannot use
+    it.
     """
 
     def __init__(self, log: Log) -> None:
         self.log = log
+        self._pid = os.getpid()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"kafkalog-aio-{log.name}")
 
     async def _run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._pid != os.getpid():
+            raise IllegalState(
+                f"the threads of log {self.log.name} are in the process that opened it",
+                hint="open the log in the child process instead of before the fork",
+            )
         try:
             future = self._pool.submit(call, *args, **kwargs)
         except RuntimeError:

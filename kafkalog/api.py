@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.durability import Sync
     from kafkalog.engine import Engine
     from kafkalog.errors import KafkalogError
-    from kafkalog.opening import OpenedLog
+    from kafkalog.opened import OpenedLog
     from kafkalog.storage.recovery_run import RecoveryProgress
     from kafkalog.tools.verify import Report
 

@@ -18,8 +18,8 @@ from kafkalog._core.txns import has_transactions, visible_rows
 from kafkalog.engine import closed, cuts, has_cut, refresh
 from kafkalog.errors import CorruptRecord, OffsetOutOfRange, StorageError
 from kafkalog.records import tables
-from kafkalog.storage.file_slice import LOG_OVERHEAD, FileSlice, claimed_size
-from kafkalog.storage.view_end import is_worth_reading, rising_rows
+from kafkalog.storage.file_slice import LOG_OVERHEAD, FileSlice, claimed_size, is_worth_reading
+from kafkalog.storage.view_end import rising_rows
 
 if TYPE_CHECKING:
     from kafkalog.engine import Engine

@@ -22,7 +22,7 @@ from kafkalog.errors import CorruptCheckpoint, CursorInUse, IllegalArgument, Ill
 from kafkalog.storage.names import META_PROPERTIES, parse_topic_partition_dir
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import RECOVERY_POINT_FILE
-from kafkalog.util.fileio import OS, File, FileSystem, atomic_write
+from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
 from kafkalog.util.paths import real_path
 
 STORE_VARIABLE: Final = "KAFKALOG_CURSORS"
@@ -100,7 +100,7 @@ class CursorStore:
         self._refuse_data_directory(partition)
         folder = self._folder(partition)
         try:
-            _make_directories(folder, self._fs)
+            make_directories(self._fs, folder)
             lock = _locked(os.path.join(folder, name + LOCK_SUFFIX), name, self._fs)
         except OSError as error:
             hint = f"name a directory of your own for cursors, or set {STORE_VARIABLE}" if _is_denied(error) else None
@@ -178,7 +178,7 @@ class CursorFile:
         Without `sync` that holds when the process dies, but not when the machine does. IllegalState in a forked child
         and after `release`; StorageError.
         """
-        self._check_held()
+        self.check_held()
         content = {
             "version": VERSION,
             "position": state.position,
@@ -194,7 +194,7 @@ class CursorFile:
 
     def delete(self) -> bool:
         """Forgets the cursor and gives it back; True where there was something to forget. StorageError."""
-        self._check_held()
+        self.check_held()
         try:
             there = self._fs.unlink_if_exists(self.path)
             self._fs.unlink_if_exists(self.path.removesuffix(CURSOR_SUFFIX) + LOCK_SUFFIX)
@@ -215,7 +215,8 @@ class CursorFile:
         finally:
             lock.close()
 
-    def _check_held(self) -> None:
+    def check_held(self) -> None:
+        """IllegalState in a forked child, and after `release`."""
         if self._lock is None:
             raise IllegalState(f"cursor {self.name} was given back", path=self.path)
         if os.getpid() != self._pid:
@@ -299,24 +300,11 @@ def _partitions(folder: str, fs: FileSystem) -> Iterator[str]:
 
 def _listed(folder: str, fs: FileSystem) -> list[str]:
     try:
-        return fs.listdir(folder)
+        return fs.names(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise StorageError.from_os(error, "list cursors", path=folder) from error
-
-
-def _make_directories(folder: str, fs: FileSystem) -> None:
-    """The directory and those above it, each new entry on disk."""
-    if fs.exists(folder):
-        return
-    parent = os.path.dirname(folder)
-    _make_directories(parent, fs)
-    try:
-        fs.mkdir(folder)
-    except FileExistsError:
-        return
-    fs.fsync_dir(parent)
 
 
 def _is_denied(error: OSError) -> bool:

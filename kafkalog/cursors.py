@@ -279,6 +279,7 @@ class Cursor:
             self._put_off()
 
     def _write(self, position: int) -> int:
+        self._file.check_held()  # before our lock, which a thread of a forked child's parent may have had
         mark, now = record_mark(self._engine, position), SYSTEM_CLOCK.milliseconds()
         state = CursorState(self.name, self.topic_partition, position, mark, self._topic_id, now)
         with self._lock:  # a cancelled call of an event loop may still go on in its thread

@@ -19,6 +19,7 @@ from kafkalog.tools.directories import refuse_partition
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 from kafkalog.util.guards import finish
+from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.paths import real_path
 
 if TYPE_CHECKING:
@@ -76,8 +77,13 @@ def open_dirs(
 
     for path in paths:
         with suppress(OSError):  # told where it is opened
-            refuse_partition(path, OS.listdir(path))
-    return LogDirs(paths, LogStore.open(paths, settings, sync=sync, progress=progress))
+            refuse_partition(path, OS.names(path))
+    store = LogStore.open(paths, settings, sync=sync, progress=progress)
+    try:
+        return LogDirs(paths, store)
+    except BaseException:  # a Ctrl-C
+        store.close()
+        raise
 
 
 def _checked(path: Path) -> str:
@@ -266,10 +272,14 @@ class LogDirs:
         return self._store.closed
 
     def close(self) -> None:
-        """Jobs end, all logs are written to disk and closed, the locks go; a second call does nothing."""
+        """Jobs end, all logs are written to disk and closed, the locks go; a second call does nothing.
+
+        A Ctrl-C waits until it is done.
+        """
         if self._pid == os.getpid() and not self._store.closed:
-            _opened.discard(self)
-            self._store.close()
+            with deferred_interrupts():
+                self._store.close()
+                _opened.discard(self)
 
     def __enter__(self) -> LogDirs:
         self._open()

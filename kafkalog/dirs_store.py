@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kafkalog.api import Log
@@ -17,6 +18,7 @@ from kafkalog.errors import (
     ConfigError,
     InvalidPartitions,
     KafkalogError,
+    LogClosed,
     NotAPartition,
     PolicyViolation,
     StorageError,
@@ -37,6 +39,7 @@ from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.scheduler import Scheduler, Schedules
 
 _LOG: Final = logging.getLogger(__name__)
@@ -54,8 +57,10 @@ class LogStore:
         self._manager = manager
         self._scheduler = scheduler
         self._sync = sync
+        self._changing = threading.RLock()  # which topics there are changes by one call at a time
         self._lock = threading.Lock()
         self._faces: dict[TopicPartition, Log] = {}  # guarded by self._lock
+        self._ending = False  # guarded by self._lock
 
     @classmethod
     def open(
@@ -80,23 +85,24 @@ class LogStore:
             )
         if scheduler is None:
             scheduler = Scheduler("kafkalog-jobs", clock, config.background_threads)
-        manager = LogManager.open(
-            paths,
-            config,
-            topic_settings=_topic_settings(known, _topics_in(paths, fs), config),
-            fs=fs,
-            clock=clock,
-            scheduler=scheduler,
-            progress=progress,
-        )
-        store = cls(manager, scheduler, sync)
+        ending: list[Callable[[], object]] = [scheduler.shutdown]
         try:
+            manager = LogManager.open(
+                paths,
+                config,
+                topic_settings=_topic_settings(known, _topics_in(paths, fs), config),
+                fs=fs,
+                clock=clock,
+                scheduler=scheduler,
+                progress=progress,
+            )
+            ending.insert(0, manager.close)
             _check_cordoned(config, manager.directories)
             manager.schedule_jobs()
+            return cls(manager, scheduler, sync)
         except BaseException:
-            store.close()
+            _all_of(ending)
             raise
-        return store
 
     # What there is
 
@@ -150,9 +156,12 @@ class LogStore:
         if log is None:
             return None
         with self._lock:
+            if self._ending:
+                raise LogClosed("the directories are closed")
             face = self._faces.get(key)
             if face is None or face._engine is not log:
-                face = self._faces[key] = self._face(log)
+                with deferred_interrupts():  # with `sync` in milliseconds it has a thread, which we end
+                    face = self._faces[key] = self._face(log)
         return face
 
     def _face(self, log: UnifiedLog) -> Log:
@@ -175,48 +184,59 @@ class LogStore:
         manager.config.log_config(given)
         count = manager.config.num_partitions if partitions is None else partitions
         check_partitions(count)
-        for other in {key.topic for key in manager.logs}:
-            if other == name:
-                raise TopicExists(f"topic {name} exists", hint="alter_topic changes its settings")
-            if collides_with(other, name):
-                raise TopicExists(f"topic {name} collides with {other}: '.' and '_' are one in metric names")
+        with self._changing:
+            for other in {key.topic for key in manager.logs}:
+                if other == name:
+                    raise TopicExists(f"topic {name} exists", hint="alter_topic changes its settings")
+                if collides_with(other, name):
+                    raise TopicExists(f"topic {name} collides with {other}: '.' and '_' are one in metric names")
+            self._make(name, count, given, directory)
+            return self._topic(name, list(range(count)))
+
+    def _make(self, name: str, count: int, given: Mapping[str, Any], directory: str | None) -> None:
+        """So many partitions of a new topic, or none of it."""
         made: list[TopicPartition] = []
         try:
             for number in range(count):
                 key = TopicPartition(name, number)
-                manager.get_or_create(key, settings=given, directory=directory)
-                made.append(key)
+                with deferred_interrupts():
+                    self._manager.get_or_create(key, settings=given, directory=directory)
+                    made.append(key)
         except BaseException:
             for key in made:
-                manager.delete(key)
+                self._manager.delete(key)
             raise
-        return self._topic(name, list(range(count)))
 
     def delete_topic(self, name: str) -> None:
         """Every partition of the topic is renamed, and its files go later."""
         if not self.config.delete_topic_enable:
             raise PolicyViolation(f"topic {name} may not be deleted", hint="delete.topic.enable is false")
-        keys = self._partitions_of(name)
-        for key in keys:
-            with self._lock:
-                face = self._faces.pop(key, None)
-            if face is not None:
-                _retire(face)
-            self._manager.delete(key)
+        with self._changing:
+            for key in self._partitions_of(name):
+                self._retire(key)
+                self._manager.delete(key)
+                self._retire(key)  # for one who has asked for it meanwhile
+
+    def _retire(self, key: TopicPartition) -> None:
+        with self._lock:
+            face = self._faces.pop(key, None)
+        if face is not None:
+            _retire(face)
 
     def alter_topic(self, name: str, settings: Mapping[str, Any], partitions: int | None) -> Topic:
         """The topic with changed settings, and with more partitions where there are fewer than `partitions`."""
-        keys = self._partitions_of(name)
-        if partitions is not None:
-            check_partitions(partitions)
-        if partitions is not None and partitions < len(keys):
-            raise InvalidPartitions(f"topic {name} has {len(keys)} partitions, which cannot become {partitions}")
-        if settings:
-            self._manager.alter_topic(name, settings)
-        for number in range(partitions or 0):
-            self._manager.get_or_create(TopicPartition(name, number), is_new=number not in {k.partition for k in keys})
-        self._follow()
-        return self._topic(name, [key.partition for key in self._partitions_of(name)])
+        with self._changing:
+            keys = self._partitions_of(name)
+            if partitions is not None:
+                check_partitions(partitions)
+            if partitions is not None and partitions < len(keys):
+                raise InvalidPartitions(f"topic {name} has {len(keys)} partitions, which cannot become {partitions}")
+            if settings:
+                self._manager.alter_topic(name, settings)
+            for key in (TopicPartition(name, number) for number in range(partitions or 0)):
+                self._manager.get_or_create(key, is_new=key not in keys)
+            self._follow()
+            return self._topic(name, [key.partition for key in self._partitions_of(name)])
 
     def alter(self, settings: Mapping[str, Any]) -> None:
         """Settings of the store that may change while it is open; topics without their own follow."""
@@ -264,26 +284,25 @@ class LogStore:
 
     def close(self) -> None:
         """Writers, jobs and logs end, then the locks go; the first error is raised when all had their turn."""
-        errors: list[Exception] = []
-        for step in (self._retire_all, self._manager.close, self._scheduler.shutdown):
-            try:
-                step()
-            except Exception as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
+        _all_of((self._retire_all, self._manager.close, self._scheduler.shutdown))
 
     def _retire_all(self) -> None:
         with self._lock:
+            self._ending = True
             faces, self._faces = list(self._faces.values()), {}
-        errors: list[Exception] = []
-        for face in faces:
-            try:
-                _retire(face)
-            except Exception as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
+        _all_of(partial(_retire, face) for face in faces)
+
+
+def _all_of(steps: Iterable[Callable[[], object]]) -> None:
+    """Take every step; the first error is raised when all had their turn."""
+    errors: list[Exception] = []
+    for step in steps:
+        try:
+            step()
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def _retire(face: Log) -> None:
@@ -314,7 +333,7 @@ def _topics_in(paths: Iterable[str], fs: FileSystem) -> set[str]:
     for path in paths:
         if not fs.exists(path):
             continue
-        for name in fs.listdir(path):
+        for name in fs.names(path):
             if name not in NOT_PARTITIONS:
                 try:
                     names.add(parse_dir(name).topic_partition.topic)

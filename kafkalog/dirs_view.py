@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 from kafkalog.api import Log
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.dirs_types import Directory, Topic, missing
-from kafkalog.errors import KafkalogError, NotAPartition, ReadOnlyLog
+from kafkalog.errors import KafkalogError, LogClosed, NotAPartition, ReadOnlyLog
 from kafkalog.manager.job import Job
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.storage.names import NOT_PARTITIONS, parse_dir
@@ -32,7 +32,7 @@ class DirsView:
         self._fs = fs
         self._lock = threading.Lock()
         self._faces: dict[str, Log] = {}  # by path; guarded by self._lock
-        self.closed = False
+        self.closed = False  # guarded by self._lock
         self._found()
 
     def _found(self) -> dict[TopicPartition, str]:
@@ -77,6 +77,8 @@ class DirsView:
         if path is None:
             return None
         with self._lock:
+            if self.closed:
+                raise LogClosed("the directories are closed")
             face = self._faces.get(path)
             if face is None or face.closed:
                 face = self._faces[path] = Log(LogView(path, fs=self._fs), None)

@@ -37,8 +37,6 @@ from kafkalog.util.paths import real_path
 
 _LOG: Final = logging.getLogger(__name__)
 
-__all__ = ["OpenedLog", "open_for_append", "partition_of"]
-
 
 class _Target(NamedTuple):
     """The partition to open: its real path, what that names, and what was asked for."""

@@ -1,6 +1,7 @@
 """`kafkalog.aio`: a log's calls as coroutines, and `async for` over what comes."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.errors import IllegalArgument, LogClosed, OffsetOutOfRange, UnsupportedCompression
+from kafkalog.errors import IllegalArgument, IllegalState, LogClosed, OffsetOutOfRange, UnsupportedCompression
 from tests.transactional import made, marker
 
 Scenario = Callable[[Any], Awaitable[None]]
@@ -210,3 +211,20 @@ def test_a_closed_log_says_so(tmp_path: Path) -> None:
         assert log.log.closed
 
     asyncio.run(session())
+
+
+def test_a_fork_s_child_is_refused_and_does_not_wait_for_threads_that_it_has_not(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        wrapped = kafkalog.aio.wrap(log)
+        asyncio.run(wrapped.append([b"a"]))
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                with pytest.raises(IllegalState):
+                    asyncio.run(asyncio.wait_for(wrapped.end_offset(), 60))
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        asyncio.run(wrapped.close())

@@ -434,7 +434,8 @@ cdef class LeaderLimits:
         cdef BatchRow* row = table.rows
         cdef Rules rules
         if (
-            table.count != 1 or table.stop_reason != STOP_END or not self.writes_as_is or row.size > self.segment_size
+            table.count != 1 or table.stop_reason != STOP_END or not self.writes_as_is or len(buf) != row.size
+            or row.size > self.segment_size
             or refusal_of(row, True, any_base_offset, False, -1, self.max_message_bytes) != NOT_REFUSED
         ):
             return False

@@ -13,7 +13,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 from kafkalog._core.buffers cimport Held, column, hold, take_view
-from kafkalog._core.endian cimport load32, load64
+from kafkalog._core.endian cimport load32, load64, store32, store64
 from kafkalog._core.search cimport (
     BY_OFFSET, BY_POSITION, BY_TIME, BY_TIME_OFFSET, LANES, OFFSET_ENTRY, TIME_ENTRY, count_at_most,
     count_at_most_lanes, count_at_most_warm, minus,
@@ -27,6 +27,7 @@ cdef extern from "<unistd.h>" nogil:
     int usleep(unsigned int microseconds)
 
 cdef enum:
+    MOST = 0x7FFFFFFF       # of a relative offset, and of a position
     CHUNK = 8192            # look-ups of an array between two looks at what the owner changed
     RELEASE_GIL_AT = 128    # look-ups that take as long as giving the GIL up is worth
     APART = 8192            # bytes between two entries: an index interval (4096) and a batch that is not worth skipping
@@ -239,6 +240,24 @@ cdef class OffsetEntries(Entries):
         self.check()
         return count_at_most(self.data, self.used, minus(minus(offset, self.base_offset), 1), BY_OFFSET)
 
+    def packed(self, list brought not None, int64_t last_offset) -> bytes | None:
+        """The entries that a write brings, as `AppendPlan.entries` has them, in the form they have in the file.
+
+        None where one cannot be added, after one of `last_offset` and those before it.
+        """
+        cdef bytes out = PyBytes_FromStringAndSize(NULL, OFFSET_ENTRY * len(brought))
+        cdef uint8_t* p = <uint8_t*>PyBytes_AS_STRING(out)
+        cdef int64_t offset, position
+        for entry in brought:
+            offset, position = entry[0], entry[1]
+            if offset <= last_offset or not 0 <= minus(offset, self.base_offset) <= MOST or not 0 <= position <= MOST:
+                return None
+            store32(p, <int32_t>minus(offset, self.base_offset))
+            store32(p + 4, <int32_t>position)
+            p += OFFSET_ENTRY
+            last_offset = offset
+        return out
+
     cdef int64_t _position(self, Py_ssize_t n) noexcept:
         return load32(self.data + OFFSET_ENTRY * n + 4)
 
@@ -290,6 +309,23 @@ cdef class TimeEntries(Entries):
         """How many entries have an offset lower than this."""
         self.check()
         return count_at_most(self.data, self.used, minus(minus(offset, self.base_offset), 1), BY_TIME_OFFSET)
+
+    def packed(self, list brought not None, int64_t last_timestamp, int64_t last_offset) -> bytes | None:
+        """As that of OffsetEntries; what brings no time (-1) has no entry here."""
+        cdef bytes out = PyBytes_FromStringAndSize(NULL, TIME_ENTRY * len(brought))
+        cdef uint8_t* p = <uint8_t*>PyBytes_AS_STRING(out)
+        cdef int64_t timestamp, offset
+        for entry in brought:
+            timestamp, offset = entry[2], entry[3]
+            if timestamp < 0:
+                continue
+            if timestamp <= last_timestamp or offset < last_offset or not 0 <= minus(offset, self.base_offset) <= MOST:
+                return None
+            store64(p, timestamp)
+            store32(p + 8, <int32_t>minus(offset, self.base_offset))
+            p += TIME_ENTRY
+            last_timestamp, last_offset = timestamp, offset
+        return out[:p - <uint8_t*>PyBytes_AS_STRING(out)]
 
     cdef object _entry(self, Py_ssize_t n):
         cdef const uint8_t* p = self.data + TIME_ENTRY * n

@@ -17,7 +17,7 @@ from kafkalog._core.producer cimport WINDOW, ProducerState
 from kafkalog._core.scan cimport BatchTable
 from kafkalog._core.staged cimport CompletedTxn, Staged
 from kafkalog._core.trace cimport TXN_BEGINS, ProducerTrace, Traced, TxnStep
-from kafkalog._core.wrap cimport subtracted
+from kafkalog._core.wrap cimport added, subtracted
 
 cdef enum Origin:
     CLIENT = 0
@@ -142,6 +142,8 @@ cdef class Producers:
                 staged.row = i
                 staged.known = self.entries.get(row.producer_id)
                 break
+        if staged is not None:
+            staged.end_offset = added(table.rows[last - 1].last_offset, 1)
         return staged
 
     def stage_simple(self, BatchTable table not None) -> Staged | None:
@@ -167,6 +169,7 @@ cdef class Producers:
         staged = Staged.__new__(Staged)
         staged.latest = s
         staged.row = -1
+        staged.end_offset = added(row.last_offset, 1)
         staged.is_plain = staged.is_simple = True
         return staged
 

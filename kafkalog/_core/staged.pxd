@@ -13,6 +13,7 @@ cdef class CompletedTxn:
 cdef class Staged:
     cdef readonly int fault
     cdef readonly Py_ssize_t row
+    cdef readonly int64_t end_offset    # behind the last batch of the append
     cdef readonly tuple duplicate
     cdef readonly ProducerState known
     cdef readonly int32_t coordinator_epoch

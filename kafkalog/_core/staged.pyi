@@ -15,6 +15,7 @@ class Staged:
 
     fault: int
     row: int
+    end_offset: int
     duplicate: tuple[int, int, int] | None
     known: ProducerState | None
     coordinator_epoch: int

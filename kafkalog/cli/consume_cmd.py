@@ -168,6 +168,7 @@ class _Consumer:
 
     def _template(self, partition: int) -> Pieces:
         from kafkalog.tools import templates
+        from kafkalog.tools.escapes import literal
 
         given = self.given
         encodings = {"key_encoding": given["key_encoding"], "value_encoding": given["value_encoding"]}
@@ -180,8 +181,8 @@ class _Consumer:
             )
         key_delimiter = given["key_delimiter"]
         return templates.delimited(
-            delimiter=templates.literal(given["delimiter"]),
-            key_delimiter=None if key_delimiter is None else templates.literal(key_delimiter),
+            delimiter=literal(given["delimiter"]),
+            key_delimiter=None if key_delimiter is None else literal(key_delimiter),
             null=null,
             **encodings,
         )

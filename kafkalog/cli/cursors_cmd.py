@@ -35,7 +35,7 @@ def groups(
     rows = [row for row in _rows(common.need_dirs(dirs), cursors) if _is_wanted(row, topic, group)]
     if as_json:
         for row in rows:
-            click.echo(json.dumps(row))
+            print(json.dumps(row))
         return
     if rows:
         _print_table([_COLUMNS, *(_shown(row) for row in rows)])
@@ -94,7 +94,7 @@ def _shown(row: dict[str, Any]) -> tuple[str, ...]:
 def _print_table(rows: list[tuple[str, ...]]) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 @click.command("reset")
@@ -132,7 +132,7 @@ def reset(**given: Any) -> None:
             view = stack.enter_context(LogView.open(path))
             old, new = _move(store, view, ways[0], given)
             shown = "-" if old is None else str(old)
-            click.echo(f"{given['group']} {topic_partition.topic}:{topic_partition.partition} {shown} {new}")
+            print(f"{given['group']} {topic_partition.topic}:{topic_partition.partition} {shown} {new}")
     if not given["execute"]:
         common.note("nothing is changed; --execute does it", quiet=given["quiet"])
 
@@ -198,7 +198,7 @@ def delete(dirs: tuple[str, ...], topic: str | None, group: str, cursors: str | 
                 file.release()
                 continue
             found = file.delete() or found
-            click.echo(f"{group} {topic_partition.topic}:{topic_partition.partition}")
+            print(f"{group} {topic_partition.topic}:{topic_partition.partition}")
     if not found:
         hint = "kafkalog offsets groups shows those there are"
         raise UnknownTopicOrPartition(f"there is no cursor {group}", path=store.root, hint=hint)

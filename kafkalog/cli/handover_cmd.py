@@ -61,8 +61,8 @@ def command(
     options = HandoverOptions(topics, keep_records, let_expire, adopt, settings)
     report = handover(homes, apply=not dry_run, metadata_dir=metadata_dir, options=options)
     if as_json:
-        click.echo(json.dumps(report.as_json(), ensure_ascii=True))
+        print(json.dumps(report.as_json(), ensure_ascii=True))
     else:
         for line in report.lines():
-            click.echo(line)
+            print(line)
     return 0 if report.ok else 1

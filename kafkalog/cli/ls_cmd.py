@@ -45,10 +45,10 @@ def command(
         if as_json:
             for one in files:
                 fields = {"topic": topic_partition.topic, "partition": topic_partition.partition}
-                click.echo(json.dumps({**fields, **one._asdict()}))
+                print(json.dumps({**fields, **one._asdict()}))
             continue
-        click.echo(f"{path}:")
-        click.echo(f"{'LENGTH':>14} {'USED':>14} {'DISK':>14} {'ENTRIES':>9}  NAME")
+        print(f"{path}:")
+        print(f"{'LENGTH':>14} {'USED':>14} {'DISK':>14} {'ENTRIES':>9}  NAME")
         for one in files:
             entries = "-" if one.entries is None else f"{one.entries:,}"
-            click.echo(f"{one.length:>14,} {one.used:>14,} {one.disk:>14,} {entries:>9}  {one.name}")
+            print(f"{one.length:>14,} {one.used:>14,} {one.disk:>14,} {entries:>9}  {one.name}")

@@ -151,7 +151,7 @@ def run(args: Sequence[str]) -> int:
 def _explain(error: Exception) -> int:
     from kafkalog import errors
 
-    if not isinstance(error, errors.KafkalogError | OSError) and not isinstance(error, MemoryError):
+    if not isinstance(error, errors.KafkalogError | OSError | MemoryError):
         raise error
     if isinstance(error, BrokenPipeError):
         _silence_stdout()
@@ -162,7 +162,8 @@ def _explain(error: Exception) -> int:
         _silence_stdout()
     _say(f"kafkalog: {text}")
     usage = (errors.ConfigError, errors.InvalidTopic, errors.IllegalArgument, errors.InvalidReplicationFactor)
-    return USAGE if isinstance(error, usage) else FAILED
+    is_usage = isinstance(error, usage) and error.position is None  # with a place in a file it is what lies there
+    return USAGE if is_usage else FAILED
 
 
 def main() -> NoReturn:

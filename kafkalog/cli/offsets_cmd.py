@@ -66,11 +66,11 @@ def get(
             found = view.offset_for_time(time, isolation)
         if as_json:
             shown = {"offset": None, "timestamp": None, "leader_epoch": None} if found is None else found._asdict()
-            click.echo(json.dumps({**topic_partition._asdict(), **shown}))
+            print(json.dumps({**topic_partition._asdict(), **shown}))
             continue
         offset = "" if found is None else str(found.offset)
         when = f":{found.timestamp}" if verbose and found is not None and found.timestamp >= 0 else ""
-        click.echo(f"{topic_partition.topic}:{topic_partition.partition}:{offset}{when}")
+        print(f"{topic_partition.topic}:{topic_partition.partition}:{offset}{when}")
 
 
 def _time_or_code(text: str) -> int:

@@ -105,7 +105,7 @@ def _compression(text: str | None) -> Compression | None:
 
 
 def _delimiter(text: str, flag: str) -> bytes:
-    from kafkalog.tools.templates import literal
+    from kafkalog.tools.escapes import literal
 
     raw = literal(text)
     if not raw:
@@ -219,6 +219,7 @@ def _producer(request: _Request, logs: Sequence[OpenedLog], meter: Meter) -> Pro
             milliseconds=logs[0].milliseconds,
             compression=compression,
             fixed=request.partition is not None,
+            max_record_bytes=limit,
             progress=progress,
         )
     from kafkalog.tools.produce import Encoding, Producer

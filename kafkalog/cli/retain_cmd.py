@@ -54,4 +54,4 @@ def command(
         now_ms=None if now_text is None else common.parse_time(now_text, "--now"),
     )
     for line in report.json_lines() if as_json else report.lines():
-        click.echo(line)
+        print(line)

@@ -25,11 +25,11 @@ def list_topics(dirs: tuple[str, ...], as_json: bool, quiet: bool, verbose: int)
     common.set_verbosity(quiet, verbose)
     for topic in topics(common.need_dirs(dirs)):
         if as_json:
-            click.echo(json.dumps({"topic": topic.name, "partitions": len(topic.partitions), "bytes": topic.size}))
+            print(json.dumps({"topic": topic.name, "partitions": len(topic.partitions), "bytes": topic.size}))
         elif verbose:
-            click.echo(f"{topic.name}\t{len(topic.partitions)}\t{topic.size}")
+            print(f"{topic.name}\t{len(topic.partitions)}\t{topic.size}")
         else:
-            click.echo(topic.name)
+            print(topic.name)
 
 
 @command.command("describe")
@@ -44,15 +44,15 @@ def describe(dirs: tuple[str, ...], topic: str, as_json: bool, quiet: bool, verb
     common.set_verbosity(quiet, verbose)
     found = describe_topic(common.need_dirs(dirs), topic)
     if as_json:
-        click.echo(json.dumps(found.as_dict()))
+        print(json.dumps(found.as_dict()))
         return
     settings = common.settings_text(found.settings)
-    click.echo(
+    print(
         f"Topic: {found.name}\tTopicId: {found.topic_id or '-'}\t"
         f"PartitionCount: {len(found.partitions)}\tConfigs: {settings}"
     )
     for part in found.partitions:
-        click.echo(
+        print(
             f"\tPartition: {part.partition}\tStart: {part.start_offset}\tEnd: {part.end_offset}\t"
             f"Segments: {part.segments}\tBytes: {part.size}\tDir: {part.path}"
         )

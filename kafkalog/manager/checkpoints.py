@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from kafkalog.errors import CorruptCheckpoint
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.names import DELETE_DIR_SUFFIX
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import (
     CLEANER_OFFSET_FILE,
@@ -27,13 +28,10 @@ from kafkalog.util.checkpoint import (
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.guards import guard
 
-__all__ = [
-    "lower_recovery_point", "read_offset", "record_close", "record_log_start", "record_recovery_point",
-    "write_high_watermarks", "write_log_starts", "write_recovery_points",
-]  # fmt: skip
-
 _LOG: Final = logging.getLogger(__name__)
-_write_lock: Final = guard()
+_FILES: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
+_Offsets = dict[TopicPartition, int]
+_write_lock: Final = guard()  # of all directories, over reading a file, changing it and its sync
 
 
 def read_offset(directory: str, file: str, topic_partition: TopicPartition, *, fs: FileSystem = OS) -> int:
@@ -62,8 +60,7 @@ def lower_recovery_point(
     directory: str, topic_partition: TopicPartition, offset: int, *, fs: FileSystem = OS
 ) -> None:
     """Return when no higher recovery point than `offset` is on disk. CorruptCheckpoint, StorageError."""
-    if read_offset(directory, RECOVERY_POINT_FILE, topic_partition, fs=fs) > offset:
-        record_recovery_point(directory, topic_partition, offset, fs=fs)
+    _lower(directory, RECOVERY_POINT_FILE, topic_partition, offset, fs)
 
 
 def record_close(
@@ -79,18 +76,17 @@ def write_recovery_points(directory: str, logs: Iterable[UnifiedLog], *, fs: Fil
 
     MGR-17, MGR-18; StorageError.
     """
-    _write(directory, RECOVERY_POINT_FILE, {log.topic_partition: recovery_point_of(log) for log in logs}, fs)
+    _write(directory, RECOVERY_POINT_FILE, logs, recovery_point_of, fs)
 
 
 def write_log_starts(directory: str, logs: Iterable[UnifiedLog], *, fs: FileSystem = OS) -> None:
     """The same of log starts, where they lie above the first segment's base (MGR-17)."""
-    starts = {log.topic_partition: log_start_of(log) for log in logs}
-    _write(directory, LOG_START_FILE, starts, fs)
+    _write(directory, LOG_START_FILE, logs, log_start_of, fs)
 
 
 def write_high_watermarks(directory: str, logs: Iterable[UnifiedLog], *, fs: FileSystem = OS) -> None:
     """The same of high watermarks."""
-    _write(directory, HIGH_WATERMARK_FILE, {log.topic_partition: high_watermark_of(log) for log in logs}, fs)
+    _write(directory, HIGH_WATERMARK_FILE, logs, high_watermark_of, fs)
 
 
 def lower_offsets(directory: str, log: UnifiedLog, *, fs: FileSystem = OS) -> None:
@@ -98,13 +94,28 @@ def lower_offsets(directory: str, log: UnifiedLog, *, fs: FileSystem = OS) -> No
 
     CorruptCheckpoint, StorageError.
     """
-    key, end = log.topic_partition, log.data_end_offset
-    for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE):
-        checkpoint = OffsetCheckpoint(os.path.join(directory, name), fs=fs)
-        with _write_lock:
-            offsets = checkpoint.read()
-            if offsets.get(key, 0) > end:
-                checkpoint.write({**offsets, key: end})
+    for file in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE):
+        _lower(directory, file, log.topic_partition, log.data_end_offset, fs)
+
+
+def move_cleaner_offset(source: str, target: str, topic_partition: TopicPartition, *, fs: FileSystem = OS) -> None:
+    """Return when the directory `target` says how far a partition of `source` was cleaned, if that does.
+
+    CorruptCheckpoint, StorageError.
+    """
+    offset = OffsetCheckpoint(os.path.join(source, CLEANER_OFFSET_FILE), fs=fs).read().get(topic_partition)
+    if offset is not None:
+        _record(target, CLEANER_OFFSET_FILE, topic_partition, offset, fs)
+
+
+def forget(directory: str, gone: Iterable[TopicPartition], *, fs: FileSystem = OS) -> None:
+    """Return when no checkpoint of a directory has a line of these partitions: one made anew must not find it.
+
+    CorruptCheckpoint, StorageError.
+    """
+    keys = frozenset(gone)
+    for file in _FILES if keys else ():
+        _change(directory, file, lambda offsets: {k: at for k, at in offsets.items() if k not in keys}, fs)
 
 
 def recovery_point_of(log: UnifiedLog) -> int:
@@ -124,16 +135,19 @@ def log_start_of(log: UnifiedLog) -> int | None:
     return start if start > state.segments[0].base_offset else None
 
 
-def _write(directory: str, file: str, offsets: Mapping[TopicPartition, int | None], fs: FileSystem) -> None:
-    """Replace a directory's checkpoint; offsets of None are left out.
+def _write(
+    directory: str, file: str, logs: Iterable[UnifiedLog], offset_of: Callable[[UnifiedLog], int | None], fs: FileSystem
+) -> None:
+    """Replace a directory's checkpoint; logs without an offset, and those deleted meanwhile, are left out.
 
     What it says of a partition that is none of ours stays as long as the partition lies there: somebody else in this
     process may have it open.
     """
     path = os.path.join(directory, file)
     checkpoint = OffsetCheckpoint(path, fs=fs)
-    wanted = {key: offset for key, offset in offsets.items() if offset is not None}
     with _write_lock:
+        offsets = {log.topic_partition: offset_of(log) for log in logs if not log.name.endswith(DELETE_DIR_SUFFIX)}
+        wanted = {key: offset for key, offset in offsets.items() if offset is not None}
         try:
             before = checkpoint.read()
         except CorruptCheckpoint as error:
@@ -148,13 +162,25 @@ def _write(directory: str, file: str, offsets: Mapping[TopicPartition, int | Non
 
 
 def _record(directory: str, file: str, topic_partition: TopicPartition, offset: int | None, fs: FileSystem) -> None:
+    """Put a partition's offset on disk; None: it has none."""
+    given = {} if offset is None else {topic_partition: offset}
+    _change(directory, file, lambda offsets: {k: at for k, at in offsets.items() if k != topic_partition} | given, fs)
+
+
+def _lower(directory: str, file: str, topic_partition: TopicPartition, most: int, fs: FileSystem) -> None:
+    """Put `most` on disk where more than that is said of a partition."""
+
+    def lowered(offsets: _Offsets) -> _Offsets:
+        return offsets | {topic_partition: most} if offsets.get(topic_partition, 0) > most else offsets
+
+    _change(directory, file, lowered, fs)
+
+
+def _change(directory: str, file: str, changed: Callable[[_Offsets], _Offsets], fs: FileSystem) -> None:
+    """Have a checkpoint say what `changed` makes of what it says; nobody else changes it meanwhile."""
     checkpoint = OffsetCheckpoint(os.path.join(directory, file), fs=fs)
     with _write_lock:
-        offsets = checkpoint.read()
-        before = offsets.get(topic_partition)
-        if offset is None:
-            offsets.pop(topic_partition, None)
-        else:
-            offsets[topic_partition] = offset
-        if offset != before:
-            checkpoint.write(offsets)
+        before = checkpoint.read()
+        after = changed(before)
+        if after != before:
+            checkpoint.write(after)

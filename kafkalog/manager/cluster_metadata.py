@@ -90,7 +90,7 @@ def read_cluster_metadata(path: str | os.PathLike[str], *, fs: FileSystem = OS) 
 
 def _names(directory: str, fs: FileSystem) -> list[str]:
     try:
-        return fs.listdir(directory)
+        return fs.names(directory)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

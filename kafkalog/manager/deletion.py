@@ -14,25 +14,16 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafkalog.errors import StorageError
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import delete_dir_name
-from kafkalog.types import TopicPartition
-from kafkalog.util.checkpoint import (
-    CLEANER_OFFSET_FILE,
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
-    RECOVERY_POINT_FILE,
-    OffsetCheckpoint,
-)
 from kafkalog.util.fileio import FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
-_CHECKPOINTS: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
 
 
 class Doomed(NamedTuple):
@@ -147,41 +138,40 @@ def remove(doomed: Doomed) -> None:
     _LOG.info("removed %s", doomed.path)
 
 
-def remove_tree(path: str, fs: FileSystem, attempts: int = 3) -> None:
-    """Remove a directory and all in it; one that is gone is fine. OSError.
+def remove_tree(path: str, fs: FileSystem) -> None:
+    """Remove a directory and all in it, however deep; one that is gone is fine. OSError.
 
     Of a link that stands for it only the link goes: what it leads to may be anything.
     """
     if os.path.islink(path):
         fs.unlink_if_exists(path)
         return
+    left, attempts = [path], 4
+    while left:
+        below = _emptied(left[-1], fs)
+        if below:
+            left += below
+            continue
+        try:
+            fs.rmdir(left[-1])
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            attempts -= 1
+            if error.errno != errno.ENOTEMPTY or attempts == 0:
+                raise
+            continue  # an append that was under way has put its epochs there meanwhile
+        left.pop()
+
+
+def _emptied(path: str, fs: FileSystem) -> list[str]:
+    """Remove the files of a directory; the directories in it."""
     try:
-        with fs.scandir(path) as entries:  # type: ignore[arg-type]
-            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        with fs.entries(path) as entries:
+            found = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
     except FileNotFoundError:
-        return
-    for name, is_directory in found:
-        if is_directory:
-            remove_tree(os.path.join(path, name), fs)
-        else:
-            fs.unlink_if_exists(os.path.join(path, name))
-    try:
-        fs.rmdir(path)
-    except OSError as error:
-        if error.errno != errno.ENOTEMPTY or attempts == 0:
-            raise
-        remove_tree(path, fs, attempts - 1)  # an append that was under way has put its epochs there meanwhile
-
-
-def forget(directory: str, gone: Iterable[TopicPartition], fs: FileSystem) -> None:
-    """Return when no checkpoint of a directory has a line of these partitions: one made anew must not find it.
-
-    CorruptCheckpoint, StorageError.
-    """
-    keys = frozenset(gone)
-    for name in _CHECKPOINTS if keys else ():
-        checkpoint = OffsetCheckpoint(os.path.join(directory, name), fs=fs)
-        offsets = checkpoint.read()
-        left = {key: offset for key, offset in offsets.items() if key not in keys}
-        if len(left) < len(offsets):
-            checkpoint.write(left)
+        return []
+    for one, is_directory in found:
+        if not is_directory:
+            fs.unlink_if_exists(one)
+    return [one for one, is_directory in found if is_directory]

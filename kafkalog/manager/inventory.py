@@ -116,7 +116,7 @@ def _by_kind(inventories: Iterable[Inventory]) -> tuple[list[PartitionPlace], li
 def _entries(directory: str, fs: FileSystem) -> list[tuple[str, bool]]:
     """(name, whether it is a directory, links followed) of what lies in a directory."""
     try:
-        with fs.scandir(directory) as entries:  # type: ignore[arg-type]
+        with fs.entries(directory) as entries:
             return [(entry.name, entry.is_dir()) for entry in entries]
     except OSError as error:
         raise StorageError.from_os(error, "read the data directory", path=directory) from error

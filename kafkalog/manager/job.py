@@ -73,9 +73,10 @@ class Job:
                 raise
             finally:
                 self.last_duration_ms = self._clock.monotonic_ms() - began_ms
+                period_ms = _period_or_once(self.period_ms)
                 with self._lock:
                     if self._task is not None:
-                        self._task.period_ms = _period_or_once(self.period_ms)
+                        self._task.period_ms = period_ms
 
     def start(self, scheduler: Schedules) -> None:
         """Let `scheduler` run it: first after the delay, or after the period where that is shorter."""

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog.config import LogConfig
 from kafkalog.errors import CorruptRecord, FormatError, KafkalogError
+from kafkalog.manager.checkpoints import forget
 from kafkalog.manager.data_directory import DataDirectory
-from kafkalog.manager.deletion import forget
 from kafkalog.manager.inventory import Inventory, PartitionPlace
 from kafkalog.manager.partition import Found, open_partition
 from kafkalog.storage.log import UnifiedLog
@@ -127,7 +127,7 @@ class DirectoryLoader:
         """
         self._log_dir.loading_begins()
         here = {place.topic_partition for place in self._places}
-        forget(self.directory.path, (self._starts.keys() | self._points.keys()) - here, self._rules.fs)
+        forget(self.directory.path, (self._starts.keys() | self._points.keys()) - here, fs=self._rules.fs)
         if self._places:
             how = "closed well: no recovery" if self._clean else "not closed well: they are recovered"
             _LOG.info("loading %d logs of %s, %s", len(self._places), self.directory.path, how)

@@ -17,15 +17,16 @@ from typing import Final
 
 from kafkalog.errors import DirectoryLocked, IllegalState, NotAPartition, StorageError
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, LOCK_FILE, NOT_PARTITIONS, parse_dir
-from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.descriptors import with_room
+from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 from kafkalog.util.guards import guard
 
 MARKER: Final = b'{"version":0,"brokerEpoch":-1}'
 """Content of the marker we write: clean, by nobody who has a broker epoch."""
 _FLOCK: Final = "hhqqi4x"  # struct flock: type, whence, start, length, pid
 
-_registry_lock: Final = guard()
-_state_lock: Final = guard()  # of all directories: it is held for moments only
+_registry_lock: Final = guard()  # over taking a directory's lock, and giving it back with its marker synced
+_state_lock: Final = guard()  # of all directories; over the sync of a marker that goes or comes, else for moments
 _held: dict[tuple[int, int], LogDir] = {}  # by device and inode; guarded by _registry_lock
 
 
@@ -85,7 +86,7 @@ class LogDir:
                 made.is_exclusive = exclusive
             except BaseException as error:
                 _close(fd, fs)
-                if isinstance(error, OSError) and not isinstance(error, (StorageError, DirectoryLocked)):
+                if isinstance(error, OSError):
                     raise StorageError.from_os(error, "lock the directory", path=lock_path) from error
                 raise
             _held[key] = made
@@ -128,7 +129,7 @@ class LogDir:
     def _emptied(self, worthless: tuple[str, ...]) -> bool:
         """True when there was nothing but `worthless` files in the directory, and they are gone."""
         try:
-            if not frozenset(self._fs.listdir(self.path)) <= frozenset(worthless):
+            if not frozenset(self._fs.names(self.path)) <= frozenset(worthless):
                 return False
             for name in worthless:
                 self._fs.unlink_if_exists(os.path.join(self.path, name))
@@ -228,7 +229,7 @@ class LogDir:
 
     def _all_made_here_locked(self) -> bool:
         """True when every partition directory in the data directory was made and closed well by this process."""
-        for name in self._fs.listdir(self.path):
+        for name in self._fs.names(self.path):
             if name in self._created or name in NOT_PARTITIONS:
                 continue
             try:
@@ -282,15 +283,11 @@ def is_locked(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> bool:
             status = fs.stat(real)
             if (status.st_dev, status.st_ino) in _held:
                 return True
-            fd = fs.open(os.path.join(real, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            fd = with_room(fs.open, os.path.join(real, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             return False
         try:
-            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            kind: int = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))[0]
-            return kind != fcntl.F_UNLCK
-        except (OSError, struct.error):
-            return False
+            return _lock_holder(fd) is not None
         finally:
             _close(fd, fs)
 
@@ -306,26 +303,14 @@ def remove_empty_directory(path: str, fs: FileSystem) -> None:
 def _directory_key(path: str, fs: FileSystem, create: bool) -> tuple[int, int]:
     """Device and inode of the directory, made with its parents where `create` says so."""
     try:
-        if create and not fs.exists(path):
-            _make_dirs(path, fs)
+        if create:
+            make_directories(fs, path)
         status = fs.stat(path)
         if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
     except OSError as error:
         raise StorageError.from_os(error, "open the data directory", path=path) from error
     return status.st_dev, status.st_ino
-
-
-def _make_dirs(path: str, fs: FileSystem) -> None:
-    """Make the directory and the missing ones above it, each entry synced."""
-    parent = os.path.dirname(path)
-    if not fs.exists(parent):
-        _make_dirs(parent, fs)
-    try:
-        fs.mkdir(path)
-    except FileExistsError:
-        return
-    fs.fsync_dir(parent)
 
 
 def _open_locked(path: str, fs: FileSystem) -> int:
@@ -336,7 +321,7 @@ def _open_locked(path: str, fs: FileSystem) -> int:
     """
     while True:
         try:
-            fd = fs.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            fd = with_room(fs.open, path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise StorageError.from_os(error, "open the lock file", path=path) from error
         try:
@@ -345,7 +330,7 @@ def _open_locked(path: str, fs: FileSystem) -> int:
                 return fd
         except BaseException as error:
             _close(fd, fs)
-            if isinstance(error, OSError) and not isinstance(error, (StorageError, DirectoryLocked)):
+            if isinstance(error, OSError):
                 raise StorageError.from_os(error, "lock the directory", path=path) from error
             raise
         _close(fd, fs)
@@ -378,14 +363,14 @@ def _lock_file(fd: int, path: str) -> None:
         raise DirectoryLocked(f"the data directory is locked{by}", path=path) from None
 
 
-def _lock_holder(fd: int) -> int:
-    """The id of the process that holds the lock; 0 where the system does not say."""
+def _lock_holder(fd: int) -> int | None:
+    """The id of the other process that holds the lock, 0 where the system has no number for it; None: nobody does."""
     asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
         kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))
     except (OSError, struct.error):
-        return 0
-    return 0 if kind == fcntl.F_UNLCK else max(0, pid)
+        return None
+    return None if kind == fcntl.F_UNLCK else max(0, pid)
 
 
 def _forget_in_child() -> None:

@@ -89,11 +89,12 @@ class LogManager(LogRemover):
         when no directory can be used.
         """
         settings = BrokerConfig() if config is None else config
-        directories = take_directories(dirs, fs)
-        manager = cls(
-            directories, settings, StoreTopics(topic_settings), fs=fs, clock=clock, scheduler=scheduler
-        )
+        directories: tuple[DataDirectory, ...] = ()
         try:
+            with deferred_interrupts():
+                directories = take_directories(dirs, fs)
+            topics = StoreTopics(topic_settings)
+            manager = cls(directories, settings, topics, fs=fs, clock=clock, scheduler=scheduler)
             manager._load(progress, is_stray)
         except BaseException:
             release_all(directories)

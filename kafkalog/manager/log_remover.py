@@ -7,9 +7,9 @@ from typing import Final
 
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.errors import IllegalState, LogClosed, StorageError, UnknownTopicOrPartition
-from kafkalog.manager.checkpoints import lower_offsets
+from kafkalog.manager.checkpoints import forget, lower_offsets
 from kafkalog.manager.data_directory import DataDirectory
-from kafkalog.manager.deletion import DeletionQueue, forget, rename_for_delete
+from kafkalog.manager.deletion import DeletionQueue, rename_for_delete
 from kafkalog.manager.directory_set import DirectorySet
 from kafkalog.manager.loading import DAMAGE
 from kafkalog.manager.moving import swap
@@ -37,7 +37,6 @@ class LogRemover(DirectorySet):
         super().__init__(directories, scheduler)
         self.config = config
         self.clock = clock
-        self.closed = False
         self.preferred: dict[TopicPartition, str] = {}  # guarded by self._lock
         self._topics = topics  # guarded by self._lock
         self._doomed = DeletionQueue()
@@ -124,7 +123,7 @@ class LogRemover(DirectorySet):
         key = log.topic_partition
         try:
             if key not in directory.logs and key not in directory.future_logs:
-                forget(directory.path, (key,), directory.fs)
+                forget(directory.path, (key,), fs=directory.fs)
             self._topics.forget_if_gone(directory, key.topic, self.logs)
         except DAMAGE as error:
             self.disk_error(directory, error)

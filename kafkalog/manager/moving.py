@@ -12,12 +12,11 @@ import logging
 from typing import Final
 
 from kafkalog.errors import CorruptCheckpoint, IllegalState, StorageError
+from kafkalog.manager.checkpoints import move_cleaner_offset
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.deletion import rename_for_delete
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import partition_dir_name
-from kafkalog.types import TopicPartition
-from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, OffsetCheckpoint
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -51,7 +50,7 @@ def swap(
     target.put(future)
     failures: list[tuple[DataDirectory, Exception]] = [] if unsynced is None else [(source, unsynced)]
     try:
-        _move_cleaner_offset(source, target, key)
+        move_cleaner_offset(source.path, target.path, key, fs=target.fs)
     except (StorageError, CorruptCheckpoint) as error:  # it is cleaned from its beginning then
         failures.append((source if source.holds(error.path) else target, error))
     _LOG.info("%s has moved to %s", key, future.path)
@@ -73,10 +72,3 @@ def _rename(
         target.log_dir.partition_closed(before, True)
         target.log_dir.partition_opened(name, True)
     return unsynced
-
-
-def _move_cleaner_offset(source: DataDirectory, target: DataDirectory, key: TopicPartition) -> None:
-    offset = OffsetCheckpoint(source.file(CLEANER_OFFSET_FILE), fs=source.fs).read().get(key)
-    if offset is not None:
-        checkpoint = OffsetCheckpoint(target.file(CLEANER_OFFSET_FILE), fs=target.fs)
-        checkpoint.write({**checkpoint.read(), key: offset})

@@ -112,7 +112,7 @@ def holds_segments(path: str, fs: FileSystem) -> bool:
     NotAPartition for a file, and for a directory that holds other things but no segment.
     """
     try:
-        names = fs.listdir(path)
+        names = fs.names(path)
     except FileNotFoundError:
         return False
     except NotADirectoryError:
@@ -136,14 +136,14 @@ def holds_segments(path: str, fs: FileSystem) -> bool:
 
 def _names(path: str, fs: FileSystem) -> frozenset[str] | None:
     """The names in a directory; None where there is none (`holds_segments` has seen that it can be read)."""
-    return frozenset(fs.listdir(path)) if fs.exists(path) else None
+    return frozenset(fs.names(path)) if fs.exists(path) else None
 
 
 def _removed(path: str, before: frozenset[str] | None, fs: FileSystem) -> bool:
     """Whether a partition that could not be created is gone again; the files `before` stay, and their directory."""
     try:
         if fs.exists(path):
-            for name in fs.listdir(path):
+            for name in fs.names(path):
                 if before is None or name not in before:
                     fs.unlink(os.path.join(path, name))
             if before is None:

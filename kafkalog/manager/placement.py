@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Collection, Sequence
 
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.manager.data_directory import DataDirectory
 
-_RESERVED_BELOW = 100
-
-
-def is_reserved_id(directory_id: str) -> bool:
-    """True for an id that names no directory: unassigned, lost, migrating, and those kept for later."""
-    try:
-        number = int.from_bytes(base64.urlsafe_b64decode(directory_id + "=="), "big")
-    except ValueError:
-        return False
-    return number < _RESERVED_BELOW
-
 
 def find_directory(directories: Sequence[DataDirectory], wanted: str | os.PathLike[str]) -> DataDirectory | None:
-    """The directory with that path, or with that directory id; None for an id that is reserved or not known here.
+    """The directory with that path, or with that directory id; None for an id that is not known here.
 
     IllegalArgument for a path that is no data directory of this manager.
     """

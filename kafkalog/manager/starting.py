@@ -16,6 +16,7 @@ from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.meta_properties import MetaProperties, check_one_node, read_meta_properties
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.filesystems import warn_if_unsafe
+from kafkalog.util.interrupts import deferred_interrupts
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -147,8 +148,9 @@ def _finish(loader: DirectoryLoader) -> None:
 
 def release_all(directories: Iterable[DataDirectory]) -> None:
     """Give the locks back, whatever goes wrong; no marker is written."""
-    for directory in directories:
-        log_dir, directory.log_dir = directory.log_dir, None
-        if log_dir is not None:
-            log_dir.forsake()
-            log_dir.release()
+    with deferred_interrupts():
+        for directory in directories:
+            log_dir, directory.log_dir = directory.log_dir, None
+            if log_dir is not None:
+                log_dir.forsake()
+                log_dir.release()

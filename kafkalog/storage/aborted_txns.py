@@ -12,8 +12,6 @@ from kafkalog.util.fileio import OS, FileSystem
 
 VERSION: Final = 0
 ENTRY_BYTES: Final = 34
-LEAST_MARKER_BYTES: Final = 61
-"""Of a control batch: its header."""
 MAX_TXN_INDEX_BYTES: Final = 1 << 31
 LAST_OFFSET_AT: Final = 18
 _WRITTEN: Final = struct.Struct(">hqqqq")
@@ -42,30 +40,26 @@ class CollectedTxns(NamedTuple):
     is_complete: bool
 
 
-def most_index_bytes(log_bytes: int) -> int:
-    """What the index of a log of so many bytes may have: an entry for each marker, and one that is cut off."""
-    return (log_bytes // LEAST_MARKER_BYTES + 2) * ENTRY_BYTES
-
-
 def read_aborted_txns(
-    path: str | os.PathLike[str], *, fs: FileSystem = OS, limit_bytes: int = MAX_TXN_INDEX_BYTES
+    path: str | os.PathLike[str], *, fs: FileSystem = OS, limit: int = MAX_TXN_INDEX_BYTES
 ) -> list[AbortedTxn]:
     """The entries of a `.txnindex` file, in order; FormatError for a version that is not known.
 
-    StorageError from the system, and for a file of more than `limit_bytes`.
+    StorageError from the system, and (EFBIG) for a file of more than `limit` bytes.
     """
     try:
-        data = fs.read_file(path, limit_bytes)
+        data = fs.read_file(path, limit)
     except OSError as error:
         raise StorageError.from_os(error, "read the transaction index", path=path) from error
     return parse_aborted_txns(data, os.fspath(path))
 
 
-def parse_aborted_txns(data: bytes, path: str | None = None) -> list[AbortedTxn]:
-    """The entries of a transaction index's bytes; a partial one at the end is not looked at (TXN-6, TXN-7)."""
+def parse_aborted_txns(data: bytes, path: str | None = None, first: int = 0) -> list[AbortedTxn]:
+    """The entries of a transaction index's bytes, number `first` the first of them; a partial one at the end is not
+    looked at (TXN-6, TXN-7)."""
     whole = len(data) - len(data) % ENTRY_BYTES
     found = [AbortedTxn(*fields) for fields in _READ.iter_unpack(memoryview(data)[:whole])]
-    for number, entry in enumerate(found):
+    for number, entry in enumerate(found, first):
         if entry.version > VERSION:
             raise FormatError(
                 f"entry {number} has version {entry.version}, known is {VERSION}",

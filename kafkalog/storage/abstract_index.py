@@ -11,6 +11,8 @@ from kafkalog.storage.segment_index import P, SegmentIndex
 from kafkalog.util.fileio import OS, FileSystem
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+Brought = tuple[int, int, int, int]
+"""What a batch brings to both indexes: last offset, position, the largest time so far (-1: no entry), its offset."""
 
 
 class AbstractIndex(SegmentIndex[P]):
@@ -152,14 +154,15 @@ class AbstractIndex(SegmentIndex[P]):
         if not self._file.mapped:
             self._attach(self._entries.count)
 
-    def _append(self, entry: bytes, n: int) -> None:
-        """Write entry n, the one after the last, and count it."""
+    def _append(self, entries: bytes, n: int) -> None:
+        """Write whole entries from the n-th on, the one after the last, and count them."""
         file = self._file
         position = n * self.entry_size
-        if position + self.entry_size > file.reserved or not file.mapped:
-            self._reserve(position + self.entry_size)
-        file.write(entry, position)
-        self._entries.count = n + 1
+        end = position + len(entries)
+        if end > file.reserved or not file.mapped:
+            self._reserve(end)
+        file.write(entries, position)
+        self._entries.count = end // self.entry_size
 
     def truncate(self) -> None:
         """Drop all entries; the file keeps its length and its bytes."""

@@ -24,8 +24,7 @@ from kafkalog.errors import (
     UnexpectedAppendOffset,
 )
 from kafkalog.records.format import MAGIC_V2
-from kafkalog.records.validate import Checked, ValidationRules, check_append
-from kafkalog.records.validate import ValidatorMetrics as ValidatorMetrics
+from kafkalog.records.validate import Checked, ValidationRules, ValidatorMetrics, check_append
 from kafkalog.types import LogAppendInfo
 
 Origin = Literal["client", "replication", "coordinator", "raft_leader"]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
+from kafkalog._core.crc import crc32, crc32c
 from kafkalog._core.scan import REASON_SIZE, BatchHeader, BatchTable, scan
 from kafkalog.errors import CorruptRecord, FormatError, IllegalArgument, StorageError
 from kafkalog.storage.lazy_file import DataFile
@@ -14,9 +15,13 @@ LOG_OVERHEAD: Final = 12
 """Bytes of a batch before what its size field counts."""
 HEADER_BYTES: Final = 17
 """Bytes that show a batch's offset, size and magic; with fewer left, iteration ends (format.md §5)."""
+HINT: Final = "everything before this position is readable; recovery cuts the rest"
 MAX_FILE_SIZE: Final = 2**31 - 1
 FIRST_CHUNK: Final = 64 * 1024
 LARGEST_CHUNK: Final = 1024 * 1024
+LARGE_BATCH_BYTES: Final = 16 << 20
+"""A batch that claims more is read in pieces first, and whole only if its checksum is right."""
+_V2_HEADER_BYTES: Final = 61
 
 
 class FileSlice:
@@ -129,6 +134,26 @@ def claimed_size(data: bytes) -> int:
     return int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD
 
 
+def is_worth_reading(file: DataFile, position: int, size: int) -> bool:
+    """False for a batch that claims to be huge and is not valid: no memory is taken on the word of its size field.
+
+    StorageError when the file system fails.
+    """
+    if size <= LARGE_BATCH_BYTES:
+        return True
+    header = FileSlice(file, position, _V2_HEADER_BYTES).read()
+    is_v2 = int.from_bytes(header[16:17], "big", signed=True) >= 2
+    checksum, stored_at, covered_from = (crc32c, 17, 21) if is_v2 else (crc32, 12, 16)
+    crc, at, end = 0, position + covered_from, position + size
+    while at < end:
+        data = FileSlice(file, at, min(LARGEST_CHUNK, end - at)).read()
+        if not data:
+            return False
+        crc = checksum(data, crc)
+        at += len(data)
+    return crc == int.from_bytes(header[stored_at : stored_at + 4], "big")
+
+
 def check_file_size(size: int, path: str | os.PathLike[str]) -> None:
     """FormatError above 2^31-1 bytes."""
     if size > MAX_FILE_SIZE:
@@ -143,5 +168,5 @@ def bad_size(value: int, path: str, position: int) -> CorruptRecord:
         f"a batch's size field says {value}, at least 14 is possible",
         path=path,
         position=position,
-        hint="everything before this position is readable; recovery cuts the rest",
+        hint=HINT,
     )

@@ -7,7 +7,7 @@ from typing import Final
 
 from kafkalog._core.values import OffsetPosition
 from kafkalog.errors import CorruptIndex, IllegalArgument, InvalidOffset
-from kafkalog.storage.abstract_index import AbstractIndex
+from kafkalog.storage.abstract_index import AbstractIndex, Brought
 from kafkalog.storage.segment_index import OffsetKind
 
 MAX_POSITION: Final = 2**31 - 1
@@ -55,6 +55,19 @@ class OffsetIndex(OffsetKind, AbstractIndex[OffsetPosition]):
             raise IllegalArgument(message, path=self.path, offset=offset)
         self._append(_ENTRY.pack(relative, position), count)
         self._last_offset = offset
+
+    def extend(self, brought: list[Brought]) -> None:
+        """Add what one write brings, in one write; errors as `append`, with those before the one refused added."""
+        count = self._entries.count
+        packed = None
+        if not self._read_only and count + len(brought) <= self._file.length // 8:
+            packed = self._entries.packed(brought, self._last_offset if count else -1)
+        if packed is None:
+            for last_offset, position, _, _ in brought:
+                self.append(last_offset, position)
+        else:
+            self._append(packed, count)
+            self._last_offset = brought[-1][0]
 
     def sanity_check(self) -> None:
         """Return when the file is not visibly damaged, else raise CorruptIndex (IDX-12)."""

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from kafkalog._core.producer import ProducerState
+from kafkalog._core.state import LogState
 from kafkalog._core.txns import AbortedRanges
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, KafkalogError
@@ -23,7 +24,6 @@ from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.loader import Loaded, LogLoader
 from kafkalog.storage.log_append import LogAppender
 from kafkalog.storage.log_state import (
-    LogState,
     high_watermark_incremented,
     high_watermark_resolved,
     high_watermark_updated,

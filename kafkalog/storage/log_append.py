@@ -12,6 +12,7 @@ from kafkalog._core.plan import AppendPlan, append_info, first_old_format, place
 from kafkalog._core.producers import ORIGIN_CLIENT
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog._core.staged import Staged
+from kafkalog._core.state import LogState
 from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.append import (
     NOTHING_APPENDED,
@@ -29,7 +30,6 @@ from kafkalog.storage.append import (
     placed_info,
 )
 from kafkalog.storage.log_owner import LogOwner
-from kafkalog.storage.log_state import LogState
 from kafkalog.storage.producer_state import VerificationGuard
 from kafkalog.storage.read import locate_or_offset_only
 from kafkalog.storage.segment import LogSegment
@@ -221,10 +221,10 @@ class LogAppender(LogOwner):
             if staged is None:
                 self._state = after if after.first_unstable_offset < 0 else self._with_unstable_locked(after)
             elif staged.is_simple:
-                self._staged = staged, after.log_end_offset
+                self._staged = staged
                 self._state = after
                 manager.producers.commit(staged, after.high_watermark)
-                manager.map_end_offset = after.log_end_offset
+                manager.map_end_offset = staged.end_offset
                 self._staged = None
             else:
                 self._publish_staged_locked(segment, after, staged)
@@ -246,7 +246,7 @@ class LogAppender(LogOwner):
         """
         producers = self._producers.producers
         if staged.is_plain and not producers.has_transactions:
-            self._staged = staged, state.log_end_offset
+            self._staged = staged
             self._state = state
             self._apply_staged_locked()
             return
@@ -258,7 +258,7 @@ class LogAppender(LogOwner):
         unstable = producers.first_unstable_after(staged, state.high_watermark)
         if unstable >= 0 and unstable < state.log_start_offset:
             unstable = locate_or_offset_only(state, state.log_start_offset).message_offset
-        self._staged = staged, state.log_end_offset
+        self._staged = staged
         self._state = (
             state if unstable == state.first_unstable_offset else state.replace(first_unstable_offset=unstable)
         )

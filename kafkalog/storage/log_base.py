@@ -11,14 +11,16 @@ from typing import Any, Final
 
 from kafkalog._core.plan import AppendPlan
 from kafkalog._core.staged import Staged
+from kafkalog._core.state import LogState
 from kafkalog.config import LogConfig
 from kafkalog.config_keys import MAX_LONG
 from kafkalog.errors import KafkalogError, StorageError
-from kafkalog.storage.append import ValidatorMetrics, leader_limits
+from kafkalog.records.validate import ValidatorMetrics
+from kafkalog.storage.append import leader_limits
 from kafkalog.storage.failure import LogHealth, Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_metrics import LOGS, LogMetrics
-from kafkalog.storage.log_state import LogState, at_end
+from kafkalog.storage.log_state import at_end
 from kafkalog.storage.names import parse_topic_partition_dir
 from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.read import locate_or_offset_only
@@ -106,7 +108,7 @@ class LogBase:
         self._follows = high_watermark_follows_end
         self._epochs = epochs  # changed under self._lock
         self._producers = producers  # guarded by self._lock
-        self._staged: tuple[Staged, int] | None = None  # guarded by self._lock; of an append, with its log end
+        self._staged: Staged | None = None  # guarded by self._lock; of an append that is being published
         self._lock = threading.Lock()
         self._health = LogHealth(directory, self.name, on_disk_failure)
         self._state = state  # replaced under self._lock, read without
@@ -138,10 +140,10 @@ class LogBase:
 
     def _apply_staged_locked(self) -> None:
         """Let the producers know of an append that is published: whatever interrupted us, it is in the log."""
-        pending = self._staged
+        staged = self._staged
         state = self._state
-        if pending is not None and pending[1] <= state.log_end_offset:
-            self._producers.commit(pending[0], state.log_end_offset, state.high_watermark)
+        if staged is not None and staged.end_offset <= state.log_end_offset:
+            self._producers.commit(staged, state.log_end_offset, state.high_watermark)
         self._staged = None
 
     def _with_unstable_locked(self, state: LogState) -> LogState:

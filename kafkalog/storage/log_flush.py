@@ -6,14 +6,30 @@ after it. A sync that failed is never tried again; the log takes no more writes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from errno import ENOENT
 from time import perf_counter
+from typing import NamedTuple, TypeVar
 
+from kafkalog._core.state import LogState
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.storage.log_base import LogBase
-from kafkalog.storage.log_state import LogState, flushed_to
+from kafkalog.storage.log_state import flushed_to
 from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.unsynced import Taken
 from kafkalog.util.descriptors import TOO_MANY_FILES
+
+T = TypeVar("T")
+
+
+class Begun(NamedTuple):
+    """What a sync is about: the log as it was when it began, at `began_s` of the performance counter."""
+
+    cuts: int
+    state: LogState
+    taken: Taken
+    snapshots: tuple[tuple[int, str], ...]
+    began_s: float
 
 
 class LogFlusher(LogBase):
@@ -36,8 +52,15 @@ class LogFlusher(LogBase):
         anew from the records behind it. A failed sync is a StorageError and poisons the log.
         """
         self._health.check()
-        while not self._commit_once():
-            pass
+        done, _ = self._synced(self._sync_records)
+        end = done.state.log_end_offset
+        with self._lock:
+            self._unsynced.entries_synced(done.taken)
+            if done.cuts == self._cuts:
+                self._durable = max(self._durable, end)
+            seconds = self._note_flush_locked(done)
+        self._tell("flush", offset=end, duration_ms=seconds * 1000)
+        self._write_epochs()
 
     def _flush_if_due(self) -> None:
         """Flush where `flush.messages` or more records lie behind the recovery point (LOG-50)."""
@@ -55,51 +78,64 @@ class LogFlusher(LogBase):
             self.flush(offset)
 
     def _flush(self, offset: int | None = None) -> None:
-        while not self._flush_once(offset):
-            pass
-
-    def _flush_once(self, offset: int | None) -> bool:
-        """True when done; False where a segment was cut off or deleted under it, so that it has to begin again."""
-        cuts = self._cuts
+        done, covered = self._synced(lambda begun: self._sync_files(begun, offset))
+        end = done.state.log_end_offset if offset is None else min(offset, done.state.log_end_offset)
+        seconds = 0.0
         with self._lock:
-            state = self._state
-            taken = self._unsynced.taken()
-            snapshots = self._producers.snapshots.unsynced
-        end = state.log_end_offset if offset is None else min(offset, state.log_end_offset)
-        start = state.recovery_point
-        upto = end + 1 if offset is None else end
-        covered = state.segments.values(start, upto) if upto > start else ()
-        began = perf_counter()
-        try:
-            self._sync_snapshots(snapshots)
-            for segment in covered:
-                segment.flush()
-            for segment in taken.segments:
-                if segment not in covered and state.segments.get(segment.base_offset) is segment:
-                    segment.flush()
-            if taken.entries or snapshots:
-                self._fs.fsync_dir(self.path)
-        except BaseException as error:
-            self._flush_failed(error, state, cuts)
-            return False
-        with self._lock:
-            self._unsynced.synced(taken)
+            self._unsynced.synced(done.taken)
             known = self._producers.snapshots
-            known.unsynced = tuple(one for one in known.unsynced if one not in snapshots)
+            known.unsynced = tuple(one for one in known.unsynced if one not in done.snapshots)
             if covered:
-                if cuts == self._cuts:
+                if done.cuts == self._cuts:
                     self._state = flushed_to(self._state, end)
                     self._durable = max(self._durable, self._state.recovery_point)
                 self.last_flush_time = self._milliseconds()
                 self.last_flush_monotonic_ms = self._clock.monotonic_ms()
+                seconds = self._note_flush_locked(done)
         if covered:
-            self._note_flush(end, perf_counter() - began)
-        return self._write_epochs()
+            self._tell("flush", offset=end, duration_ms=seconds * 1000)
+        self._write_epochs()
 
-    def _note_flush(self, offset: int, seconds: float) -> None:
-        with self._lock:
-            self.metrics.flushes.add(seconds)
-        self._tell("flush", offset=offset, duration_ms=seconds * 1000)
+    def _note_flush_locked(self, done: Begun) -> float:
+        """The seconds that a flush took, counted."""
+        seconds = perf_counter() - done.began_s
+        self.metrics.flushes.add(seconds)
+        return seconds
+
+    def _synced(self, sync: Callable[[Begun], T]) -> tuple[Begun, T]:
+        """What was begun with, and what `sync` made of it, without the lock; begun again where it lost its files."""
+        while True:
+            cuts = self._cuts
+            with self._lock:
+                snapshots = self._producers.snapshots.unsynced
+                begun = Begun(cuts, self._state, self._unsynced.taken(), snapshots, perf_counter())
+            try:
+                return begun, sync(begun)
+            except BaseException as error:
+                self._flush_failed(error, begun.state, cuts)
+
+    def _sync_files(self, begun: Begun, offset: int | None) -> tuple[LogSegment, ...]:
+        """The segments up to `offset` (None: all), synced as is all else that a flush has to put on disk."""
+        state, taken = begun.state, begun.taken
+        start = state.recovery_point
+        upto = state.log_end_offset + 1 if offset is None else min(offset, state.log_end_offset)
+        covered: tuple[LogSegment, ...] = tuple(state.segments.values(start, upto)) if upto > start else ()
+        self._sync_snapshots(begun.snapshots)
+        for segment in covered:
+            segment.flush()
+        for segment in taken.segments:
+            if segment not in covered and state.segments.get(segment.base_offset) is segment:
+                segment.flush()
+        if taken.entries or begun.snapshots:
+            self._fs.fsync_dir(self.path)
+        return covered
+
+    def _sync_records(self, begun: Begun) -> None:
+        state = begun.state
+        for segment in state.segments.values(max(state.recovery_point, self._durable), state.log_end_offset + 1):
+            segment.records.flush()
+        if begun.taken.entries:
+            self._fs.fsync_dir(self.path)
 
     def _sync_snapshots(self, snapshots: tuple[tuple[int, str], ...]) -> None:
         """The recovery point moves beyond them, so they come first (KAFKA-9892)."""
@@ -110,48 +146,11 @@ class LogFlusher(LogBase):
             except FileNotFoundError:  # it went with its segment, or gave way to an older one
                 continue
 
-    def _commit_once(self) -> bool:
-        """True when done; False where a segment was cut off or deleted under it, so that it has to begin again."""
-        cuts = self._cuts
-        with self._lock:
-            state = self._state
-            taken = self._unsynced.taken()
-        end = state.log_end_offset
-        began = perf_counter()
-        try:
-            for segment in state.segments.values(max(state.recovery_point, self._durable), end + 1):
-                segment.records.flush()
-            if taken.entries:
-                self._fs.fsync_dir(self.path)
-        except BaseException as error:
-            self._flush_failed(error, state, cuts)
-            return False
-        with self._lock:
-            self._unsynced.entries_synced(taken)
-            if cuts == self._cuts:
-                self._durable = max(self._durable, end)
-        self._note_flush(end, perf_counter() - began)
-        return self._write_epochs()
-
     def _sync_entries(self) -> None:
         """Return when the names of files that were made or removed are on disk."""
-        while not self._sync_entries_once():
-            pass
-
-    def _sync_entries_once(self) -> bool:
-        """True when done; False where the directory was renamed meanwhile."""
-        cuts = self._cuts
+        done, _ = self._synced(lambda _: self._fs.fsync_dir(self.path))
         with self._lock:
-            state = self._state
-            taken = self._unsynced.taken()
-        try:
-            self._fs.fsync_dir(self.path)
-        except BaseException as error:
-            self._flush_failed(error, state, cuts)
-            return False
-        with self._lock:
-            self._unsynced.entries_synced(taken)
-        return True
+            self._unsynced.entries_synced(done.taken)
 
     def _sync_cut(self, segment: LogSegment) -> None:
         """Return when the new end of a segment is on disk: what was cut off must not come back beneath new records."""

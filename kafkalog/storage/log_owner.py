@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from kafkalog._core.state import LogState
 from kafkalog.errors import StorageError
 from kafkalog.storage.log_flush import LogFlusher
 from kafkalog.storage.log_metrics import REASONS
-from kafkalog.storage.log_state import LogState, at_end, high_watermark_updated, log_start_incremented
+from kafkalog.storage.log_state import at_end, high_watermark_updated, log_start_incremented
 from kafkalog.storage.names import DELETED_SUFFIX
 from kafkalog.storage.retention import rules_of
 from kafkalog.storage.roll import plan_roll, remove_stale_files

@@ -8,16 +8,6 @@ from kafkalog._core.state import LogState
 from kafkalog.errors import IllegalArgument, OffsetOutOfRange
 from kafkalog.types import LogOffsetMetadata
 
-__all__ = [
-    "LogState",
-    "at_end",
-    "flushed_to",
-    "high_watermark_incremented",
-    "high_watermark_updated",
-    "log_start_incremented",
-    "started",
-]
-
 
 def started(
     segments: Any,

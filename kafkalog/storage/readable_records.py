@@ -19,9 +19,9 @@ from kafkalog._core.scan import (
     find_offset,
     scan,
 )
-from kafkalog.errors import LogClosed, StorageError
+from kafkalog.errors import CorruptRecord, LogClosed, StorageError
 from kafkalog.records.tables import batch_table
-from kafkalog.storage.file_slice import HEADER_BYTES, FileSlice, bad_size, clamp
+from kafkalog.storage.file_slice import HEADER_BYTES, HINT, FileSlice, bad_size, clamp, is_worth_reading
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.types import NO_TIMESTAMP, OffsetAndTimestamp, TimestampOffset
 
@@ -103,13 +103,17 @@ class ReadableRecords:
         """The first record at or after time `target_ms` whose offset is at least `start_offset`.
 
         First in the file's order, batch by batch from `start_position`, whatever the clocks of the
-        producers did. None where there is no such record. InvalidRecord for a batch that does not decode.
+        producers did. None where there is no such record. InvalidRecord for a batch that does not decode, CorruptRecord
+        for one of more than 16 MiB that does not match its checksum.
         """
         position = start_position
         while (found := self._walk(find_max_timestamp, target_ms, position, window)) is not None:
             data, walk, start = found
             at = start + walk.position
             if walk.position + walk.size > len(data):
+                if not is_worth_reading(self._file, at, walk.size):
+                    what = f"the batch of {walk.size} bytes does not match its CRC"
+                    raise CorruptRecord(what, path=self.path, offset=walk.base_offset, position=at, hint=HINT)
                 data, start = self.read(at, walk.size), at
             offset, timestamp, epoch = find_record_by_time(data, at - start, target_ms, start_offset)
             if offset >= 0:

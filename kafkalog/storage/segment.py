@@ -227,25 +227,22 @@ class LogSegment(SegmentFiles):
 
         Space for the entries is reserved first: a full disk shows before a byte of data is written.
         """
-        if plan.entries is None:
-            if self._is_fresh:
-                self.open_indexes()
+        if self._is_fresh:
+            self.open_indexes()
+        entries = plan.entries
+        if entries is None:
             self.records.append(data)
             self.tail = plan.tail
             return
-        if self._is_fresh:
-            self.open_indexes()
         before = self.tail
         offset_index, time_index = self.offset_index, self.time_index
         self._indexes_changed = True
         try:
-            offset_index.reserve(len(plan.entries))
-            time_index.reserve(len(plan.entries))
+            offset_index.reserve(len(entries))
+            time_index.reserve(len(entries))
             self.records.append(data)
-            for last_offset, position, timestamp, its_offset in plan.entries:
-                offset_index.append(last_offset, position)
-                if timestamp >= 0:
-                    time_index.maybe_append(timestamp, its_offset)
+            offset_index.extend(entries)
+            time_index.extend(entries)
             self._indexes_changed = True  # again: a flush meanwhile has synced what was there before
             self.tail = plan.tail
         except BaseException:

@@ -94,3 +94,4 @@ class TimeKind:
     entry_size: ClassVar[int] = 12
     kind: ClassVar[str] = "time index"
     entries_type: ClassVar[Any] = TimeEntries
+    _entries: Any

@@ -7,7 +7,7 @@ from typing import Final
 
 from kafkalog._core.values import TimestampOffset
 from kafkalog.errors import CorruptIndex, IllegalArgument, IllegalState, InvalidOffset
-from kafkalog.storage.abstract_index import AbstractIndex
+from kafkalog.storage.abstract_index import AbstractIndex, Brought
 from kafkalog.storage.segment_index import TimeKind
 
 _ENTRY: Final = Struct(">qi")
@@ -34,7 +34,8 @@ class TimeIndex(TimeKind, AbstractIndex[TimestampOffset]):
     @property
     def is_full(self) -> bool:
         """True when only the slot of the final entry is free (TIDX-2)."""
-        return self._entries.count >= self.max_entries - 1
+        full: bool = self._entries.count >= self.max_entries - 1
+        return full
 
     def maybe_append(self, timestamp: int, offset: int, skip_full_check: bool = False) -> None:
         """Add an entry, or do nothing where `timestamp` is that of the last entry (TIDX-4).
@@ -75,6 +76,20 @@ class TimeIndex(TimeKind, AbstractIndex[TimestampOffset]):
             raise IllegalState(f"the time index has no slot left ({count} used)", path=self.path, offset=offset)
         self._append(_ENTRY.pack(timestamp, relative), count)
         self._last = TimestampOffset(timestamp, offset)
+
+    def extend(self, brought: list[Brought]) -> None:
+        """Add what one write brings, in one write, where it has a time; errors as `maybe_append`, one by one."""
+        count, last = self._entries.count, self._last
+        packed = None
+        if not self._read_only and count + len(brought) < self._file.length // 12:
+            packed = self._entries.packed(brought, last.timestamp, last.offset if count else -1)
+        if packed is None:
+            for _, _, timestamp, its_offset in brought:
+                if timestamp >= 0:
+                    self.maybe_append(timestamp, its_offset)
+        elif packed:
+            self._append(packed, count)
+            self._recall()
 
     def sanity_check(self) -> None:
         """Return when the file is not visibly damaged, else raise CorruptIndex (TIDX-6)."""

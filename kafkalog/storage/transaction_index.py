@@ -7,13 +7,13 @@ a partial entry at its end, which a crash leaves, is cut off before the next one
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.storage.aborted_txns import (
     ENTRY_BYTES,
     LAST_OFFSET_AT,
-    MAX_TXN_INDEX_BYTES,
     AbortedTxn,
     CollectedTxns,
     check_sanity,
@@ -22,6 +22,8 @@ from kafkalog.storage.aborted_txns import (
 )
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import OS, File, FileSystem
+
+_PIECE_ENTRIES: Final = 4096
 
 
 class TransactionIndex:
@@ -124,23 +126,27 @@ class TransactionIndex:
 
     def entries(self) -> list[AbortedTxn]:
         """All entries; FormatError for a version that is not known (TXN-7)."""
-        return parse_aborted_txns(self._bytes(0), self.path) if self.count else []
+        return list(self._from(0))
 
-    def _bytes(self, start: int) -> bytes:
+    def _from(self, number: int) -> Iterator[AbortedTxn]:
+        """Entry `number` and those after it, read piece by piece as they are asked for."""
         count = self.count
-        if count <= start:
-            return b""
-        size = min((count - start) * ENTRY_BYTES, MAX_TXN_INDEX_BYTES)
-        try:
-            return self._opened().pread(size, start * ENTRY_BYTES)
-        except OSError as error:
-            raise StorageError.from_os(error, "read the transaction index", path=self.path) from error
+        while number < count:
+            size = min(count - number, _PIECE_ENTRIES) * ENTRY_BYTES
+            try:
+                data = self._opened().pread(size, number * ENTRY_BYTES)
+            except OSError as error:
+                raise StorageError.from_os(error, "read the transaction index", path=self.path) from error
+            yield from parse_aborted_txns(data, self.path, number)
+            if len(data) < size:  # cut meanwhile
+                return
+            number += _PIECE_ENTRIES
 
     def collect(self, fetch_offset: int, upper_bound: int) -> CollectedTxns:
         """The transactions that overlap [fetch_offset, upper_bound), in the order of their markers (TXN-2, TXN-3)."""
         if self.count == 0:
             return CollectedTxns([], False)
-        near = parse_aborted_txns(self._bytes(self._first_at_or_above(fetch_offset)), self.path)
+        near = self._from(self._first_at_or_above(fetch_offset))
         return collect_aborted_txns(near, fetch_offset, upper_bound)
 
     def _first_at_or_above(self, offset: int) -> int:
@@ -160,7 +166,7 @@ class TransactionIndex:
 
     def sanity_check(self) -> None:
         """CorruptIndex where an entry ends below the segment's base (TXN-5); FormatError for an unknown version."""
-        check_sanity(self.entries(), self.base_offset, self.path)
+        check_sanity(self._from(0), self.base_offset, self.path)
 
     # The file
 

@@ -16,14 +16,8 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog._core.txns import AbortedRanges, TxnScan
 from kafkalog.errors import CorruptRecord, FormatError, KafkalogError, StorageError
-from kafkalog.storage.aborted_txns import check_believable, check_sanity, most_index_bytes, read_aborted_txns
-from kafkalog.storage.names import (
-    SNAPSHOT_SUFFIX,
-    log_file_name,
-    parse_base_offset,
-    snapshot_file_name,
-    txn_index_file_name,
-)
+from kafkalog.storage.aborted_txns import ENTRY_BYTES, check_believable, check_sanity, read_aborted_txns
+from kafkalog.storage.names import SNAPSHOT_SUFFIX, parse_base_offset, snapshot_file_name, txn_index_file_name
 from kafkalog.storage.producer_snapshot import read_snapshot
 from kafkalog.util.fileio import OS, FileSystem
 
@@ -32,8 +26,6 @@ __all__ = ["AbortedTransaction", "Transactions"]
 _HEADER_BYTES: Final = 61
 _WINDOW_BYTES: Final = 16 << 10
 _NO_LIMIT: Final = 2**63 - 1
-_GROWTH_BYTES: Final = 1 << 20
-"""Of an index, between the look at the log that is written to and the one at its index."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -322,7 +314,8 @@ class Transactions:
         """What the segment's transaction index says; None where it is missing, empty or damaged."""
         path = os.path.join(self._directory, txn_index_file_name(segment.base_offset))
         try:
-            entries = read_aborted_txns(path, fs=self._fs, limit_bytes=self._most_index_bytes(segment))
+            # each has a batch in the segment, so the index is the shorter file
+            entries = read_aborted_txns(path, fs=self._fs, limit=max(segment.size, ENTRY_BYTES))
             check_sanity(entries, segment.base_offset, path)
             check_believable(entries, end_offset, path)
         except (FormatError, StorageError) as error:
@@ -330,15 +323,6 @@ class Transactions:
                 self._problems[path] = error
             return None
         return tuple(AbortedTransaction(e.producer_id, e.first_offset, e.last_offset) for e in entries) or None
-
-    def _most_index_bytes(self, segment: Any) -> int:
-        """What the markers in the segment's file account for: of an index that claims more nothing is read."""
-        path = os.path.join(self._directory, log_file_name(segment.base_offset))
-        try:
-            log_bytes = self._fs.stat(path).st_size
-        except OSError as error:
-            raise StorageError.from_os(error, "look at the segment", path=path) from error
-        return most_index_bytes(log_bytes) + _GROWTH_BYTES
 
 
 def _stamp(segment: Any) -> object:

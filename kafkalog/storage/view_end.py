@@ -5,16 +5,14 @@ from __future__ import annotations
 from operator import lt
 from typing import Final, NamedTuple
 
-from kafkalog._core.crc import crc32, crc32c
 from kafkalog._core.scan import REASON_MAGIC, REASON_PARTIAL, REASON_SIZE, BatchTable, scan
 from kafkalog.errors import CorruptRecord, StorageError
-from kafkalog.storage.file_slice import LOG_OVERHEAD, claimed_size
+from kafkalog.storage.file_slice import LOG_OVERHEAD, claimed_size, is_worth_reading
 from kafkalog.storage.lazy_file import DataFile
 
 FIRST_WALK_BYTES: Final = 64 << 10
 WALK_BYTES: Final = 1 << 20
 HEADER_BYTES: Final = 61
-LARGE_BATCH_BYTES: Final = 16 << 20
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 ZEROS_LOOKED_AT: Final = 4096
 _HINT: Final = "reading ends before it; opening the log for recovery cuts it off here"
@@ -146,20 +144,3 @@ def _bad_tail(file: DataFile, table: BatchTable, data: bytes, end: SegmentEnd, l
     else:
         what = f"{left} bytes at the end are no whole batch"
     return CorruptRecord(what, path=file.path, offset=end.next_offset, position=end.size, hint=_HINT)
-
-
-def is_worth_reading(file: DataFile, position: int, size: int) -> bool:
-    """False for a batch that claims to be huge and is not valid: no memory is taken on the word of its size field."""
-    if size <= LARGE_BATCH_BYTES:
-        return True
-    header = _read(file, HEADER_BYTES, position)
-    is_v2 = int.from_bytes(header[16:17], "big", signed=True) >= 2
-    checksum, stored_at, covered_from = (crc32c, 17, 21) if is_v2 else (crc32, 12, 16)
-    crc, at, end = 0, position + covered_from, position + size
-    while at < end:
-        data = _read(file, min(WALK_BYTES, end - at), at)
-        if not data:
-            return False
-        crc = checksum(data, crc)
-        at += len(data)
-    return crc == int.from_bytes(header[stored_at : stored_at + 4], "big")

@@ -6,7 +6,7 @@ from typing import Final
 
 from kafkalog._core.scan import REASON_PARTIAL, BatchHeader, scan
 from kafkalog.errors import KafkalogError
-from kafkalog.storage.file_slice import HEADER_BYTES, claimed_size
+from kafkalog.storage.file_slice import HEADER_BYTES, claimed_size, is_worth_reading
 from kafkalog.storage.view_end import SegmentEnd, empty_end, extend_end
 from kafkalog.storage.view_files import Descriptors, ViewFiles
 from kafkalog.storage.view_listing import ListedSegment
@@ -48,7 +48,7 @@ class ViewSegment(ViewFiles):
         table = scan(data, file_mode=True, base_position=position, max_batches=1)
         if not len(table) and table.stop_reason == REASON_PARTIAL and len(data) >= HEADER_BYTES:
             size = claimed_size(data)
-            if position + size > records.size:
+            if position + size > records.size or not is_worth_reading(self.file, position, size):
                 return None
             data = records.read(position, size)
             table = scan(data, file_mode=True, base_position=position, max_batches=1)

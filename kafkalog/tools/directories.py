@@ -48,7 +48,7 @@ def refuse_partition(directory: str, names: Iterable[str]) -> None:
 
 def _in_directory(directory: str, fs: FileSystem) -> list[PartitionPath]:
     try:
-        names = fs.listdir(directory)
+        names = fs.names(directory)
     except FileNotFoundError:
         raise PartitionNotFound("the data directory does not exist", path=directory, hint="check the path") from None
     except OSError as error:

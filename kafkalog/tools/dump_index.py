@@ -10,6 +10,8 @@ from kafkalog._core.listing import OFFSET_ENTRY_BYTES
 from kafkalog.errors import CorruptIndex, CorruptRecord, StorageError
 from kafkalog.records.format import NO_TIMESTAMP
 from kafkalog.storage import names
+from kafkalog.storage.file_slice import FileSlice
+from kafkalog.storage.mapped_file import MAX_INDEX_BYTES
 from kafkalog.tools.dump_complaints import Complaints
 from kafkalog.tools.dump_options import DumpOptions
 from kafkalog.tools.dump_printer import Printer
@@ -89,7 +91,9 @@ class _Search:
         self.log = log
         self._base = base_offset
         size = index.size()
-        self._data = _read(index, size - size % OFFSET_ENTRY_BYTES, 0)
+        if size > MAX_INDEX_BYTES:
+            raise CorruptIndex(f"an index of {size} bytes: none has more than {MAX_INDEX_BYTES}", path=index.path)
+        self._data = FileSlice(index, 0, size - size % OFFSET_ENTRY_BYTES).read()
         self._entries = len(self._data) // OFFSET_ENTRY_BYTES
         self._whole: Chain | None = None
         self._other: tuple[int, Chain] = (-1, Chain())
@@ -196,7 +200,7 @@ def _walk(
     times = entry is _TIME_ENTRY
     total = file.size() // entry.size
     for first in range(0, total, CHUNK_ENTRIES):
-        data = _read(file, min(CHUNK_ENTRIES, total - first) * entry.size, first * entry.size)
+        data = FileSlice(file, first * entry.size, min(CHUNK_ENTRIES, total - first) * entry.size).read()
         data = data[: len(data) - len(data) % entry.size]
         done = 0
         try:
@@ -217,10 +221,3 @@ def _opened(path: str, fs: FileSystem) -> File:
         return fs.open_file(path, "r")
     except OSError as error:
         raise StorageError.from_os(error, "open the index", path=path) from error
-
-
-def _read(file: File, size: int, position: int) -> bytes:
-    try:
-        return file.pread(size, position)
-    except OSError as error:
-        raise StorageError.from_os(error, "read", path=file.path, position=position) from error

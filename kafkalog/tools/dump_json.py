@@ -13,11 +13,12 @@ from typing import Any, BinaryIO, Final
 
 from kafkalog._core.record import Record
 from kafkalog._core.scan import REASON_SIZE, BatchHeader, scan
-from kafkalog.errors import CorruptRecord, InvalidRecord
+from kafkalog.errors import InvalidRecord
 from kafkalog.records.format import MAGIC_V2, TimestampType, codec_name
 from kafkalog.records.json_text import json_text
 from kafkalog.records.sequence import MAX_SEQUENCE
 from kafkalog.storage.aborted_txns import AbortedTxn
+from kafkalog.storage.file_slice import HEADER_BYTES
 from kafkalog.storage.producer_snapshot import ProducerEntry
 from kafkalog.tools.batch_records import records_of
 from kafkalog.tools.control_text import control_value
@@ -25,9 +26,9 @@ from kafkalog.tools.dump_complaints import Complaints, Pair
 from kafkalog.tools.dump_options import DumpOptions
 from kafkalog.tools.dump_printer import first_sequence
 from kafkalog.tools.record_readers import RecordReader
+from kafkalog.tools.render_errors import size_error
 from kafkalog.tools.window import FileWindow
 
-HEADER_TO_MAGIC: Final = 17
 _TIMESTAMP_TYPES: Final = {
     TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
     TimestampType.CREATE_TIME: "CreateTime",
@@ -153,14 +154,10 @@ def batches(path: str, window: FileWindow) -> Iterator[tuple[BatchHeader, bytes]
             with memoryview(window.buffer) as view:
                 batch = bytes(view[at : at + header.size])
             yield header, batch
-        if table.stop_reason == REASON_SIZE and window.end - table.stop_position > HEADER_TO_MAGIC:
-            raise CorruptRecord(
-                f"Found record size {table.stop_value} smaller than minimum record overhead (14)",
-                path=path,
-                position=table.stop_position,
-            )
+        if table.stop_reason == REASON_SIZE and window.end - table.stop_position > HEADER_BYTES:
+            raise size_error(table.stop_value, path, table.stop_position)
         end = table.stop_position - base
-        needed = HEADER_TO_MAGIC + 1
+        needed = HEADER_BYTES + 1
         if window.stop - end >= needed:
             needed = int.from_bytes(window.buffer[end + 8 : end + 12], "big", signed=True) + 12
         more = window.advance(end, needed)

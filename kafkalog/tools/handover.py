@@ -140,7 +140,7 @@ def _set_aside(homes: Sequence[str], topics: Sequence[str], fs: FileSystem) -> l
     """A note for each directory that a broker which did not know it has renamed, and how to get it back."""
     notes = []
     for home in homes:
-        for name in sorted(fs.listdir(home)):
+        for name in sorted(fs.names(home)):
             try:
                 (topic, number), kind = parse_dir(name)
             except NotAPartition:

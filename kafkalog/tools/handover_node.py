@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint, IllegalArgument, StorageError
 from kafkalog.manager.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from kafkalog.manager.meta_properties import MAX_FILE_BYTES, MetaProperties, check_one_node
 from kafkalog.storage.names import META_PROPERTIES
 from kafkalog.storage.partition_metadata import check_topic_id
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.properties import parse_properties
 
-MAX_PROPERTIES_BYTES: Final = 1 << 20
 FORMAT_HINT: Final = (
     "set log.dirs to it in the broker's server.properties and run "
     "kafka-storage.sh format --config server.properties --cluster-id ID (a new ID: kafka-storage.sh random-uuid); "
@@ -34,32 +34,19 @@ def read_node(dirs: Sequence[str], fs: FileSystem) -> Node:
 
     IllegalArgument where one is not formatted, or for another broker than the rest; CorruptCheckpoint, StorageError.
     """
-    ids: dict[str, str] = {}
-    found: tuple[str, int] | None = None
-    for directory in dirs:
-        cluster_id, node_id, ids[directory] = _read(directory, fs)
-        if found is not None and found != (cluster_id, node_id):
-            raise IllegalArgument(
-                f"it belongs to node {node_id} of cluster {cluster_id}, {dirs[0]} to node {found[1]} of {found[0]}",
-                path=directory,
-                hint="give the data directories of one broker",
-            )
-        found = cluster_id, node_id
-    if found is None:
+    found = {directory: _read(directory, fs) for directory in dirs}
+    if not found:
         raise IllegalArgument("no data directory was given")
-    repeated = [path for path in dirs if list(ids.values()).count(ids[path]) > 1]
-    if repeated:
-        raise IllegalArgument(
-            f"{repeated[1]} has the same directory.id", path=repeated[0],
-            hint="one is a copy of the other: format one of them anew",
-        )  # fmt: skip
-    return Node(found[0], found[1], ids)
+    check_one_node(found)
+    cluster_id, node_id = next((str(meta.cluster_id), meta.node_id) for meta in found.values())
+    return Node(cluster_id, node_id, {path: str(meta.directory_id) for path, meta in found.items()})
 
 
-def _read(directory: str, fs: FileSystem) -> tuple[str, int, str]:
+def _read(directory: str, fs: FileSystem) -> MetaProperties:
+    """What a KRaft broker's file says: it names its cluster, and the directory."""
     path = os.path.join(directory, META_PROPERTIES)
     try:
-        content = fs.read_file(path, MAX_PROPERTIES_BYTES)
+        content = fs.read_file(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         raise IllegalArgument("the directory is not formatted for a broker", path=directory, hint=FORMAT_HINT) from None
     except OSError as error:
@@ -68,7 +55,8 @@ def _read(directory: str, fs: FileSystem) -> tuple[str, int, str]:
     try:
         if pairs.get("version") != "1":
             raise ValueError(f"version {ascii(pairs.get('version', '')[:40])} is not that of a KRaft broker, 1 is")
-        return pairs["cluster.id"], _node_id(pairs["node.id"]), check_topic_id(pairs["directory.id"])
+        directory_id = check_topic_id(pairs["directory.id"])
+        return MetaProperties(1, pairs["cluster.id"], _node_id(pairs["node.id"]), directory_id)
     except KeyError as error:
         reason = f"{error.args[0]} is missing"
     except (ValueError, IllegalArgument) as error:

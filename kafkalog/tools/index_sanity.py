@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kafkalog._core.listing import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
-from kafkalog.errors import CorruptIndex, StorageError
+from kafkalog.errors import CorruptIndex
+from kafkalog.storage.file_slice import FileSlice
 from kafkalog.util.fileio import File
 
 
@@ -26,9 +27,9 @@ def check_offset_index(file: File, size: int, base_offset: int) -> None:
 def check_time_index(file: File, size: int, base_offset: int) -> None:
     """CorruptIndex unless times go up from the first entry to the last and the length holds whole entries."""
     if size >= TIME_ENTRY_BYTES:
-        first_time = int.from_bytes(_read(file, 8, 0), "big", signed=True)
+        first_time = int.from_bytes(FileSlice(file, 0, 8).read(), "big", signed=True)
         last_time = int.from_bytes(
-            _read(file, 8, (size // TIME_ENTRY_BYTES - 1) * TIME_ENTRY_BYTES), "big", signed=True
+            FileSlice(file, (size // TIME_ENTRY_BYTES - 1) * TIME_ENTRY_BYTES, 8).read(), "big", signed=True
         )
         last = _entry(file, size, TIME_ENTRY_BYTES, 8)
         found = f"Corrupt time index found, time index file ({file.path}) has non-zero size but the last "
@@ -52,11 +53,4 @@ def check_time_index(file: File, size: int, base_offset: int) -> None:
 def _entry(file: File, size: int, entry_bytes: int, at: int) -> int:
     """The relative offset of the last whole entry, which begins `at` bytes into the entry."""
     position = (size // entry_bytes - 1) * entry_bytes
-    return int.from_bytes(_read(file, 4, position + at), "big", signed=True)
-
-
-def _read(file: File, size: int, position: int) -> bytes:
-    try:
-        return file.pread(size, position)
-    except OSError as error:
-        raise StorageError.from_os(error, "read", path=file.path, position=position) from error
+    return int.from_bytes(FileSlice(file, position + at, 4).read(), "big", signed=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import Final, NamedTuple
 
 from kafkalog._core.index import growing_offset_entries, growing_time_entries
 from kafkalog.errors import CorruptRecord, StorageError
@@ -13,8 +14,12 @@ from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, 
 from kafkalog.util.fileio import OS, File, FileSystem
 
 DISK_BLOCK_BYTES = 512
-_ENTRIES = {INDEX_SUFFIX: (8, growing_offset_entries), TIME_INDEX_SUFFIX: (12, growing_time_entries)}
-_TAIL_BYTES = 4096
+PIECE_ENTRIES: Final = 1 << 14
+_ENTRIES: Final = {
+    INDEX_SUFFIX: (Struct(">ii"), growing_offset_entries),
+    TIME_INDEX_SUFFIX: (Struct(">qi"), growing_time_entries),
+}
+_TAIL_BYTES: Final = 4096
 
 
 class FileSummary(NamedTuple):
@@ -56,11 +61,23 @@ def _summary(path: str, name: str, fs: FileSystem) -> FileSummary:
         if parse_base_offset(name) is None:
             return FileSummary(name, length, length, disk, None)
         if suffix in _ENTRIES:
-            width, count = _ENTRIES[suffix]
-            entries = count(file.pread(length - length % width, 0))
-            return FileSummary(name, length, entries * width, disk, entries)
+            entry, growing = _ENTRIES[suffix]
+            entries = _grown(file, entry, growing)
+            return FileSummary(name, length, entries * entry.size, disk, entries)
         used = _end_of_data(file, length, fs) if suffix == LOG_SUFFIX else length
         return FileSummary(name, length, used, disk, None)
+
+
+def _grown(file: File, entry: Struct, growing: Callable[..., int]) -> int:
+    """How many entries an index has, read in pieces up to their end: its length may be that of a sparse file."""
+    entries, before = 0, ()
+    while True:
+        data = file.pread(PIECE_ENTRIES * entry.size, entries * entry.size)
+        more = growing(data, *before)
+        entries += more
+        if more < PIECE_ENTRIES:
+            return entries
+        before = entry.unpack_from(data, len(data) - entry.size)
 
 
 def _end_of_data(file: File, length: int, fs: FileSystem) -> int:

@@ -10,14 +10,13 @@ from typing import Final, NamedTuple
 from kafkalog._core.scan import BatchTable
 from kafkalog.errors import CorruptIndex, CorruptRecord, IllegalArgument, StorageError
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2
-from kafkalog.storage.file_slice import FileSlice
+from kafkalog.storage.file_slice import HEADER_BYTES, FileSlice
 from kafkalog.tools.batch_records import largest_timestamp
+from kafkalog.tools.render_errors import LEAST_SIZE, size_error
 from kafkalog.util.fileio import File, FileSystem
 
 _HEAD_BYTES: Final = 27  # up to the last offset delta of a v2 batch
 _LAST_DELTA_AT: Final = 23
-_TO_MAGIC: Final = 17
-_LEAST_SIZE: Final = 14
 _BY_HEADER: Final = range(MAGIC_V2, 128)
 _HINT: Final = "the index points to another place than a batch: rebuild it from the log"
 
@@ -92,22 +91,17 @@ class LogPeek:
             raise IllegalArgument(f"--max-message-size is a number of bytes from 0 on, not {limit}", path=self.path)
         self.check_position(position)
         end = min(self.size, position + limit)
-        if end - position <= _TO_MAGIC:
+        if end - position <= HEADER_BYTES:
             return None
-        head = self._read(_HEAD_BYTES, position)
+        head = FileSlice(self._file, position, _HEAD_BYTES).read()
         field = int.from_bytes(head[8:12], "big", signed=True)
-        if field < _LEAST_SIZE:
-            raise CorruptRecord(
-                f"Found record size {field} smaller than minimum record overhead (14)",
-                path=self.path,
-                position=position,
-                hint=_HINT,
-            )
+        if field < LEAST_SIZE:
+            raise size_error(field, self.path, position, _HINT)
         size = LOG_OVERHEAD_BYTES + field
         if size > end - position:
             return None
         base_offset = int.from_bytes(head[:8], "big", signed=True)
-        if head[_TO_MAGIC - 1] not in _BY_HEADER:
+        if head[HEADER_BYTES - 1] not in _BY_HEADER:
             return BatchPlace(position, size, base_offset)
         if self.size - position < BATCH_OVERHEAD_BYTES:
             raise CorruptRecord("the log ends inside a batch header", path=self.path, position=position)
@@ -125,20 +119,14 @@ class LogPeek:
                 chain.add(table)
         except CorruptRecord as error:
             # the reference looks at no size with so few bytes behind it
-            if error.position is None or self.size - error.position > _TO_MAGIC:
+            if error.position is None or self.size - error.position > HEADER_BYTES:
                 raise
         return chain
 
     def largest_timestamp(self, place: BatchPlace) -> int:
         """The largest timestamp among the records of a batch, -1 where it has none."""
-        batch = self._read(place.size, place.position)
+        batch = FileSlice(self._file, place.position, place.size).read()
         return largest_timestamp(batch, path=self.path, offset=place.last_offset, position=place.position)
-
-    def _read(self, size: int, position: int) -> bytes:
-        try:
-            return self._file.pread(size, position)
-        except OSError as error:
-            raise StorageError.from_os(error, "read", path=self.path, position=position) from error
 
 
 def beside(index_path: str, suffix: str) -> str:

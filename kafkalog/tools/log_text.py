@@ -8,6 +8,7 @@ from kafkalog._core.render import IS_FULL, NEEDS_BYTES, NEEDS_TEXT, DumpText
 from kafkalog.errors import InvalidRecord
 from kafkalog.records.compression import DECODED_LIMIT_BYTES, new_unpacker
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2
+from kafkalog.storage.file_slice import HEADER_BYTES
 from kafkalog.tools.dump_complaints import Pair
 from kafkalog.tools.dump_options import DumpOptions
 from kafkalog.tools.render_errors import refused_error, short_batch, stop_error
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from kafkalog.tools.record_readers import RecordReader
 
 FLUSH_BYTES: Final = 1 << 18
-HEADER_TO_MAGIC: Final = 17
 
 
 class LogText:
@@ -78,11 +78,11 @@ class LogText:
     def _check_header(self) -> None:
         """CorruptRecord where the file ends inside the header of a batch that says to be whole, but is too short."""
         window = self.window
-        head = window.buffer[window.start : window.start + HEADER_TO_MAGIC]
-        if len(head) < HEADER_TO_MAGIC or head[-1] < MAGIC_V2 or window.left >= BATCH_OVERHEAD_BYTES:
+        head = window.buffer[window.start : window.start + HEADER_BYTES]
+        if len(head) < HEADER_BYTES or head[-1] < MAGIC_V2 or window.left >= BATCH_OVERHEAD_BYTES:
             return
         size = int.from_bytes(head[8:12], "big", signed=True) + LOG_OVERHEAD_BYTES
-        if HEADER_TO_MAGIC < size <= window.left:
+        if HEADER_BYTES < size <= window.left:
             raise short_batch(size, self.path, window.position)
 
     def _words(self) -> str:

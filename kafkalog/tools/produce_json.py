@@ -6,11 +6,11 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkalog._core.encode import BatchBuilder
 from kafkalog._core.murmur import partition_for_key
-from kafkalog.errors import FormatError, InvalidTimestamp, UnknownTopicOrPartition
+from kafkalog.errors import FormatError, InvalidTimestamp, RecordTooLarge, UnknownTopicOrPartition
 from kafkalog.records.packing import PLAIN, Compression
 from kafkalog.tools.produce_queue import Sink, WriteQueue
 
@@ -20,6 +20,8 @@ _DECODERS: dict[str, Callable[[str], bytes]] = {
     "base64": lambda text: base64.b64decode(text, validate=True),
     "hex": bytes.fromhex,
 }
+_GROWTH: Final = 6  # the most letters that JSON has for a byte: \u00xx
+_FIELDS_BYTES: Final = 1 << 16  # room for names of fields and blanks
 Headers = tuple[tuple[bytes, bytes | None], ...]
 
 
@@ -113,6 +115,7 @@ class JsonProducer:
 
     A record goes to `partition` where that is given, else to its own "partition", else by its key, else
     to one partition until that one's batch closes. Timestamps, keys, values and headers are the line's.
+    `max_record_bytes` bounds what is held of a line: no more than six times as much stands for such a record.
     """
 
     def __init__(
@@ -123,12 +126,14 @@ class JsonProducer:
         milliseconds: Callable[[], int],
         compression: Compression = PLAIN,
         fixed: bool = False,
+        max_record_bytes: int = 1_048_588,
         progress: Callable[[int], object] | None = None,
     ) -> None:
         self._queue = WriteQueue(sinks, compression, strict=True)
         self._count = len(sinks)
         self._builders = [BatchBuilder(batch_bytes) for _ in sinks]
         self._fixed = fixed
+        self._max_line_bytes = _GROWTH * max_record_bytes + _FIELDS_BYTES
         self._sticky = 0
         self._milliseconds = milliseconds
         self._progress = progress
@@ -136,7 +141,13 @@ class JsonProducer:
     def read_lines(self, fd: int, name: str) -> None:
         """Takes every line of an open file; empty lines are passed over."""
         with open(fd, "rb", buffering=1 << 18, closefd=False) as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(iter(lambda: file.readline(self._max_line_bytes), b""), 1):
+                if len(line) == self._max_line_bytes:
+                    raise RecordTooLarge(
+                        f"line {number} has {self._max_line_bytes} bytes or more",
+                        path=name,
+                        hint="check that each record has a line of its own, or raise max.message.bytes of the topic",
+                    )
                 if self._progress is not None:
                     self._progress(len(line))
                 if line.strip():

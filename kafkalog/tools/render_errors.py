@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from kafkalog._core.decode import STATUS_TEXT
 from kafkalog._core.render import BAD_CODEC, BAD_CONTROL, BAD_FORMAT, BAD_HEADER, BAD_SIZE, DumpText
@@ -13,7 +13,9 @@ from kafkalog.records.codec_errors import unpack_error
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES
 from kafkalog.records.plain_runs import status_error
 
-_HINT = "what lies before it was printed; a replica or a backup may have the rest"
+LEAST_SIZE: Final = 14
+"""The smallest number that a batch's size field may hold: a v0 message without key and value."""
+_HINT: Final = "what lies before it was printed; a replica or a backup may have the rest"
 
 
 class Renderer(Protocol):
@@ -25,10 +27,6 @@ class Renderer(Protocol):
     def stop_value(self) -> int: ...
     @property
     def batch_offset(self) -> int: ...
-    @property
-    def batch_magic(self) -> int: ...
-    @property
-    def batch_codec(self) -> int: ...
     @property
     def record_number(self) -> int: ...
     @property
@@ -42,13 +40,8 @@ def stop_error(status: int, at: Renderer, path: str, base_position: int) -> Kafk
     """
     position = base_position + at.position
     if status == BAD_SIZE:
-        field = at.stop_value
-        return CorruptRecord(
-            f"Found record size {field} smaller than minimum record overhead (14)",
-            path=path,
-            position=position,
-            hint="zeros up to the end are a file preallocated and not closed well" if field == 0 else _HINT,
-        )
+        zeros = "zeros up to the end are a file preallocated and not closed well"
+        return size_error(at.stop_value, path, position, _HINT if at.stop_value else zeros)
     if status in (BAD_MAGIC, BAD_FORMAT):
         return CorruptRecord(f"no batch has the format {at.stop_value}", path=path, position=position, hint=_HINT)
     if status == BAD_HEADER:
@@ -67,6 +60,12 @@ def refused_error(status: int, at: DumpText, path: str, base_position: int) -> K
         error = status_error(status, STATUS_TEXT[status])
     error.path, error.offset, error.position = path, at.batch_offset, base_position + at.position + within
     return error
+
+
+def size_error(field: int, path: str, position: int, hint: str | None = None) -> CorruptRecord:
+    """The error for a size field below `LEAST_SIZE`, in the reference's words."""
+    text = f"Found record size {field} smaller than minimum record overhead ({LEAST_SIZE})"
+    return CorruptRecord(text, path=path, position=position, hint=hint)
 
 
 def short_batch(size: int, path: str, position: int) -> CorruptRecord:

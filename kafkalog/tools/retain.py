@@ -158,7 +158,7 @@ def _find(paths: Sequence[str], topics: Sequence[str], fs: FileSystem) -> list[P
 
 def _names(path: str, given: str, fs: FileSystem) -> list[str]:
     try:
-        return fs.listdir(path)
+        return fs.names(path)
     except FileNotFoundError:
         raise PartitionNotFound("there is no such directory", path=given, hint="check the path") from None
     except OSError as error:

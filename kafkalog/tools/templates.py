@@ -11,6 +11,7 @@ from typing import Final
 
 from kafkalog._core import template as kind
 from kafkalog.errors import IllegalArgument
+from kafkalog.tools.escapes import escaped
 
 Piece = tuple[int, bytes]
 Pieces = list[Piece]
@@ -22,8 +23,6 @@ ENCODINGS: Final = ("utf8", "base64", "hex")
 _KEYS: Final = {"utf8": kind.KEY, "base64": kind.KEY_BASE64, "hex": kind.KEY_HEX}
 _VALUES: Final = {"utf8": kind.VALUE, "base64": kind.VALUE_BASE64, "hex": kind.VALUE_HEX}
 _TOKEN: Final = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{2}|.?)|[^%\\]+", re.DOTALL)
-_ESCAPE: Final = re.compile(rb"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
-_ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _DIRECTIVES: Final = {
     "o": kind.OFFSET,
     "T": kind.TIMESTAMP,
@@ -33,16 +32,6 @@ _DIRECTIVES: Final = {
     "h": kind.HEADERS,
 }
 _DIRECTIVE_HELP: Final = "%s %k %t %p %o %T %h %S %K %R %%"
-_ESCAPE_HELP: Final = r"\n \t \r \0 \\ \xHH"
-
-
-def literal(text: str) -> bytes:
-    r"""A delimiter of the command line as bytes: \n \t \r \0 \\ \xHH as in C, all else the bytes that were typed.
-
-    IllegalArgument for any other letter behind \.
-    """
-    typed = text.encode(errors="surrogateescape")
-    return _ESCAPE.sub(lambda escape: _escaped(escape[1].decode(errors="replace")), typed)
 
 
 def delimited(
@@ -83,7 +72,7 @@ def formatted(
     for token in _TOKEN.finditer(text):
         letter, escape = token[1], token[2]
         if escape is not None:
-            pieces.append((kind.LITERAL, _escaped(escape)))
+            pieces.append((kind.LITERAL, escaped(escape)))
         elif letter is None:
             pieces.append((kind.LITERAL, token[0].encode(errors="surrogateescape")))
         elif letter in constants:
@@ -145,15 +134,6 @@ def _known(encoding: str) -> str:
     if encoding not in ENCODINGS:
         raise IllegalArgument(f"unknown encoding {encoding!r}", hint=f"known are {', '.join(ENCODINGS)}")
     return encoding
-
-
-def _escaped(escape: str) -> bytes:
-    if len(escape) == 3:
-        return bytes([int(escape[1:], 16)])
-    if escape not in _ESCAPES:
-        text = f"the escape \\{escape} means nothing in a format or a delimiter"
-        raise IllegalArgument(text, hint=f"known are {_ESCAPE_HELP}")
-    return _ESCAPES[escape]
 
 
 def _joined(pieces: Pieces) -> Pieces:

@@ -9,7 +9,8 @@ from typing import Any
 
 from kafkalog.config import LogConfig, key_for
 from kafkalog.errors import KafkalogError, StorageError
-from kafkalog.manager.deletion import forget, remove_tree
+from kafkalog.manager.checkpoints import forget
+from kafkalog.manager.deletion import remove_tree
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.partition import ensure_topic
@@ -29,7 +30,7 @@ def delete_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> lis
     with _locked(found, fs):
         renamed = [_renamed(one, fs) for one in found]
         for directory in _directories(found):
-            forget(directory, [one.topic_partition for one in found], fs)
+            forget(directory, [one.topic_partition for one in found], fs=fs)
             TopicStore(directory, fs=fs).remove(topic)
         for path in renamed:
             try:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog.errors import FormatError, StorageError
-from kafkalog.storage.aborted_txns import ENTRY_BYTES, AbortedTxn, most_index_bytes, parse_aborted_txns
+from kafkalog.storage.aborted_txns import ENTRY_BYTES, AbortedTxn, parse_aborted_txns
 from kafkalog.tools.verify_report import Findings, Severity
 from kafkalog.tools.verify_segment import SegmentFacts
 from kafkalog.util.fileio import FileSystem
 
+_LEAST_MARKER_BYTES: Final = 61
 _REBUILD: Final = "`kafkalog repair --rebuild-indexes` makes it anew from the log, as Kafka's recovery does"
 
 
@@ -46,7 +47,7 @@ class TxnCheck:
 
     def _content(self) -> tuple[bytes | None, bool]:
         """(the file's bytes, whether it exists); None for one that is far too long for its log."""
-        most = most_index_bytes(self._facts.size)
+        most = (self._facts.size // _LEAST_MARKER_BYTES + 1) * ENTRY_BYTES + ENTRY_BYTES
         try:
             with self._fs.open_file(self._path, "r") as file:
                 size = file.size()

@@ -92,18 +92,18 @@ class MockClock:
     """A clock that stands still until `advance` or `sleep` moves it. Threads: safe."""
 
     def __init__(self, now_ms: int = 1_000_000_000_000) -> None:
-        self._lock = threading.Lock()
-        self._now_ms = now_ms  # guarded by self._lock
-        self._monotonic_ms = 0  # guarded by self._lock
+        self._setting = threading.Lock()
+        self._now_ms = now_ms  # guarded by self._setting
+        self._monotonic_ms = 0  # guarded by self._setting
 
     def milliseconds(self) -> int:
         """The wall time it stands at, in ms."""
-        with self._lock:
+        with self._setting:
             return self._now_ms
 
     def monotonic_ms(self) -> int:
         """The sum of all advances, in ms."""
-        with self._lock:
+        with self._setting:
             return self._monotonic_ms
 
     def sleep(self, ms: float) -> None:
@@ -114,12 +114,12 @@ class MockClock:
         """The new wall time, `ms` later; ValueError when `ms` is negative."""
         if ms < 0:
             raise ValueError(f"time does not go back: advance({ms})")
-        with self._lock:
+        with self._setting:
             self._now_ms += ms
             self._monotonic_ms += ms
             return self._now_ms
 
     def set_wall_ms(self, now_ms: int) -> None:
         """Set the wall clock, back too, as an operator may; monotonic time does not move."""
-        with self._lock:
+        with self._setting:
             self._now_ms = now_ms

@@ -7,7 +7,6 @@ counted, and harms nothing. What a hook does to a log itself is not told again, 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -15,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.types import TopicPartition
+from kafkalog.util.guards import guard
 
 EVENTS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -74,7 +74,7 @@ class _Telling(threading.local):
     now = False
 
 
-_lock = threading.RLock()  # a collection of garbage may end a log, and tell of it, in the middle of a call here
+_lock: Final = guard()
 _hooks: dict[str, tuple[Hook, ...]] = {}  # replaced under _lock, read without
 _telling: Final = _Telling()
 appends_wanted = False
@@ -129,15 +129,6 @@ def _note_failure(hook: Hook) -> None:
     with _lock:
         _failures += 1
     _LOG.exception("%r failed", hook)
-
-
-def _renew_lock() -> None:
-    """In a forked child: another thread of the parent may have held it."""
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
 
 
 def failures() -> int:

@@ -75,6 +75,14 @@ class FileSystem:
             raise
         return file
 
+    def names(self, path: str | os.PathLike[str]) -> list[str]:
+        """The names in a directory, in no order; OSError."""
+        return with_room(self.listdir, os.fspath(path))
+
+    def entries(self, path: str | os.PathLike[str]) -> Any:
+        """What `os.scandir` gives of a directory, to be closed; OSError."""
+        return with_room(self.scandir, os.fspath(path))
+
     def fsync_dir(self, path: str | os.PathLike[str]) -> None:
         """Return when the directory's entries (new, renamed and removed names) are on disk."""
         fd = with_room(self.open, os.fspath(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -246,6 +254,20 @@ class File:
 
 
 OS: Final = FileSystem()
+
+
+def make_directories(fs: FileSystem, path: str) -> None:
+    """Make the directory `path` and the missing ones above it, each new name on disk; one that is there stays."""
+    missing = []
+    while not fs.exists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for each in reversed(missing):
+        try:
+            fs.mkdir(each)
+        except FileExistsError:
+            continue
+        fs.fsync_dir(os.path.dirname(each))
 
 
 def atomic_write(fs: FileSystem, path: str | os.PathLike[str], data: bytes, *, sync: bool = True) -> None:

@@ -1,7 +1,8 @@
 """Locks that whoever the garbage collector wakes may find held by its own thread.
 
 A collection can begin at any allocation, also in the middle of a call of ours that holds a lock. It may drop a log that
-nobody closed, whose closing takes the same lock: it would wait for itself for ever.
+nobody closed, whose closing takes the same lock, or waits for the thread that it runs in: it would wait for itself for
+ever.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any, Final
 _guards: Final[list[Any]] = []
 _steps: Final[deque[Callable[[], object]]] = deque()
 _taking: Final = threading.Lock()  # held by threads of our own only
+THREADS: Final = "kafkalog-"
+"""What the names of the threads begin with that this package starts."""
 
 
 def guard() -> AbstractContextManager[object]:
@@ -29,13 +32,17 @@ def guard() -> AbstractContextManager[object]:
 
 
 def finish(step: Callable[[], object]) -> None:
-    """Runs `step`, the end of something that was dropped; in another thread where this one is inside a guard.
+    """Runs `step`, the end of something that was dropped; in another thread where this one may have to end first.
 
-    There, steps go one after the other: what was dropped together may be two ends of one thing.
+    That is where it is inside a guard, or one of ours: those hold locks of logs, and closing waits for them. There,
+    steps go one after the other: what was dropped together may be two ends of one thing.
     """
-    if any(lock._is_owned() for lock in _guards):
+    if threading.current_thread().name.startswith(THREADS) or any(lock._is_owned() for lock in _guards):
         _steps.append(step)
-        threading.Thread(target=_take_steps, name="kafkalog-finish", daemon=True).start()
+        try:
+            threading.Thread(target=_take_steps, name=f"{THREADS}finish", daemon=True).start()
+        except RuntimeError:  # the interpreter ends, which closes what is open; or it is taken with the next step
+            pass
     else:
         step()
 

@@ -26,19 +26,19 @@ def parse_properties(content: bytes) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    going_on = ""
+    parts: list[str] = []
     for natural in re.split(r"\r\n|\r|\n", text):
         line = natural.lstrip(" \t\f")
-        if not going_on and (not line or line[0] in "#!"):
+        if not parts and (not line or line[0] in "#!"):
             continue
-        line = going_on + line
-        if (len(line) - len(line.rstrip("\\"))) % 2:
-            going_on = line[:-1]
-            continue
-        going_on = ""
-        yield line
-    if going_on:
-        yield going_on
+        goes_on = (len(line) - len(line.rstrip("\\"))) % 2
+        if line != "\\":
+            parts.append(line[:-1] if goes_on else line)
+        if not goes_on:
+            yield "".join(parts)
+            parts.clear()
+    if parts:
+        yield "".join(parts)
 
 
 def _plain(text: str) -> str:

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from kafkalog.errors import IllegalState
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock, MockClock
+from kafkalog.util.interrupts import deferred_interrupts
 
 _LOG: Final = logging.getLogger(__name__)
 ONCE: Final = -1
@@ -70,7 +71,11 @@ class Schedules(Protocol):
 
 
 class Scheduler:
-    """Runs tasks on up to `threads` daemon threads, each started when a task has none to run on. Threads: safe."""
+    """Runs tasks on up to `threads` daemon threads, each started when a task has none to run on.
+
+    Threads: safe. A Ctrl-C waits for the end of a call: the methods of a condition are Python code, which it would
+    leave with the lock taken, or with nobody woken.
+    """
 
     def __init__(self, name: str = "kafkalog-scheduler", clock: Clock = SYSTEM_CLOCK, threads: int = 1) -> None:
         self._name = name
@@ -90,7 +95,7 @@ class Scheduler:
         """
         at_ms = self._clock.monotonic_ms() + max(0, delay_ms)
         task = Task(name, func, at_ms, period_ms, next(self._orders))
-        with self._changed:
+        with deferred_interrupts(), self._changed:
             if self._stopped:
                 raise IllegalState(f"{self._name} is shut down: cannot schedule {name}")
             heapq.heappush(self._queue, task)
@@ -100,13 +105,13 @@ class Scheduler:
 
     def resize(self, threads: int) -> None:
         """From now on at most `threads` threads; those that are too many end when they have no task."""
-        with self._changed:
+        with deferred_interrupts(), self._changed:
             self._most = max(1, threads)
             self._changed.notify_all()
 
     def shutdown(self, timeout_s: float | None = 10.0) -> None:
         """Stop: wait for the running tasks, drop the waiting ones. A second call does nothing."""
-        with self._changed:
+        with deferred_interrupts(), self._changed:
             self._stopped = True
             self._queue.clear()
             threads = tuple(self._threads)
@@ -116,12 +121,16 @@ class Scheduler:
                 thread.join(timeout_s)
 
     def _grow_locked(self) -> None:
-        """Start a thread where tasks wait and none waits for them."""
+        """Start a thread where tasks wait and none waits for them; where the system has no more, the next call does."""
         if self._queue and not self._idle and len(self._threads) < self._most:
             name = self._name if self._most == 1 else f"{self._name}-{len(self._threads)}"
             thread = threading.Thread(target=self._work, name=name, daemon=True)
-            self._threads.add(thread)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError as error:
+                _LOG.warning("%s: %s; tasks wait for those there are", name, error)
+            else:
+                self._threads.add(thread)
 
     def _work(self) -> None:
         while (task := self._next()) is not None:

@@ -13,6 +13,7 @@ from kafkalog._core.admit import (
     FAULT_TIMESTAMP,
     MOST_FAULTS,
     STATUS_CHECKSUM,
+    LeaderLimits,
     RecordCheck,
     check_rows,
     end_of_magic,
@@ -189,3 +190,37 @@ def test_records_as_if_they_had_just_been_built() -> None:
         message(1, 0),
     ):
         assert not check_rows(other, scan(other)).fresh
+
+
+def limits(**more: Any) -> LeaderLimits:
+    """Limits that a sound batch of now passes."""
+    given = {"max_message_bytes": 1000, "segment_size": 1000, "before_ms": 10, "after_ms": 10}
+    given |= {"check_times": True, "need_keys": False, "writes_as_is": True}
+    return LeaderLimits(**(given | more))
+
+
+def test_what_a_leader_takes_as_it_is() -> None:
+    """Format.md section 11: one sound batch within all limits; any other goes the long way."""
+    data = batch([R(b"v", b"k", T), R(b"w", b"k", T + 5)])
+    table = scan(data)
+    assert limits().takes(data, table, T) and limits(need_keys=True).takes(data, table, T)
+    for narrow in ({"max_message_bytes": len(data) - 1}, {"segment_size": len(data) - 1}, {"after_ms": 4}):
+        assert not limits(**narrow).takes(data, table, T)
+    assert not limits(writes_as_is=False).takes(data, table, T)
+    keyless = batch([R(b"v", None, T)])
+    assert limits().takes(keyless, scan(keyless), T) and not limits(need_keys=True).takes(keyless, scan(keyless), T)
+    assert not limits().takes(data * 2, scan(data * 2), T) and not limits().takes(b"", scan(b""), T)
+    assert not limits().takes(data + data[:20], scan(data + data[:20]), T)
+    assert not limits().takes(data + data[:20], table, T)
+    broken = data[:-1] + b"\x01"
+    assert not limits().takes(broken, scan(broken), T)
+    later = b"\x00" * 7 + b"\x05" + data[8:]
+    assert not limits().takes(later, scan(later), T) and limits().takes(later, scan(later), T, True)
+
+
+def test_the_first_of_many_that_a_leader_changes() -> None:
+    good, bad = batch([R(b"v", b"k", T)]), batch([R(b"v", b"k", T + 11)])
+    data = good + good + bad + good
+    table = scan(data)
+    assert [limits().first_to_change(data, table, row, T) for row in range(5)] == [2, 2, 2, 4, 4]
+    assert limits(writes_as_is=False).first_to_change(data, table, 1, T) == 1

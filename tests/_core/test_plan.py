@@ -3,7 +3,7 @@
 import pytest
 
 from kafkalog._core import plan
-from kafkalog._core.plan import AppendPlan, RollRules, SegmentTail, append_info, plan_append
+from kafkalog._core.plan import AppendPlan, RollRules, SegmentTail, append_info, place_append, plan_append
 from kafkalog._core.scan import scan
 from tests.storage.logs import NOW, run, sized
 
@@ -27,6 +27,18 @@ def test_a_plan_says_what_the_write_brings() -> None:
     assert second.entries == [(4, 400, NOW + 4, 4)]
     assert second.tail == SegmentTail(600, 5, NOW + 5, 5, NOW, 200, 8, 7, NOW + 4)
     assert planned(run(6, 1), second.tail).entries is not None
+
+
+def test_a_leader_places_and_plans_in_one_step() -> None:
+    """LOG-2, LOG-77: offsets, epoch and time are in the bytes and in the plan; a buffer it cannot write is refused."""
+    data = bytearray(run(0, 2))
+    placed = place_append(data, scan(data), 7, 3, NOW + 9, EMPTY, RULES, NOW)
+    assert (placed.first_offset, placed.last_offset, placed.last_leader_epoch) == (7, 8, 3)
+    assert placed.max_timestamp == NOW + 9 and placed.tail == SegmentTail(200, 8, NOW + 9, 7, NOW + 9, 200, 10, 9, -1)
+    assert [(b.base_offset, b.leader_epoch, b.max_timestamp) for b in scan(data)] == [(7, 3, NOW + 9), (8, 3, NOW + 9)]
+    assert scan(data).first_invalid == -1
+    with pytest.raises(BufferError):
+        place_append(bytes(data), scan(data), 7, 3, -1, EMPTY, RULES, NOW)
 
 
 def test_an_append_of_many_batches_ends_where_a_segment_does() -> None:

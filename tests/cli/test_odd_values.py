@@ -1,14 +1,16 @@
 """Values of options, and lines of input, at the edge of what a number, a name or a stack holds: a message each."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 import kafkalog
 from kafkalog.cli.main import run
-from kafkalog.errors import FormatError
+from kafkalog.errors import FormatError, RecordTooLarge
 from kafkalog.tools import produce
-from kafkalog.tools.produce_json import parse_record
+from kafkalog.tools.produce_json import JsonProducer, parse_record
+from tests.builder import R, batch, frame
 from tests.commands import ok
 
 HUGE = "9" * 30
@@ -51,6 +53,20 @@ def test_a_time_is_the_same_thing_in_every_command(
     assert "--now" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "line", ["consume -t t -d DATA", "consume -t t -s string -d DATA", "dump --deep-iteration -J DATA/t-0",
+             "dump --deep-iteration DATA/t-0"],
+)  # fmt: skip
+def test_a_codec_that_is_none_is_damage_and_no_wrong_usage(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes], line: str
+) -> None:
+    (tmp_path / "t-0").mkdir()
+    damaged = frame(b"zz", count=1, last_delta=0, base_offset=1, attributes=6)
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(batch([R(b"a")]) + damaged)
+    assert run(line.replace("DATA", str(tmp_path)).split()) == 1
+    assert b"unknown compression id 6" in capsysbinary.readouterr().err
+
+
 LINES = [f'{{"ts":{HUGE}}}', f'{{"partition":{HUGE}}}', "[" * 100_000, '{"key":' * 9_000]
 
 
@@ -58,6 +74,16 @@ LINES = [f'{{"ts":{HUGE}}}', f'{{"partition":{HUGE}}}', "[" * 100_000, '{"key":'
 def test_a_json_line_that_no_record_can_hold(line: str) -> None:
     with pytest.raises(FormatError, match="line 2 is no record"):
         parse_record(line.encode(), "stdin", 2)
+
+
+def test_a_json_line_without_an_end_is_not_kept_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b'{"payload":"a"}\n{"payload":"' + b"x" * 200_000)
+    producer = JsonProducer([], batch_bytes=100, milliseconds=lambda: 0, max_record_bytes=100)
+    with path.open("rb") as file, pytest.raises(RecordTooLarge, match="line 1 has 66136 bytes or more") as refused:
+        os.lseek(file.fileno(), 16, os.SEEK_SET)
+        producer.read_lines(file.fileno(), "lines")
+    assert refused.value.path == "lines"
 
 
 def test_a_linger_time_beyond_what_the_system_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """The checkpoint of log starts: who stands in it, and what a damaged one does."""
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import CorruptCheckpoint, StorageError
 from kafkalog.manager.checkpoints import (
+    forget,
     read_offset,
     record_log_start,
     write_high_watermarks,
@@ -16,7 +19,9 @@ from kafkalog.manager.checkpoints import (
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import LOG_START_FILE
+from kafkalog.util.fileio import FileSystem
 from tests.faults import FaultFS
+from tests.manager.managers import Held
 from tests.storage.logs import config, lead
 
 A, B = TopicPartition("a", 0), TopicPartition("b-c", 3)
@@ -122,3 +127,34 @@ class TestWholeDirectory:
         assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\na 0 5\n"
         assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\na 0 5\n"
         log.close()
+
+
+def test_a_partition_is_forgotten_while_another_s_offset_is_put_on_disk(tmp_path: Path) -> None:
+    """Both change one file: neither undoes the other."""
+    record_log_start(str(tmp_path), A, 7, 0)
+    record_log_start(str(tmp_path), B, 8, 0)
+    other = threading.Thread(target=record_log_start, args=(str(tmp_path), B, 9, 0))
+
+    class Meanwhile(FileSystem):
+        def __init__(self) -> None:
+            self.rename = self._rename  # type: ignore[method-assign]
+
+        def _rename(self, source: str, target: str) -> None:
+            if os.path.basename(target) == NAME:
+                other.start()
+                other.join(0.3)  # it waits for us, or is through
+            os.replace(source, target)
+
+    forget(str(tmp_path), [A], fs=Meanwhile())
+    other.join()
+    assert (tmp_path / NAME).read_text() == "0\n1\nb-c 3 9\n"
+
+
+def test_a_partition_that_was_deleted_meanwhile_gets_no_line_again(tmp_path: Path) -> None:
+    with Held(tmp_path) as held:
+        log = held.made(TopicPartition("a", 0))
+        logs = [log]  # what a job has just begun with
+        write_recovery_points(str(tmp_path), logs)
+        held.manager.delete(TopicPartition("a", 0))
+        write_recovery_points(str(tmp_path), logs)
+        assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n0\n"

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -265,3 +266,21 @@ def test_a_file_that_appears_while_a_directory_is_removed_goes_with_it(tmp_path:
         assert held.manager.directories[0].is_online
         fs.left = 0
         assert held.delete_after(60_000) == 1
+
+
+def test_a_tree_as_deep_as_a_path_may_be_is_removed(tmp_path: Path) -> None:
+    """Deeper than Python calls may nest: it is no partition's, but it lies in one that is deleted."""
+    try:
+        with Held(tmp_path) as held:
+            log = held.made()
+            held.made(T1)
+            held.manager.delete(T0)
+            deep = Path(log.path)
+            for _ in range((4000 - len(os.fsencode(deep))) // 2):
+                deep /= "d"
+                os.mkdir(deep)
+            held.manager.delete(T1)
+            assert held.delete_after(60_000) == 2
+        assert not [name for name in names(tmp_path) if name.endswith("-delete")]
+    finally:
+        subprocess.run(["rm", "-rf", tmp_path], check=True)  # what is left is too deep for who cleans up after tests

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import DirectoryLocked, IllegalState, StorageError
-from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.log_dir import LogDir, is_locked
+from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import FileSystem
 from tests.descriptors import open_descriptors
 from tests.faults import FaultFS, each_failure
@@ -444,3 +445,24 @@ def test_a_lock_file_removed_before_it_is_locked_is_made_anew(tmp_path: Path) ->
         assert fs.opened == 2
     finally:
         held.release()
+
+
+def test_the_lock_file_is_opened_where_idle_files_can_be_closed_for_it(tmp_path: Path) -> None:
+    fs = FaultFS()
+    LogDir.acquire(tmp_path).release()
+
+    class Idle:
+        used = was_asked = False
+
+        def let_go(self) -> bool:
+            fs.heal()
+            self.was_asked = True
+            return True
+
+    for call in (lambda: is_locked(tmp_path, fs=fs), lambda: LogDir.acquire(tmp_path, fs=fs).release()):
+        idle = Idle()
+        DESCRIPTORS.add(idle)
+        DESCRIPTORS._held.move_to_end(id(idle), last=False)
+        fs.fail("open", "open_read", path=".lock", code=errno.EMFILE)
+        call()
+        assert idle.was_asked

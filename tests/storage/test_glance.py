@@ -6,25 +6,10 @@ import pytest
 
 from kafkalog.storage.glance import WINDOW_BYTES, record_at_offset, record_at_time
 from kafkalog.storage.view import LogView
-from kafkalog.util.fileio import File, FileSystem
+from tests.counting import Counting
 from tests.raw_batches import batches, write_segment
 
 RECORDS = 10
-
-
-class Counting(FileSystem):
-    """A file system that counts the bytes of each read."""
-
-    def __init__(self) -> None:
-        self.reads: list[int] = []
-
-    def open_file(self, path: object, mode: str) -> File:
-        return super().open_file(str(path), mode)
-
-    def pread(self, fd: int, size: int, position: int) -> bytes:  # type: ignore[override]
-        data = FileSystem.pread(fd, size, position)
-        self.reads.append(len(data))
-        return data
 
 
 def viewed(directory: Path, parts: list[bytes]) -> tuple[LogView, Counting]:

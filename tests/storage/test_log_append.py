@@ -153,6 +153,17 @@ def test_a_partial_batch_at_the_end_is_cut(tmp_path: Path, left: int) -> None:
     assert a_log.size == 400 and a_log.log_end_offset == 4
 
 
+def test_what_lies_behind_a_table_is_not_written(tmp_path: Path) -> None:
+    """LOG-5: a table of a part of the buffer says how much of it is the append."""
+    one = sized(100)
+    with_more = bytearray(one + b"not of this append")
+    a_log = log(tmp_path)
+    assert a_log.append_as_leader(with_more, table=scan(with_more, 0, len(one))).valid_bytes == 100
+    assert content(a_log) == bytes(with_more[:100]) and a_log.size == 100
+    lead(a_log)
+    assert a_log.log_end_offset == 2
+
+
 def test_a_batch_over_max_message_bytes(tmp_path: Path) -> None:
     """LOG-7: refused from a client, taken from a leader; exactly as large fits."""
     a_log = log(tmp_path, max_message_bytes=100)

@@ -70,6 +70,21 @@ def test_an_offset_must_be_greater_than_the_last(index: OffsetIndex, offset: int
     assert index.last_offset == 52
 
 
+def test_what_a_write_brings_is_added_at_once(index: OffsetIndex) -> None:
+    """As one by one; where one of them is refused, those before it are there."""
+    index.extend([(46, 10, -1, -1), (48, 20, -1, -1)])
+    assert (pairs(index), index.last_offset) == ([(46, 10), (48, 20)], 48)
+    for refused, error in (((48, 40), InvalidOffset), ((49, -1), IllegalArgument), ((44, 40), InvalidOffset)):
+        with pytest.raises(error):
+            index.extend([(*refused, -1, -1)])
+    with pytest.raises(IndexOffsetOverflow):
+        index.extend([(49, 30, -1, -1), (BASE + 2**31, 40, -1, -1)])
+    assert (pairs(index), index.last_offset) == ([(46, 10), (48, 20), (49, 30)], 49)
+    with pytest.raises(IllegalArgument, match=r"full index \(size = 30\)"):
+        index.extend([(50 + n, 40 + n, -1, -1) for n in range(28)])
+    assert (index.entries, index.last_offset) == (30, 76)
+
+
 def test_full(index: OffsetIndex) -> None:
     """IDX-4"""
     fill(index, range(46, 75))

@@ -99,6 +99,21 @@ def test_what_may_follow_what(index: TimeIndex) -> None:
     assert pairs(index) == [(100, 60), (101, 60)]
 
 
+def test_what_a_write_brings_is_added_at_once(index: TimeIndex) -> None:
+    """As one by one: none for a batch without a time, or with that of the last entry."""
+    index.extend([(59, 0, -1, -1), (60, 10, 100, 60), (61, 20, -1, 60), (62, 30, 101, 62)])
+    assert pairs(index) == [(100, 60), (101, 62)]
+    index.extend([(63, 40, 101, 63), (64, 50, 102, 64)])
+    index.extend([(65, 60, -1, 64)])
+    assert pairs(index) == [(100, 60), (101, 62), (102, 64)] and index.last_entry == TimestampOffset(102, 64)
+    with pytest.raises(IllegalState, match="no larger than the last timestamp"):
+        index.extend([(66, 70, 103, 66), (67, 80, 99, 67)])
+    assert index.last_entry == TimestampOffset(103, 66)
+    with pytest.raises(IllegalArgument, match=r"full time index \(size = 29\)"):
+        index.extend([(70 + n, 90, 200 + n, 70 + n) for n in range(26)])
+    assert index.entries == ENTRIES - 1
+
+
 def test_no_timestamp_is_no_entry(index: TimeIndex) -> None:
     """TIDX-4: -1 is what an empty index has as its last timestamp."""
     index.maybe_append(-1, 50)

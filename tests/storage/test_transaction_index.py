@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import CorruptIndex, IllegalArgument
 from kafkalog.storage.aborted_txns import AbortedTxn, read_aborted_txns
 from kafkalog.storage.transaction_index import TransactionIndex
+from tests.counting import Counting
 
 ENTRIES = [AbortedTxn(0, 0, 0, 10, 11), AbortedTxn(0, 1, 5, 15, 13), AbortedTxn(0, 2, 18, 35, 25),
            AbortedTxn(0, 3, 32, 50, 40)]  # fmt: skip
@@ -85,3 +86,30 @@ def test_appends_follow_a_rename(tmp_path: Path) -> None:
     empty.append(ENTRIES[0])
     empty.close()
     assert not (tmp_path / "d.txnindex").exists() and (tmp_path / "e.txnindex").exists()
+
+
+def test_many_entries_are_read_in_pieces(tmp_path: Path) -> None:
+    """TXN-2: a search ends with the first entry that says that all is known; what lies behind is not read."""
+    entries = [AbortedTxn(0, 1, 2 * n, 2 * n + 1, 2 * n + 2) for n in range(10_000)]
+    fs = Counting()
+    index = TransactionIndex(tmp_path / "00000000000000000000.txnindex", 0, fs=fs)
+    index.extend(entries)
+    assert index.entries() == entries
+    fs.reads.clear()
+    found = index.collect(5000, 5003)
+    assert found.aborted == entries[2500:2502] and found.is_complete
+    assert sum(fs.reads) < 200_000
+    index.close()
+
+
+def test_a_huge_file_is_not_taken_into_memory(tmp_path: Path) -> None:
+    """TXN-5: a file of zeros as long as an index may be; the first entry shows what it is."""
+    path = tmp_path / "00000000000000000100.txnindex"
+    with path.open("wb") as file:
+        file.truncate(1 << 31)
+    fs = Counting()
+    index = TransactionIndex(path, 100, fs=fs)
+    with pytest.raises(CorruptIndex, match="before the segment's first offset 100"):
+        index.sanity_check()
+    assert sum(fs.reads) < 1 << 20
+    index.close()

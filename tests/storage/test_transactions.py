@@ -18,6 +18,7 @@ from kafkalog.config import LogConfig
 from kafkalog.errors import CorruptIndex, CorruptSnapshot, FormatError, KafkalogError, StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.view import LogView
+from tests.counting import Counting
 from tests.transactional import Event, Log, index_path, made, marker, snapshot, snapshot_path, txn_index
 
 PRODUCERS = st.integers(1, 3)
@@ -403,3 +404,18 @@ def test_the_log_start_bounds_the_last_stable_offset(tmp_path: Path) -> None:
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 4\n")
     with LogView(directory) as view:
         assert (view.log_start_offset, view.last_stable_offset) == (4, 4)
+
+
+def test_a_transaction_index_longer_than_its_segment_is_not_read(tmp_path: Path) -> None:
+    """Each entry has a batch in the segment: a file that is longer is no index, and the segment is scanned instead."""
+    log = made(SPANNING)
+    directory = tmp_path / "t-0"
+    log.write(directory)
+    for path in directory.glob("*.txnindex"):
+        with path.open("r+b") as file:
+            file.truncate(1 << 31)
+    fs = Counting()
+    with LogView(directory, fs=fs) as view:
+        assert committed(view) == log.committed()
+        assert any("at most" in str(problem) for problem in view.problems)
+    assert max(fs.reads) < 1 << 20

@@ -1,5 +1,6 @@
 """Mode "r" on files with any one thing wrong: what is given is right, what is not given is told."""
 
+import struct
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from kafkalog.chunks import records
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError
 from kafkalog.storage.view import LogView
+from tests.counting import Counting
 from tests.raw_batches import batches, write_segment
 
 COUNT = 240
@@ -150,3 +152,26 @@ def test_damaged_data_gives_what_lies_before_it_and_tells(
                 check_time(view, start, 1000 + start, given_, whole)
     finally:
         path.write_bytes(good)
+
+
+def test_a_batch_that_claims_a_gigabyte_is_not_taken_into_memory(tmp_path: Path) -> None:
+    """Its size field is believed only where its checksum is right: in an index's advice, and in a search by time."""
+    path = tmp_path / "t-0"
+    parts = batches(0, 12, 10, size=SIZE)
+    log = write_segment(path, 0, parts, interval=1200)
+    write_segment(path, 120, batches(120, 2, 10, size=SIZE))
+    huge = bytearray(parts[-1])
+    struct.pack_into(">i", huge, 8, (1 << 30) - 12)
+    log.write_bytes(b"".join([*parts[:-1], bytes(huge)]))
+    with log.open("r+b") as file:
+        file.truncate(sum(map(len, parts[:-1])) + (1 << 30))
+    fs = Counting()
+    with LogView(path, fs=fs) as view:
+        for offset in (0, 60, 109):
+            assert next(iter(records(view, offset, 120))).offset == offset
+        with pytest.raises(CorruptRecord):
+            view.offset_for_time(1000 + 112)
+        with pytest.raises(CorruptRecord):
+            view.segments[0].records.search_for_timestamp(1000 + 112)
+        view.segments[0].advised_end()
+    assert max(fs.reads) <= 1 << 20

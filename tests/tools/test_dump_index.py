@@ -1,6 +1,7 @@
 """Indexes in the dump tool: their lists, their comparison with the log, and their checks (DUMP-5, DUMP-6, DUMP-7)."""
 
 import io
+import os
 import struct
 from pathlib import Path
 
@@ -270,3 +271,11 @@ def test_complaints_come_by_kind_after_the_last_file(tmp_path: Path) -> None:
         "Non-consecutive offsets",
         "  -1 is followed by 2",
     ]
+
+
+def test_an_offset_index_that_is_longer_than_any_is_not_read(tmp_path: Path) -> None:
+    """Of a sparse file, which says any length, nothing is taken into memory."""
+    segment = Segment(tmp_path, log=LOG, index=offsets((2, 0)), time_index=times((1002, 2)))
+    os.truncate(segment.index, 1 << 40)
+    lines, error = stopped(segment.times, CorruptIndex)
+    assert lines == [] and "none has more than" in str(error) and error.path == str(segment.index)

@@ -4,7 +4,7 @@ import pytest
 
 from kafkalog._core import template as kind
 from kafkalog.errors import IllegalArgument
-from kafkalog.tools.templates import delimited, formatted, json_lines, literal
+from kafkalog.tools.templates import delimited, formatted, json_lines
 
 
 def test_plain_values() -> None:
@@ -33,10 +33,3 @@ def test_an_unknown_encoding_is_refused() -> None:
     ):
         with pytest.raises(IllegalArgument, match="unknown encoding"):
             call()
-
-
-def test_a_delimiter_is_the_bytes_that_were_typed() -> None:
-    assert literal(r"\n\t\r\0\\\x7f\xe9") == b"\n\t\r\0\\\x7f\xe9"
-    assert literal("\udcff\u00e9") == b"\xff\xc3\xa9"
-    with pytest.raises(IllegalArgument, match="the escape"):
-        literal(r"\q")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.descriptors import DESCRIPTORS
+from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 from tests.descriptors import open_descriptors
 from tests.faults import FaultFS, each_failure
 from tests.unprivileged import plain_directory, unprivileged
@@ -251,6 +252,37 @@ def test_faults_name_calls_and_paths(tmp_path: Path) -> None:
         fs.fail("no such call")
     a.close()
     b.close()
+
+
+@pytest.mark.parametrize("call", ["listdir", "scandir"])
+def test_a_directory_is_listed_where_idle_files_can_be_closed_for_it(tmp_path: Path, call: str) -> None:
+    (tmp_path / "one").touch()
+    fs = FaultFS()
+    fs.fail(call, code=errno.EMFILE)
+
+    class Idle:
+        used = False
+
+        def let_go(self) -> bool:
+            fs.heal()
+            return True
+
+    idle = Idle()
+    DESCRIPTORS.add(idle)
+    DESCRIPTORS._held.move_to_end(id(idle), last=False)
+    if call == "listdir":
+        assert fs.names(tmp_path) == ["one"]
+    else:
+        with fs.entries(tmp_path) as entries:
+            assert [entry.name for entry in entries] == ["one"]
+
+
+def test_directories_above_are_made_too_and_each_is_on_disk(tmp_path: Path) -> None:
+    fs = FaultFS()
+    make_directories(fs, str(tmp_path / "a" / "b"))
+    make_directories(fs, str(tmp_path / "a" / "b"))
+    assert [call.path for call in fs.named("mkdir")] == [str(tmp_path / "a"), str(tmp_path / "a" / "b")]
+    assert [call.path for call in fs.named("fsync")] == [str(tmp_path), str(tmp_path / "a")]
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link], ids=["symbolic", "hard"])

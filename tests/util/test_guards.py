@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 import kafkalog
+from kafkalog.api import Log
 from kafkalog.manager import checkpoints, log_dir, topics
-from kafkalog.util.guards import finish, guard
+from kafkalog.opening import open_for_append
+from kafkalog.util.fileio import FileSystem
+from kafkalog.util.guards import THREADS, finish, guard
 
 
 def dropped_in_a_cycle(path: Path) -> None:
@@ -93,3 +96,54 @@ def test_a_log_in_a_cycle_is_closed_well(tmp_path: Path) -> None:
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     with kafkalog.open(tmp_path / "t-0") as log:
         assert log[0].value == b"v"
+
+
+def test_in_a_thread_of_ours_it_is_done_in_another_one() -> None:
+    """A collection in a flush or a writer's thread may drop the log whose lock that thread holds."""
+    done: list[str] = []
+    ended = threading.Event()
+
+    def end() -> None:
+        done.append(threading.current_thread().name)
+        ended.set()
+
+    thread = threading.Thread(target=lambda: finish(end), name="kafkalog-flush-t-0")
+    thread.start()
+    thread.join()
+    assert ended.wait(60) and done == ["kafkalog-finish"]
+
+
+def test_a_log_dropped_by_its_own_writer_s_thread_has_all_that_was_given(tmp_path: Path) -> None:
+    """The collection begins inside the write, under the log's lock; closing waits for that thread to end."""
+    gc.collect()
+    written = threading.Event()
+
+    class Collecting(FileSystem):
+        def __init__(self) -> None:
+            self.pwrite = self._pwrite  # type: ignore[method-assign]
+
+        def _pwrite(self, fd: int, data: object, position: int) -> int:
+            if threading.current_thread().name.startswith("kafkalog-writer") and not written.is_set():
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ResourceWarning)
+                    gc.collect()
+                written.set()
+            return os.pwrite(fd, data, position)  # type: ignore[arg-type]
+
+    def use() -> None:
+        opened = open_for_append(tmp_path / "t-0", fs=Collecting())
+        log = Log(opened.log, opened)
+        writer = log.writer(linger_ms=50)
+        cycle: list[object] = [log, writer]
+        cycle.append(cycle)
+        writer.append(b"v")
+
+    use()
+    assert written.wait(60)
+    for _ in range(600):
+        if not any(one.name.startswith(THREADS) for one in threading.enumerate()):
+            break
+        time.sleep(0.1)
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        assert log.end_offset == 1
+    assert (tmp_path / ".kafka_cleanshutdown").exists()

@@ -25,3 +25,8 @@ from kafkalog.util.properties import parse_properties
 )
 def test_pairs(content: bytes, pairs: dict[str, str]) -> None:
     assert parse_properties(content) == pairs
+
+
+def test_a_file_of_nothing_but_continued_lines_is_read_in_one_pass() -> None:
+    """It was quadratic: ten seconds for a file as large as is taken."""
+    assert parse_properties(b"k=\\\n" + b"a\\\n" * 300_000) == {"k": "a" * 300_000}

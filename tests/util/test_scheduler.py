@@ -1,13 +1,19 @@
 """Schedulers: order, repetition, cancelling, failures, shutdown."""
 
+import itertools
 import logging
 import threading
+from functools import partial
 
 import pytest
 
+import kafkalog.util.scheduler
 from kafkalog.errors import IllegalState
 from kafkalog.util.clock import MockClock
 from kafkalog.util.scheduler import MockScheduler, Scheduler
+from tests.interruptions import interrupted_at
+
+SCHEDULER = kafkalog.util.scheduler.__file__
 
 
 def test_mock_runs_in_the_order_of_time() -> None:
@@ -147,3 +153,34 @@ def test_a_far_away_time_fits_the_system_s_wait() -> None:
     scheduler.schedule("now", done.set, period_ms=2**63 - 1)
     assert done.wait(30)
     scheduler.shutdown()
+
+
+def test_where_no_thread_can_be_started_the_next_call_starts_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler, ran = Scheduler(), threading.Semaphore(0)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        scheduler.schedule("first", ran.release)
+    assert "can't start new thread" in caplog.text
+    scheduler.schedule("second", ran.release)
+    assert ran.acquire(timeout=60) and ran.acquire(timeout=60)
+    scheduler.shutdown()
+
+
+def test_a_ctrl_c_leaves_no_lock_taken_and_no_task_asleep() -> None:
+    """Wherever it comes, the scheduler runs what is scheduled afterwards, and stops."""
+    for moment in itertools.count(1):
+        scheduler, ran = Scheduler(), threading.Semaphore(0)
+        scheduler.schedule("before", ran.release)
+        assert ran.acquire(timeout=60)
+        ended = interrupted_at(moment, partial(scheduler.schedule, "struck", int), (SCHEDULER, threading.__file__))
+        scheduler.schedule("after", ran.release)
+        assert ran.acquire(timeout=60), f"nothing runs after a Ctrl-C at moment {moment}"
+        scheduler.shutdown()
+        if ended is None:
+            break

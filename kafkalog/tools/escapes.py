@@ -1,0 +1,27 @@
+r"""Escapes in formats and delimiters of the command line: \n \t \r \0 \\ \xHH, as in C and in kcat."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kafkalog.errors import IllegalArgument
+
+_ESCAPE: Final = re.compile(rb"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
+_LETTERS: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+
+
+def literal(text: str) -> bytes:
+    """A delimiter as bytes: escapes read, all else the bytes that were typed. IllegalArgument as for `escaped`."""
+    typed = text.encode(errors="surrogateescape")
+    return _ESCAPE.sub(lambda found: escaped(found[1].decode(errors="replace")), typed)
+
+
+def escaped(letter: str) -> bytes:
+    r"""What `letter` (xHH with its digits) means behind a backslash; IllegalArgument where it means nothing."""
+    if len(letter) == 3:
+        return bytes([int(letter[1:], 16)])
+    if letter not in _LETTERS:
+        text = f"the escape \\{letter} means nothing in a format or a delimiter"
+        raise IllegalArgument(text, hint=r"known are \n \t \r \0 \\ \xHH")
+    return _LETTERS[letter]

@@ -1,0 +1,43 @@
+"""A Ctrl-C at a chosen moment of a call: Python looks for one where a function begins, and after a call into C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import kafkalog
+
+_OURS = os.path.dirname(os.path.abspath(kafkalog.__file__))
+
+
+def interrupted_at(moment: int, call: Callable[[], Any], files: tuple[str, ...] = (_OURS,)) -> bool | None:
+    """Whether a Ctrl-C at the `moment`-th such place (from 1) in `files` ended the call; None: there is no such place.
+
+    False where it came, and the call went to its end.
+    """
+    left = moment
+
+    def strike(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal left
+        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(files):
+            left -= 1
+            if left == 0:
+                sys.setprofile(None)
+                signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        sys.setprofile(strike)
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+        return False if left <= 0 else None
+    except KeyboardInterrupt:
+        return True
+    finally:
+        signal.signal(signal.SIGINT, before)

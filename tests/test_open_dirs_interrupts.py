@@ -1,0 +1,76 @@
+"""A Ctrl-C at any moment of opening, changing or closing a store leaves no lock held and no topic half made."""
+
+import gc
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.dirs import LogDirs
+from tests.interruptions import interrupted_at
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # what is interrupted is dropped
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+_HERE = os.path.dirname(os.path.abspath(kafkalog.__file__))
+FILES = tuple(
+    os.path.join(_HERE, *name.split("/"))
+    for name in ("dirs.py", "dirs_store.py", "manager/log_manager.py", "manager/starting.py", "manager/job.py",
+                 "manager/directory_set.py", "util/scheduler.py")
+)  # fmt: skip
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    with kafkalog.open_dirs(tmp_path, "a") as dirs:
+        dirs.create_topic("t")
+        dirs["t", 0].append(b"v")
+    return tmp_path
+
+
+def moments(call: Callable[[], object], step: int, files: tuple[str, ...] = FILES) -> Iterator[bool]:
+    """Whether the call was interrupted, for every `step`-th moment of it."""
+    for moment in itertools.count(1, step):
+        ended = interrupted_at(moment, call, files)
+        if ended is None:
+            return
+        yield ended
+
+
+def test_an_interrupted_opening_gives_the_directory_back(filled: Path) -> None:
+    kept: list[LogDirs] = []
+    hits = 0
+    for interrupted in moments(lambda: kept.append(kafkalog.open_dirs(filled, "a")), 3):
+        hits += interrupted
+        while kept:
+            kept.pop().close()
+        gc.collect()
+        with kafkalog.open_dirs(filled, "a") as dirs:
+            assert dirs["t", 0].end_offset == 1
+    assert hits > 10
+
+
+def test_a_close_goes_to_its_end(filled: Path) -> None:
+    """It is told then: the marker of a clean shutdown is there."""
+    for moment in itertools.count(1, 5):
+        dirs = kafkalog.open_dirs(filled, "a")
+        ended = interrupted_at(moment, dirs.close, FILES)
+        if not dirs.closed:  # it came before there was anything to finish
+            dirs.close()
+        assert (filled / ".kafka_cleanshutdown").exists()
+        if ended is None:
+            break
+
+
+def test_a_topic_is_made_whole_or_not_at_all(filled: Path) -> None:
+    with kafkalog.open_dirs(filled, "a") as dirs:
+        names = (f"n{number}" for number in itertools.count())
+        for _ in moments(lambda: dirs.create_topic(next(names), 3), 7):
+            made = dirs.topics
+            assert {len(topic.partitions) for name, topic in made.items() if name != "t"} <= {3}
+            for name in made.keys() - {"t"}:
+                dirs.delete_topic(name)

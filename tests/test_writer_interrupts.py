@@ -1,0 +1,29 @@
+"""A Ctrl-C while a writer is made leaves no thread that nobody ends."""
+
+import gc
+import itertools
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+import kafkalog.accumulator
+import kafkalog.durability
+from tests.interruptions import interrupted_at
+
+PLACES = (kafkalog.accumulator.__file__, kafkalog.durability.__file__, threading.__file__)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_log_ends_the_threads_of_a_writer_that_nobody_got(tmp_path: Path) -> None:
+    before = threading.active_count()
+    for moment in itertools.count(1):
+        log = kafkalog.open(tmp_path / "t-0", "a")
+        ended = interrupted_at(moment, partial(log.writer, sync=5), PLACES)
+        gc.collect()
+        log.close()
+        assert threading.active_count() == before, f"after a Ctrl-C at moment {moment}"
+        if ended is None:
+            break
