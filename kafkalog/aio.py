@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -12,11 +11,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Never, ParamSpec, TypeVar
 
 from kafkalog._core.record import Record
-from kafkalog.aio_cursor import AsyncCursor
+from kafkalog.aio_cursor import AsyncCursor, waited
 from kafkalog.api import Log
 from kafkalog.engine import isolation_of
 from kafkalog.errors import IllegalState, LogClosed
-from kafkalog.following import check_timeout
+from kafkalog.following import Waiting, check_timeout
 from kafkalog.keywords import unknown_keyword
 from kafkalog.records.batch import RecordBatch
 from kafkalog.times import Time
@@ -33,8 +32,6 @@ R = TypeVar("R")
 THREADS: Final = 4
 RECORDS_PER_HOP: Final = 1024
 BATCHES_PER_HOP: Final = 64
-FIRST_WAIT_S: Final = 0.001
-LONGEST_WAIT_S: Final = 0.05
 
 
 def wrap(log: Log) -> AsyncLog:
@@ -180,8 +177,7 @@ class AsyncLog:
         at = await self._end(level) if start is None else start
         if at < 0:
             at = max(at + await self._end(level), await self.start_offset())
-        wait = FIRST_WAIT_S
-        silent_since = time.monotonic()
+        waiting = Waiting(timeout)
         while True:
             end = await self._end(level)
             if end < at <= await self.end_offset():
@@ -190,16 +186,9 @@ class AsyncLog:
                 async for record in self.records(at, None if end < at else end, isolation=isolation):
                     yield record
                 at = end
-                wait = FIRST_WAIT_S
-                silent_since = time.monotonic()
-                continue
-            if timeout is not None:
-                left = silent_since + timeout - time.monotonic()
-                if left <= 0:
-                    return
-                wait = min(wait, left)
-            await asyncio.sleep(wait)
-            wait = min(wait * 2, LONGEST_WAIT_S)
+                waiting.begin()
+            elif not await waited(waiting):
+                return
 
     async def _end(self, level: Isolation) -> int:
         """Where reading with this isolation ends at this moment."""

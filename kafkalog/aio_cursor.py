@@ -8,14 +8,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog._core.record import Record
-from kafkalog.cursor_place import Waiting
 from kafkalog.cursors import POLL_RECORDS, Cursor
-from kafkalog.following import check_timeout
+from kafkalog.following import Waiting, check_timeout
 
 if TYPE_CHECKING:
     from kafkalog.types import TopicPartition
 
-__all__ = ["AsyncCursor"]
+__all__ = ["AsyncCursor", "waited"]
 RECORDS_PER_HOP: Final = 1024
 
 
@@ -76,7 +75,7 @@ class AsyncCursor:
             self.cursor.advance(after)
             if found:
                 return found
-            if after == before and not await _waited(waiting):
+            if after == before and not await waited(waiting):
                 return []
 
     async def _fetch(self, most: int) -> tuple[list[Record], int]:
@@ -107,7 +106,7 @@ class AsyncCursor:
                     break
             else:
                 cursor.advance(after)
-                if not found and after == before and not await _waited(waiting):
+                if not found and after == before and not await waited(waiting):
                     return
             if found:
                 waiting.begin()
@@ -138,7 +137,8 @@ class AsyncCursor:
         return f"<Async{repr(self.cursor)[1:]}"
 
 
-async def _waited(waiting: Waiting) -> bool:
+async def waited(waiting: Waiting) -> bool:
+    """As `Waiting.wait`, while the event loop goes on."""
     wait = waiting.next_wait()
     if wait is None:
         return False

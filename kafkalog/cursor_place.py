@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import operator
 import struct
-import time
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog._core.crc import crc32c
 from kafkalog.engine import end_of, isolation_of
 from kafkalog.errors import IllegalArgument, KafkalogError, OffsetOutOfRange
-from kafkalog.following import FIRST_WAIT_S, LONGEST_WAIT_S
 from kafkalog.keywords import near
 from kafkalog.point import record_at
 
@@ -107,37 +105,3 @@ def record_mark(engine: Engine, position: int) -> int | None:
 def lag_of(engine: Engine, position: int) -> int | None:
     """How far behind the log end a position is; None where the log does not have it."""
     return None if out_of_log(engine, position) else end_of(engine, "log_end") - position
-
-
-class Waiting:
-    """How long to wait for new records: 1 ms at first, 50 ms at most, `timeout` seconds in all (None: for ever)."""
-
-    __slots__ = ("_since", "_timeout", "_wait")
-
-    def __init__(self, timeout: float | None) -> None:
-        self._timeout = timeout
-        self.begin()
-
-    def begin(self) -> None:
-        """Counts from now on: there was something."""
-        self._since = time.monotonic()
-        self._wait = FIRST_WAIT_S
-
-    def next_wait(self) -> float | None:
-        """Seconds to wait before the next look; None once the time is over."""
-        wait = self._wait
-        if self._timeout is not None:
-            left = self._since + self._timeout - time.monotonic()
-            if left <= 0:
-                return None
-            wait = min(wait, left)
-        self._wait = min(self._wait * 2, LONGEST_WAIT_S)
-        return wait
-
-    def wait(self) -> bool:
-        """True after such a wait; False once the time is over."""
-        wait = self.next_wait()
-        if wait is None:
-            return False
-        time.sleep(wait)
-        return True

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.record import Record
 from kafkalog.chunks import records
-from kafkalog.cursor_place import Options, Waiting, lag_of, out_of_log, place_of, record_mark, why_lost
+from kafkalog.cursor_place import Options, lag_of, out_of_log, place_of, record_mark, why_lost
 from kafkalog.cursor_store import CursorFile, CursorState, CursorStore
 from kafkalog.engine import end_of, isolation_of, refresh
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, OffsetOutOfRange
-from kafkalog.following import check_timeout
+from kafkalog.following import Waiting, check_timeout
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS

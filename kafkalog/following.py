@@ -25,6 +25,43 @@ def check_timeout(timeout: float | None) -> None:
         raise IllegalArgument(f"timeout is {timeout!r}", hint="give seconds, or None to wait for ever")
 
 
+class Waiting:
+    """How long to wait for new records: 1 ms at first, then twice as long each time, at most 50 ms.
+
+    `timeout` seconds in all; None: for ever.
+    """
+
+    __slots__ = ("_since", "_timeout", "_wait")
+
+    def __init__(self, timeout: float | None) -> None:
+        self._timeout = timeout
+        self.begin()
+
+    def begin(self) -> None:
+        """Counts from now on: there was something."""
+        self._since = time.monotonic()
+        self._wait = FIRST_WAIT_S
+
+    def next_wait(self) -> float | None:
+        """Seconds to wait before the next look; None once the time is over."""
+        wait = self._wait
+        if self._timeout is not None:
+            left = self._since + self._timeout - time.monotonic()
+            if left <= 0:
+                return None
+            wait = min(wait, left)
+        self._wait = min(self._wait * 2, LONGEST_WAIT_S)
+        return wait
+
+    def wait(self) -> bool:
+        """True after such a wait; False once the time is over."""
+        wait = self.next_wait()
+        if wait is None:
+            return False
+        time.sleep(wait)
+        return True
+
+
 def tail(
     log: Engine,
     start: int,
@@ -38,8 +75,7 @@ def tail(
     at most. OffsetOutOfRange when the log is cut below, or deleted beyond, what comes next; LogClosed
     when it is closed meanwhile. `owner`, if given, lives as long as the iterator.
     """
-    wait = FIRST_WAIT_S
-    silent_since = time.monotonic()
+    waiting = Waiting(timeout)
     while True:
         refresh(log)
         if log.log_end_offset < start:
@@ -48,14 +84,6 @@ def tail(
         if end > start:
             yield from records(log, start, end, committed=isolation == "committed")
             start = end
-            wait = FIRST_WAIT_S
-            silent_since = time.monotonic()
-            continue
-        if timeout is not None:
-            left = silent_since + timeout - time.monotonic()
-            if left <= 0:
-                return
-            time.sleep(min(wait, left))
-        else:
-            time.sleep(wait)
-        wait = min(wait * 2, LONGEST_WAIT_S)
+            waiting.begin()
+        elif not waiting.wait():
+            return

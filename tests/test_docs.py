@@ -71,7 +71,8 @@ def steps_of(block: Block) -> list[Step]:
 
 def run_console(block: Block, where: str, directory: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    environment = {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "200", "TZ": "UTC"}
+    ours = {"PATH": path, "NO_COLOR": "1", "COLUMNS": "200", "TZ": "UTC", "PYTEST_ADDOPTS": ""}
+    environment = {**os.environ, **ours}
     for step in steps_of(block):
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", step.command],

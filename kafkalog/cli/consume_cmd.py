@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kafkalog.tools.consume_decoded import Serdes
     from kafkalog.tools.templates import Pieces
 
-FIRST_WAIT_S = 0.001
-LONGEST_WAIT_S = 0.05
 SETTLE_S = 0.05
 _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 
@@ -237,7 +235,9 @@ class _Consumer:
 
     def _follow(self, views: list[LogView], starts: list[int], templates: list[Pieces], meter: Meter) -> None:
         """Prints new records as they come, until -c is reached or each partition has passed the end time."""
-        wait = FIRST_WAIT_S
+        from kafkalog.following import Waiting
+
+        waiting = Waiting(None)
         while self.left != 0 and not all(self._past_end_time(view) for view in views):
             news = False
             for number, view in enumerate(views):
@@ -247,12 +247,11 @@ class _Consumer:
                 starts[number] = after
             if news:
                 self.out.flush()
-                wait = FIRST_WAIT_S
+                waiting.begin()
             else:
                 if self.group is not None:
                     self.group.idle()
-                time.sleep(wait)
-                wait = min(wait * 2, LONGEST_WAIT_S)
+                waiting.wait()
 
     def _past_end_time(self, view: LogView) -> bool:
         return self.bounds.until_ms is not None and self.bounds.stop_offset(view) is not None

@@ -75,7 +75,7 @@ def _ends(path: str) -> tuple[int | None, int | None]:
     from kafkalog.storage.view import LogView
 
     try:
-        with LogView.open(path) as view:
+        with LogView(path) as view:
             return view.log_end_offset, view.log_start_offset
     except (PartitionNotFound, NotAPartition):
         return None, None
@@ -129,7 +129,7 @@ def reset(**given: Any) -> None:
     store = CursorStore(given["cursors"])
     with ExitStack() as stack:
         for topic_partition, path in find(common.need_dirs(given["dirs"]), given["topic"], given["partitions"]):
-            view = stack.enter_context(LogView.open(path))
+            view = stack.enter_context(LogView(path))
             old, new = _move(store, view, ways[0], given)
             shown = "-" if old is None else str(old)
             print(f"{given['group']} {topic_partition.topic}:{topic_partition.partition} {shown} {new}")

@@ -62,7 +62,7 @@ def get(
     time = _time_or_code(time_text)
     isolation = isolation_of(common.isolation_level(isolation_level, settings))
     for topic_partition, path in common.find_partitions(dirs, topic, partitions):
-        with LogView.open(path) as view:
+        with LogView(path) as view:
             found = view.offset_for_time(time, isolation)
         if as_json:
             shown = {"offset": None, "timestamp": None, "leader_epoch": None} if found is None else found._asdict()

@@ -75,7 +75,7 @@ def read_cluster_metadata(path: str | os.PathLike[str], *, fs: FileSystem = OS) 
         records = _replay_file(image, os.path.join(log_path, f"{snapshot[0]}-{snapshot[1]}.checkpoint"), fs)
     end, problem = start, None
     if any(name.endswith(LOG_SUFFIX) and parse_base_offset(name) is not None for name in names):
-        with LogView.open(log_path, fs=fs) as view:
+        with LogView(log_path, fs=fs) as view:
             for batch in _batches(view, start):
                 records += _replay_batch(image, batch, log_path)
                 epoch = max(epoch, batch.header.leader_epoch)

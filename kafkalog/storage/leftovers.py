@@ -75,7 +75,7 @@ def _clear(directory: str, names: tuple[str, ...], fs: FileSystem) -> int:
     is_left = any(is_log_file(name.removesuffix(SWAP_SUFFIX)) for name in names)
     end = 0 if is_left else _deleted_end(directory, names, fs)
     for name in plan.removed:
-        _remove(directory, name, fs)
+        remove_file(directory, name, fs)
     plan = plan._replace(swaps=_without_damaged(directory, plan.swaps, set(names), fs))
     if not plan.swaps:
         return end
@@ -87,7 +87,7 @@ def _clear(directory: str, names: tuple[str, ...], fs: FileSystem) -> int:
             if name in gone or name.endswith(SWAP_SUFFIX) or base is None or not replaced[0] <= base < replaced[1]:
                 continue
             _LOG.info("%s was replaced by a clean or a split: removed", os.path.join(directory, name))
-            _remove(directory, name, fs)
+            remove_file(directory, name, fs)
     # the data file goes last: while its suffix is there, a next start does the same again
     for name in sorted(plan.swaps, key=lambda n: n.endswith(_SWAPPED_LOG)):
         _rename(directory, name, name.removesuffix(SWAP_SUFFIX), fs)
@@ -104,18 +104,13 @@ def _without_damaged(directory: str, swaps: tuple[str, ...], names: set[str], fs
     for name in swaps:
         if name.endswith(_SWAPPED_LOG) and name.removesuffix(SWAP_SUFFIX) in names:
             path = os.path.join(directory, name)
-            if not _is_whole(path, fs):
+            if not _sound_part(path, fs)[1]:
                 _LOG.warning("%s is damaged: removed, the segments it was made from are still there", path)
                 damaged.add(parse_base_offset(name))
     for name in swaps:
         if parse_base_offset(name) in damaged:
-            _remove(directory, name, fs)
+            remove_file(directory, name, fs)
     return tuple(name for name in swaps if parse_base_offset(name) not in damaged)
-
-
-def _is_whole(path: str, fs: FileSystem) -> bool:
-    """True when a file is sound batches from its first byte to its last."""
-    return _sound_part(path, fs)[1]
 
 
 def _deleted_end(directory: str, names: Iterable[str], fs: FileSystem) -> int:
@@ -171,7 +166,8 @@ def _next_offset(path: str, base: int, fs: FileSystem) -> int:
     return following
 
 
-def _remove(directory: str, name: str, fs: FileSystem) -> None:
+def remove_file(directory: str, name: str, fs: FileSystem) -> None:
+    """Remove a file; one that is gone already is fine. StorageError."""
     path = os.path.join(directory, name)
     try:
         fs.unlink_if_exists(path)

@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 
 from kafkalog._core.plan import SegmentTail
 from kafkalog.config import LogConfig
-from kafkalog.errors import FormatError, IllegalState, SegmentOffsetOverflow, StorageError
+from kafkalog.errors import FormatError, IllegalState, SegmentOffsetOverflow
 from kafkalog.storage.directory import Directory, list_directory
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.leftovers import clear_leftovers
+from kafkalog.storage.leftovers import clear_leftovers, remove_file
 from kafkalog.storage.listed_segment import open_listed
 from kafkalog.storage.names import (
     DELETED_SUFFIX,
@@ -157,7 +157,7 @@ class LogLoader:
         for base, name in sorted(indexes):
             if base not in logs:
                 _LOG.warning("%s has no .log file: removed", os.path.join(self._directory, name))
-                self._unlink(name)
+                remove_file(self._directory, name, self._fs)
         bases = sorted(logs)
         if not bases:
             self._log_start = max(self._log_start, self._deleted_end)
@@ -379,10 +379,3 @@ class LogLoader:
                 self._recover_one(segment)
             self._producers.forget()
             rebuild_producers(self._producers, segments, start, next_offset, now_ms, clean=False)
-
-    def _unlink(self, name: str) -> None:
-        path = os.path.join(self._directory, name)
-        try:
-            self._fs.unlink_if_exists(path)
-        except OSError as error:
-            raise StorageError.from_os(error, "delete the file", path=path) from error

@@ -10,8 +10,9 @@ holds the state and the order of the steps. `log_owner.py` has the parts that ch
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from kafkalog._core.producer import ProducerState
 from kafkalog._core.state import LogState
@@ -39,6 +40,8 @@ from kafkalog.types import FetchDataInfo, Isolation, LogOffsetMetadata, OffsetAn
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.scheduler import Schedules
+
+T = TypeVar("T")
 
 
 class UnifiedLog(LogAppender):
@@ -145,18 +148,25 @@ class UnifiedLog(LogAppender):
         log end, the high watermark, or the last stable offset. OffsetOutOfRange outside log start ... log end,
         IllegalArgument for a negative length, LogClosed.
         """
+        return self._settled(lambda: self._read(start_offset, max_length, isolation, min_one_message))
+
+    def _read(self, start_offset: int, max_length: int, isolation: Isolation, min_one_message: bool) -> FetchDataInfo:
+        if isolation == "log_end":
+            state = self._state
+            return read_state(state, start_offset, max_length, state.end_metadata, min_one_message)
+        bound = self._bound(isolation)
+        state = self._state
+        found = read_state(state, start_offset, max_length, bound, min_one_message)
+        if isolation == "committed":
+            add_aborted(state, start_offset, found)
+        return found
+
+    def _settled(self, ask: Callable[[], T]) -> T:
+        """What `ask` finds; asked again where the end went back, or segments went away, meanwhile."""
         while True:
             cuts, segments = self._cuts, self._state.segments
             try:
-                state = self._state
-                if isolation == "log_end":
-                    found = read_state(state, start_offset, max_length, state.end_metadata, min_one_message)
-                else:
-                    bound = self._bound(isolation)
-                    state = self._state
-                    found = read_state(state, start_offset, max_length, bound, min_one_message)
-                    if isolation == "committed":
-                        add_aborted(state, start_offset, found)
+                found = ask()
             except KafkalogError as error:
                 self._check_readable()
                 if not self._has_cut(cuts) and self._state.segments is segments:
@@ -199,23 +209,8 @@ class UnifiedLog(LogAppender):
 
         With another `isolation` its bound stands for the log end, and what lies at or after it is not found (PART-8).
         """
-        found = self._offset_for_time_settled(timestamp)
+        found = self._settled(lambda: self._offset_for_time(self._state, timestamp))
         return found if isolation == "log_end" else bounded(found, timestamp, self._bound(isolation).message_offset)
-
-    def _offset_for_time_settled(self, timestamp: int) -> OffsetAndTimestamp | None:
-        while True:
-            cuts, segments = self._cuts, self._state.segments
-            try:
-                found = self._offset_for_time(self._state, timestamp)
-            except KafkalogError as error:
-                self._check_readable()
-                if not self._has_cut(cuts) and self._state.segments is segments:
-                    self._health.notice(error)
-                    raise
-                continue
-            self._check_readable()
-            if cuts == self._cuts and not cuts & 1 or not self._has_cut(cuts):
-                return found
 
     def _offset_for_time(self, state: LogState, timestamp: int) -> OffsetAndTimestamp | None:
         if timestamp >= 0:

@@ -237,7 +237,7 @@ class ProducerStateManager:
         if log_end_offset == self.map_end_offset:
             self.on_log_start_incremented(log_start_offset)
             return
-        self._clear()
+        self.producers.clear()
         self._load(log_start_offset, now_ms)
 
     def _load(self, log_start_offset: int, now_ms: int) -> None:
@@ -253,7 +253,7 @@ class ProducerStateManager:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything, remove all snapshots; the map ends at `offset` (PSM-21)."""
-        self._clear()
+        self.producers.clear()
         for old in self.snapshots.offsets:
             self.snapshots.remove(old)
         self._last_snapshot_offset = 0
@@ -261,12 +261,9 @@ class ProducerStateManager:
 
     def forget(self) -> None:
         """Know nothing, as at first; the snapshots stay."""
-        self._clear()
+        self.producers.clear()
         self.snapshots.refresh()
         self.map_end_offset = self._last_snapshot_offset = 0
-
-    def _clear(self) -> None:
-        self.producers.clear()
 
     def on_log_start_incremented(self, log_start_offset: int) -> None:
         """The log start moved: the map ends there at least, and that counts as on disk (LOG-84)."""

@@ -10,7 +10,6 @@ brought up to the segment's end (format.md section 7, SEG-20 to SEG-22, LOAD-10 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
@@ -22,17 +21,15 @@ from kafkalog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.time_index import TimeIndex
+from kafkalog.util.scan_buffer import scan_buffer
 
 _LOG: Final = logging.getLogger(__name__)
-CHUNK_BYTES: Final = 256 << 10
-"""A chunk stays in the second-level cache between the copy that pread makes and the checksum."""
 _DAMAGE: Final = {
     PARTIAL: "the rest is no whole batch",
     BAD_SIZE: "no batch has the size that is given there",
     BAD_CRC: "the checksum of the batch is wrong",
     BAD_ORDER: "the batch does not end above the one before it",
 }
-_buffers: Final = threading.local()
 
 
 class HasData(Protocol):
@@ -73,16 +70,12 @@ def scan_segment(segment: HasData, tell: Callable[[int], object] | None = None) 
         segment.max_index_size // OffsetIndex.entry_size,
         segment.max_index_size // TimeIndex.entry_size,
     )
-    buffer = _buffer()
+    buffer = scan_buffer()
     status = MORE
     while status == MORE:
         start = found.position
-        have = records.read_into(buffer, start)
-        if have == 0 and start < found.end:  # another process cut the file
-            status = PARTIAL
-            break
-        status = found.check(buffer, 0, have)
-        if status == MORE and found.position == start:  # the file ends inside a batch that a moment ago was whole
+        status = found.check(buffer, 0, records.read_into(buffer, start))
+        if status == MORE and found.position == start:  # another process cut the file
             status = PARTIAL
         if tell is not None:
             tell(found.position - start)
@@ -142,11 +135,3 @@ def take_over_epochs(epochs: LeaderEpochCache, found: RecoveryPass) -> None:
     known = epochs.latest_epoch
     begun = [EpochEntry(epoch, max(start, found.base_offset)) for epoch, start in found.leader_epochs if epoch > known]
     epochs.extend(begun)
-
-
-def _buffer() -> bytearray:
-    """The chunk of this thread: one for all files, so that no page of it is touched for the first time twice."""
-    held: bytearray | None = getattr(_buffers, "chunk", None)
-    if held is None:
-        held = _buffers.chunk = bytearray(CHUNK_BYTES)
-    return held

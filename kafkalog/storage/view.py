@@ -71,13 +71,6 @@ class LogView:
         self.metrics = LogMetrics()
         LOGS.add(self)
 
-    @classmethod
-    def open(
-        cls, path: str | bytes | os.PathLike[str], *, fs: FileSystem = OS, clock: Clock = SYSTEM_CLOCK
-    ) -> LogView:
-        """The view of the directory `path`, as the constructor makes it."""
-        return cls(path, fs=fs, clock=clock)
-
     @property
     def name(self) -> str:
         """`<topic>-<partition>`."""

@@ -77,7 +77,7 @@ def describe_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> T
 
     found = []
     for topic_partition, path in find(dirs, topic, fs=fs):
-        with LogView.open(path, fs=fs) as view:
+        with LogView(path, fs=fs) as view:
             found.append(
                 PartitionSummary(
                     topic_partition.partition,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
-from typing import BinaryIO, Final
+from collections.abc import Callable, Iterable
+from typing import BinaryIO, Final, NamedTuple
 
 from kafkalog.errors import CorruptSnapshot, StorageError
 from kafkalog.storage import names
@@ -21,17 +21,19 @@ from kafkalog.tools.dump_options import DumpOptions
 from kafkalog.tools.dump_printer import Printer, TextPrinter
 from kafkalog.util.fileio import OS, FileSystem
 
-__all__ = ["DumpOptions", "dump_file", "dump_files", "files_of"]
+__all__ = ["DumpOptions", "dump_files", "files_of"]
 
 CHECKPOINT_SUFFIX: Final = ".checkpoint"
-DUMPED: Final = (
-    names.LOG_SUFFIX,
-    names.INDEX_SUFFIX,
-    names.TIME_INDEX_SUFFIX,
-    names.TXN_INDEX_SUFFIX,
-    names.SNAPSHOT_SUFFIX,
-    CHECKPOINT_SUFFIX,
-)
+
+
+class _Run(NamedTuple):
+    """What a dump of any number of files goes by, and what it fills: text, and complaints about them."""
+
+    printer: Printer
+    options: DumpOptions
+    complaints: Complaints
+    err: BinaryIO
+    fs: FileSystem
 
 
 def dump_files(
@@ -45,51 +47,66 @@ def dump_files(
 ) -> None:
     """Prints each file to `out`, as the reference's text or as JSON lines; complaints about them come after the last.
 
-    Complaints go to `err`, in JSON to `out`. The first file that cannot be read to its end raises: StorageError,
-    CorruptRecord, InvalidRecord, CorruptIndex, FormatError, or IllegalArgument for a name or an option. What lies
-    before the damage has been printed by then, and there are no complaints.
+    Complaints go to `err`, in JSON to `out`. A suffix that means nothing and a damaged producer snapshot are lines on
+    `err` (DUMP-13, DUMP-8). The first other file that cannot be read to its end raises: StorageError, CorruptRecord,
+    InvalidRecord, CorruptIndex, FormatError, or IllegalArgument for a name or an option. What lies before the damage
+    has been printed by then, and there are no complaints.
     """
     printer: Printer = TextPrinter(out, err)
     if as_json:
         from kafkalog.tools.dump_json import JsonPrinter
 
         printer = JsonPrinter(out)
-    complaints = Complaints()
-    for path in paths:
-        dump_file(as_java_prints(path), printer, options or DumpOptions(), complaints, err=err, fs=fs)
-    printer.complain(complaints)
+    run = _Run(printer, options or DumpOptions(), Complaints(), err, fs)
+    for given in paths:
+        path = as_java_prints(given)
+        name = os.path.basename(path)
+        printer.begin(path)
+        dump = _DUMPS.get(name[name.rfind(".") :] if "." in name else "")
+        if dump is None:
+            err.write(os.fsencode(f"Ignoring unknown file {path}\n"))
+        else:
+            dump(path, run)
+    printer.complain(run.complaints)
 
 
-def dump_file(
-    path: str, printer: Printer, options: DumpOptions, complaints: Complaints, *, err: BinaryIO, fs: FileSystem = OS
-) -> None:
-    """Prints one file, by the suffix of its name, and notes what is wrong with it in `complaints`.
+def _log(path: str, run: _Run) -> None:
+    jumps = dump_log(path, run.printer, run.options, fs=run.fs)
+    if jumps:
+        run.complaints.non_consecutive[path] = jumps
 
-    A damaged producer snapshot and a suffix that means nothing are lines on `err` (DUMP-8, DUMP-13).
-    """
-    name = os.path.basename(path)
-    suffix = name[name.rfind(".") :] if "." in name else ""
-    printer.begin(path)
-    if suffix in (names.LOG_SUFFIX, CHECKPOINT_SUFFIX):
-        jumps = dump_log(path, printer, options, fs=fs)
-        if jumps:
-            complaints.non_consecutive[path] = jumps
-    elif suffix == names.INDEX_SUFFIX:
-        dump_index(path, base_offset_of(path), printer, options, complaints, fs=fs)
-    elif suffix == names.TIME_INDEX_SUFFIX:
-        dump_time_index(path, base_offset_of(path), printer, options, complaints, fs=fs)
-    elif suffix == names.SNAPSHOT_SUFFIX:
-        try:
-            for producer in read_snapshot(path, fs=fs):
-                printer.producer(path, producer)
-        except CorruptSnapshot as error:
-            err.write(os.fsencode(f"{error.message}\n"))
-    elif suffix == names.TXN_INDEX_SUFFIX:
-        base_offset_of(path)
-        for entry in read_aborted_txns(path, fs=fs):
-            printer.aborted(path, entry)
-    else:
-        err.write(os.fsencode(f"Ignoring unknown file {path}\n"))
+
+def _index(path: str, run: _Run) -> None:
+    dump_index(path, base_offset_of(path), run.printer, run.options, run.complaints, fs=run.fs)
+
+
+def _time_index(path: str, run: _Run) -> None:
+    dump_time_index(path, base_offset_of(path), run.printer, run.options, run.complaints, fs=run.fs)
+
+
+def _snapshot(path: str, run: _Run) -> None:
+    try:
+        for producer in read_snapshot(path, fs=run.fs):
+            run.printer.producer(path, producer)
+    except CorruptSnapshot as error:
+        run.err.write(os.fsencode(f"{error.message}\n"))
+
+
+def _txn_index(path: str, run: _Run) -> None:
+    base_offset_of(path)  # IllegalArgument for a name without one, as from the reference
+    for entry in read_aborted_txns(path, fs=run.fs):
+        run.printer.aborted(path, entry)
+
+
+_DUMPS: Final[dict[str, Callable[[str, _Run], None]]] = {
+    names.LOG_SUFFIX: _log,
+    CHECKPOINT_SUFFIX: _log,
+    names.INDEX_SUFFIX: _index,
+    names.TIME_INDEX_SUFFIX: _time_index,
+    names.SNAPSHOT_SUFFIX: _snapshot,
+    names.TXN_INDEX_SUFFIX: _txn_index,
+}
+"""The kinds of file, by suffix, and what prints each."""
 
 
 def as_java_prints(path: str) -> str:
@@ -104,4 +121,4 @@ def files_of(directory: str, *, fs: FileSystem = OS) -> list[str]:
         found = sorted(fs.listdir(directory))
     except OSError as error:
         raise StorageError.from_os(error, "list", path=directory) from error
-    return [os.path.join(directory, name) for name in found if name.endswith(DUMPED)]
+    return [os.path.join(directory, name) for name in found if name.endswith(tuple(_DUMPS))]

@@ -76,7 +76,7 @@ def expiring_before(path: str, config: LogConfig, now_ms: int, fs: FileSystem) -
     """
     if not config.delete:
         return None
-    with LogView.open(path, fs=fs) as view:
+    with LogView(path, fs=fs) as view:
         state = LogState(
             view.segments,
             log_start_offset=view.log_start_offset,

@@ -50,7 +50,7 @@ def survey(topic_partition: TopicPartition, path: str, fs: FileSystem) -> Partit
 
     CorruptRecord for damage in what is read of it, CorruptCheckpoint for its partition.metadata, StorageError.
     """
-    with LogView.open(path, fs=fs) as view:
+    with LogView(path, fs=fs) as view:
         epochs_problem = None
         epoch = view.leader_epoch
         try:

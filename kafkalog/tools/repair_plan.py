@@ -18,7 +18,6 @@ from kafkalog.tools.verify_segment import Progress, SegmentFacts
 from kafkalog.util.fileio import FileSystem
 
 _SNAPSHOT_KINDS: Final = frozenset({"snapshot", "snapshot-entry", "snapshot-ahead"})
-_INDEXES: Final = (names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX, names.TXN_INDEX_SUFFIX)
 _ENTRY_BYTES: Final = {names.INDEX_SUFFIX: 8, names.TIME_INDEX_SUFFIX: 12, names.TXN_INDEX_SUFFIX: 34}
 
 
@@ -172,7 +171,7 @@ def _index_changes(
 ) -> list[Change]:
     """The indexes of one segment whose content would be another."""
     wrong = {one.path for one in outcome.findings.all() if one.severity == Severity.REPAIRABLE}
-    wanted = [suffix for suffix in _INDEXES if options.all_indexes or job.beside(suffix) in wrong]
+    wanted = [suffix for suffix in names.INDEX_SUFFIXES if options.all_indexes or job.beside(suffix) in wrong]
     made: dict[str, bytes] = {}
     if names.INDEX_SUFFIX in wanted or names.TIME_INDEX_SUFFIX in wanted:
         made[names.INDEX_SUFFIX], made[names.TIME_INDEX_SUFFIX] = rebuilt_indexes(facts, rules, fs)

@@ -71,7 +71,7 @@ class _Seen:
 
 def look(plan: PartitionPlan, fs: FileSystem) -> list[DueSegment]:
     """What would go; nothing is locked or changed, and a broker may write. StorageError."""
-    with LogView.open(plan.place.path, fs=fs) as view:
+    with LogView(plan.place.path, fs=fs) as view:
         end = view.log_end_offset
         mark = end if plan.mark_is_end else view.high_watermark
         segments = LogSegments(_Seen(segment, fs) for segment in view.segments)
@@ -116,7 +116,7 @@ def _delete(log_dir: LogDir, plan: PartitionPlan, fs: FileSystem, clock: Clock) 
 
 
 def _mark_of(path: str, fs: FileSystem) -> int:
-    with LogView.open(path, fs=fs) as view:
+    with LogView(path, fs=fs) as view:
         return view.high_watermark
 
 

@@ -42,7 +42,6 @@ __all__ = ["Finding", "Report", "Severity", "is_partition", "total_bytes", "veri
 
 MOST_THREADS: Final = 256
 Path = str | os.PathLike[str]
-_INDEXES: Final = (names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX, names.TXN_INDEX_SUFFIX)
 
 
 def verify(
@@ -230,7 +229,7 @@ class _FilePart(_Part):
         log = os.path.join(os.path.dirname(path), name.partition(".")[0] + names.LOG_SUFFIX)
         if base is not None and names.LOG_SUFFIX in (name[-4:], name[20:24]):
             self._add(path, state)  # one that waits for its delete, or was just cleaned, too
-        elif name.endswith(_INDEXES) and base is not None:
+        elif name.endswith(names.INDEX_SUFFIXES) and base is not None:
             if not run.fs.exists(log):
                 raise PartitionNotFound("the log of this index is missing", path=log, hint="they are compared")
             self._add(log, state)
@@ -266,7 +265,7 @@ class _FilePart(_Part):
         return True
 
     def finish(self) -> None:
-        only = self._path if self._path.endswith(_INDEXES) else None
+        only = self._path if self._path.endswith(names.INDEX_SUFFIXES) else None
         for outcome in self.run.outcomes(self._jobs):
             self.findings += [one for one in outcome.findings.all() if only in (None, one.path)]
             self.sums.files += outcome.files

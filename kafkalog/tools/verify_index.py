@@ -16,7 +16,7 @@ from kafkalog.util.fileio import FileSystem
 OFFSET_ENTRY: Final = 8
 TIME_ENTRY: Final = 12
 CHUNK_ENTRIES: Final = 16 << 10
-_REBUILD: Final = "`kafkalog repair --rebuild-indexes` makes it anew from the log, as Kafka's recovery does"
+REBUILD: Final = "`kafkalog repair --rebuild-indexes` makes it anew from the log, as Kafka's recovery does"
 
 
 class IndexBytes(NamedTuple):
@@ -170,5 +170,5 @@ class _Adder:
         self._findings = findings
 
     def __call__(self, severity: Severity, kind: str, what: str, position: int | None = None) -> None:
-        hint = None if severity == Severity.NOTE else _REBUILD
+        hint = None if severity == Severity.NOTE else REBUILD
         self._findings.add(severity, kind, what, position=position, path=self._path, hint=hint)

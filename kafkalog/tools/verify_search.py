@@ -17,8 +17,8 @@ _BUDGET_FACTOR: Final = 8
 
 
 class Budget:
-    """Bytes that checksums of would-be batches of a file may still read: bytes made to deceive could have a header at
-    each place, which claims all that follows."""
+    """Bytes of a file that searches may still go over, and checksums of would-be batches: bytes made to deceive could
+    have a header at each place, which claims all that follows."""
 
     def __init__(self, file_bytes: int) -> None:
         self._left = _LEAST_BUDGET_BYTES + _BUDGET_FACTOR * file_bytes
@@ -57,6 +57,8 @@ def find_batch(file: File, position: int, end: int, lowest_offset: int, budget: 
             start = header + 1
         if len(data) <= HEADER_BYTES or at + len(data) == end:
             break
+        if not budget.spend(len(data)):
+            return Found(at, True)
         at += len(data) - HEADER_BYTES + 1
     return NOWHERE
 

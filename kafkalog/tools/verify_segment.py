@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,9 +23,8 @@ from kafkalog.storage.scan_advice import ScanAdvice
 from kafkalog.tools.verify_report import Findings, Severity
 from kafkalog.tools.verify_search import NOWHERE, Budget, Found, find_batch, is_batch, only_zeros
 from kafkalog.util.fileio import File, FileSystem
+from kafkalog.util.scan_buffer import scan_buffer
 
-CHUNK_BYTES: Final = 256 << 10
-"""A chunk stays in the second-level cache between the copy that pread makes and the checksum."""
 PATIENCE: Final = 4
 """How often the end of a file that somebody writes is looked at again before it is told."""
 PATIENCE_S: Final = 0.02
@@ -34,7 +32,6 @@ _RESTORE: Final = "copy this segment from a replica or a backup; `kafkalog consu
 _CUT: Final = "recovery cuts it off, and so does `kafkalog repair --truncate-tail`; no whole batch is lost"
 
 Progress = Callable[[int], None]
-_buffers = threading.local()
 
 
 class Tail(NamedTuple):
@@ -122,7 +119,7 @@ class SegmentPass:
     def run(self) -> SegmentFacts:
         """The facts, once the whole file was looked at."""
         check = self._check
-        buffer = _buffer()
+        buffer = scan_buffer()
         while True:
             start = check.position
             have = self._read(buffer, start)
@@ -198,7 +195,11 @@ class SegmentPass:
             return Found(bad + 1, True)
         if chained > bad and is_batch(self._file, chained, check.end, check.next_offset):
             return Found(chained, False)
-        return find_batch(self._file, bad + 1, check.end, check.next_offset, self._budget)
+        found = find_batch(self._file, bad + 1, check.end, check.next_offset, self._budget)
+        if found == NOWHERE and check.next_offset > check.base_offset:
+            # a base offset lies outside of its batch's checksum: one that is too high hides nothing that follows
+            found = find_batch(self._file, bad + 1, check.end, check.base_offset, self._budget)
+        return found
 
     def _named(self, status: int) -> tuple[int, str, str]:
         """(position, what is wrong, kind) of the fault the check has stopped at."""
@@ -325,11 +326,3 @@ class SegmentPass:
         facts.epoch_runs, facts.aborts = check.epoch_runs, check.abort_markers
         facts.index_result, facts.time_result = check.index_result, check.time_result
         return facts
-
-
-def _buffer() -> bytearray:
-    """The chunk of this thread: one for all files, so that no page of it is touched for the first time twice."""
-    held: bytearray | None = getattr(_buffers, "chunk", None)
-    if held is None:
-        held = _buffers.chunk = bytearray(CHUNK_BYTES)
-    return held

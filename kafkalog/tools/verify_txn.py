@@ -6,12 +6,12 @@ from typing import Final
 
 from kafkalog.errors import FormatError, StorageError
 from kafkalog.storage.aborted_txns import ENTRY_BYTES, AbortedTxn, parse_aborted_txns
+from kafkalog.tools.verify_index import REBUILD
 from kafkalog.tools.verify_report import Findings, Severity
 from kafkalog.tools.verify_segment import SegmentFacts
 from kafkalog.util.fileio import FileSystem
 
 _LEAST_MARKER_BYTES: Final = 61
-_REBUILD: Final = "`kafkalog repair --rebuild-indexes` makes it anew from the log, as Kafka's recovery does"
 
 
 class TxnCheck:
@@ -108,5 +108,5 @@ class TxnCheck:
 
     def _add(self, kind: str, what: str, position: int | None = None, offset: int | None = None) -> None:
         self._findings.add(
-            Severity.REPAIRABLE, kind, what, position=position, offset=offset, path=self._path, hint=_REBUILD
+            Severity.REPAIRABLE, kind, what, position=position, offset=offset, path=self._path, hint=REBUILD
         )

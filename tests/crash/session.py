@@ -262,8 +262,7 @@ class Session:
         self.opened.log.delete_old_segments()
 
     def _anew(self, operation: Operation) -> None:
-        self.opened.log.truncate_fully_and_start_at(operation["offset"])
-        self.opened.record_cut()
+        self.log.truncate_fully_and_start_at(operation["offset"])
 
     def _reopen(self, operation: Operation) -> None:
         self.log.close()

@@ -147,7 +147,7 @@ def test_views_share_the_descriptors_too(tmp_path: Path) -> None:
     closed_log(tmp_path)
     DESCRIPTORS.limit = 8
     try:
-        views = [LogView.open(tmp_path / "topic-0") for _ in range(5)]
+        views = [LogView(tmp_path / "topic-0") for _ in range(5)]
         before = len(os.listdir("/proc/self/fd"))
         for offset in range(60):
             for view in views:

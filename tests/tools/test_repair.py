@@ -223,6 +223,20 @@ def test_no_sound_batch_is_ever_dropped(tmp_path: Path, data: st.DataObject) -> 
     assert not repair(tmp_path / "data").changes
 
 
+def test_a_base_offset_that_is_too_high_hides_no_batch(tmp_path: Path) -> None:
+    """It lies outside of its batch's checksum; what follows the next damage is sound, though its offsets are lower."""
+    parts = raw_batches.batches(0, 12, 3)
+    path = write_log(tmp_path / "data" / "t-0", parts)
+    bad = bytearray(path.read_bytes())
+    third, fourth = sum(map(len, parts[:2])), sum(map(len, parts[:3]))
+    bad[third + 4] ^= 1  # 16,777,216 offsets
+    bad[fourth + 8] ^= 1  # 16 MiB
+    path.write_bytes(bad)
+    report = repair(tmp_path / "data", apply=True, backup_dir=tmp_path / "kept")
+    assert path.read_bytes() == bad
+    assert [finding.kind for finding in report.left] == ["torn", "order"]
+
+
 def test_a_crash_at_any_call_leaves_old_or_new_and_a_whole_backup(directory: Path, tmp_path: Path) -> None:
     """LOAD-10: each call that changes a file fails once; what is on disk then is repaired by the next try."""
     before = content(directory)
