@@ -101,6 +101,8 @@ cdef int ask(Shape* shape, object requested) except -1:
     schema = <ArrowSchema*>PyCapsule_GetPointer(requested, "arrow_schema")
     if schema.release == NULL:
         raise ValueError("the requested schema was released")
+    if schema.format == NULL:
+        raise ValueError("the requested schema has no type: its producer did not finish it")
     if shape.alone:
         wish(shape, 0, schema.format)
         return 0
@@ -112,7 +114,8 @@ cdef int ask(Shape* shape, object requested) except -1:
                 f"column {i} of the requested schema is not {name_of(shape.kinds[i]).decode()!r}: columns are chosen "
                 "where the data is read, not by the schema"
             )
-        wish(shape, i, schema.children[i].format)
+        if schema.children[i].format != NULL:
+            wish(shape, i, schema.children[i].format)
     return 0
 
 

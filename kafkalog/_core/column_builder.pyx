@@ -1,11 +1,11 @@
 """ColumnBuilder: the bytes of batches made into the columns of Arrow, in one pass, no Python object a record."""
 cimport cython
-from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from kafkalog._core.arrow_memory cimport Memory, drop_memory, grow_memory, hold_memory, new_memory
 from kafkalog._core.batch cimport BatchRow, place_of
+from kafkalog._core.buffers cimport Held, hold
 from kafkalog._core.columns cimport Columns
 from kafkalog._core.decode import STATUS_TEXT as RECORD_STATUS_TEXT
 from kafkalog._core.filling cimport Build, Place, fill_batch
@@ -124,7 +124,7 @@ cdef class ColumnBuilder:
         The row at which it stopped: `last`, or the row to go on with because the piece is `full`, the end was
         reached, or the batch is damaged. MemoryError leaves the builder empty.
         """
-        cdef Py_buffer view
+        cdef Held held = hold(buf)
         cdef Py_ssize_t i
         cdef int status = OK
         cdef int64_t at = 0
@@ -134,13 +134,12 @@ cdef class ColumnBuilder:
             raise ValueError(f"rows {first} to {last} of a table of {batches.count} batches")
         if self.busy:
             raise RuntimeError("another thread is in this builder")
-        PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
         self.busy = True
         try:
             for i in range(first, last):
                 # the table may come from another buffer: that is misuse, but must not read outside this one
-                if place_of(&batches.rows[i], base_position, view.len) < 0:
-                    raise ValueError(f"batch {i} of the table lies outside the {view.len} bytes given")
+                if place_of(&batches.rows[i], base_position, held.size) < 0:
+                    raise ValueError(f"batch {i} of the table lies outside the {held.size} bytes given")
             if first < last and (not self.begun or self.batch_position != batches.rows[first].position):
                 self.begun = False
                 self.place.at = self.place.done = 0
@@ -149,14 +148,13 @@ cdef class ColumnBuilder:
             status = self.reserve(batches, first, last)
             with nogil:
                 while status == OK and i < last:
-                    at = place_of(&batches.rows[i], base_position, view.len)
-                    status = fill_batch(&self.build, &batches.rows[i], <const uint8_t*>view.buf + at, &self.place)
+                    at = place_of(&batches.rows[i], base_position, held.size)
+                    status = fill_batch(&self.build, &batches.rows[i], held.data + at, &self.place)
                     if status != OK or self.build.full or self.build.ended:
                         break
                     self.place.at = self.place.done = 0
                     i += 1
         finally:
-            PyBuffer_Release(&view)
             self.busy = False
         self.begun = self.build.full
         if self.begun:

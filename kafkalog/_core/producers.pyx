@@ -56,8 +56,8 @@ cdef class Producers:
     Threads: belongs to the lock of the log that owns it.
     """
     cdef dict entries                   # producer id -> ProducerState
-    cdef object ongoing                 # first offset -> producer id, in the order of the offsets: ends at the front cost a
-                                        # plain dict a walk over all that ended before
+    cdef object ongoing                 # first offset -> producer id, in the order of the offsets; an OrderedDict, for
+                                        # the first of a dict lies behind the places of all that were taken from it
     cdef dict unreplicated              # first offset -> last offset
     cdef readonly dict verified         # producer id -> what a coordinator is asked about (PSM-27)
     cdef public bint must_verify        # a transaction begins only with the guard of such a question (LOG-64)

@@ -1,5 +1,6 @@
 """Capsules of the Arrow C interfaces: what they hold, who owns it, who releases it and when."""
 
+import ctypes
 import gc
 import threading
 from collections.abc import Iterator
@@ -164,6 +165,25 @@ def test_a_requested_schema_that_is_none() -> None:
     pa.schema(Schema(used))
     with pytest.raises(ValueError, match="released"):
         arrow.stream_of(some(), 0, 1, used)
+
+
+def test_a_requested_schema_that_was_not_finished() -> None:
+    """A schema has no type until its producer sets it; a column without one asks for nothing."""
+    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    asked = arrow.schema_of(ALL)
+    schema = pointer_of(asked, b"arrow_schema")
+    first_child = ctypes.POINTER(ctypes.c_void_p).from_address(schema + 40)[0]
+    ctypes.c_void_p.from_address(first_child).value = None
+    capsule = arrow.stream_of(some(), 0, 100, asked)
+    assert pa.RecordBatchReader.from_stream(Given(capsule)).schema.equals(SCHEMA)
+    ctypes.c_void_p.from_address(schema).value = None
+    with pytest.raises(ValueError, match="requested schema has no type"):
+        arrow.stream_of(some(), 0, 100, asked)
+    alone = arrow.schema_of(ALL[:1], True)
+    ctypes.c_void_p.from_address(pointer_of(alone, b"arrow_schema")).value = None
+    with pytest.raises(ValueError, match="requested schema has no type"):
+        arrow.stream_of(some(1000, ALL[:1]), 0, 1, alone, alone=True)
 
 
 def test_a_capsule_is_consumed_once() -> None:
