@@ -119,7 +119,11 @@ class GroupSync:
         with deferred_interrupts():
             group, gate = self._joined()
             if gate is not None:
-                gate.acquire()
+                try:
+                    gate.acquire()
+                except BaseException:  # of a signal's handler
+                    self._leave(group, gate)
+                    raise
             if not group.done:
                 self._lead(group)
             elif group.error is not None:
@@ -145,8 +149,28 @@ class GroupSync:
                 open_gate(self._complete)
             return group, gate
 
+    def _leave(self, group: _Group, gate: threading.Lock | None) -> None:
+        """Have a group go on without the calling thread, which waits no longer: another leads, where it was to."""
+        heir = None
+        with self._lock:
+            if group.done:
+                return
+            group.members -= 1
+            if gate in group.gates:
+                group.gates.remove(gate)
+            else:
+                waiting = group.gates or self._forming.gates
+                heir = waiting.pop(0) if waiting else None
+                self._led = heir is not None
+        if heir is not None:
+            open_gate(heir)
+
     def _lead(self, group: _Group) -> None:
-        self._gather(group)
+        try:
+            self._gather(group)
+        except BaseException:
+            self._leave(group, None)
+            raise
         began = time.monotonic()
         try:
             self._flush()
@@ -166,7 +190,8 @@ class GroupSync:
             gate.acquire(timeout=seconds)
         with self._lock:
             self._complete = None
-            self._forming = _Group()
+            if self._forming is group:  # not so where the one who led before was interrupted just after this
+                self._forming = _Group()
 
     def _settle(self, group: _Group, began: float, ended: float) -> None:
         """Let the group go, and one of the next lead that."""

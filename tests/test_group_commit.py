@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.durability import GroupSync
+from kafkalog.durability import Gathering, GroupSync
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.opening import open_for_append
 from kafkalog.types import LogAppendInfo
@@ -267,6 +267,69 @@ def test_a_ctrl_c_waits_until_the_commit_is_decided(tmp_path: Path, fs: SyncGate
         assert fs.covered == 1
         log.append(b"w")
         assert (fs.covered, group_of(log).waiting) == (2, 0)
+
+
+class Waits(Gathering):
+    """A sync waits so many seconds for others, whatever the last one took."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.wanted = 99
+        self.told = seconds
+
+    def synced(self, began: float, ended: float, threads: int) -> None:
+        pass
+
+    def seconds(self, present: int) -> float:
+        return self.told
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_thread_that_a_signal_takes_away_leaves_the_others_a_leader(leads: bool) -> None:
+    """An alarm's handler may raise while a thread waits: to be let go, or (the leader) for others to join."""
+
+    class Gone(Exception):
+        pass
+
+    def leave(signum: int, frame: object) -> None:
+        raise Gone
+
+    hold, begun = threading.Event(), threading.Event()
+
+    def flush() -> None:
+        begun.set()
+        hold.wait(30)
+
+    group, main = GroupSync(flush), threading.get_ident()
+    before = signal.signal(signal.SIGUSR1, leave)
+    try:
+        others = [threading.Thread(target=group.sync, daemon=True)]
+        others[0].start()
+        assert begun.wait(30)
+
+        def interrupt() -> None:
+            wait_until(lambda: group.waiting == 1)
+            if leads:  # it is let go as the next leader, which then waits for a second thread
+                group._gathering = Waits(30.0)
+                hold.set()
+                wait_until(lambda: group._complete is not None)
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+        interrupter = threading.Thread(target=interrupt, daemon=True)
+        interrupter.start()
+        with pytest.raises(Gone):
+            group.sync()
+        interrupter.join(30)
+        group._gathering = Waits(0.0)
+        hold.set()
+        others += [threading.Thread(target=group.sync, daemon=True) for _ in range(3)]
+        for thread in others[1:]:
+            thread.start()
+        for thread in others:
+            thread.join(30)
+        assert not any(thread.is_alive() for thread in others)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_an_error_in_a_group_does_not_stick_to_the_next(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@
 `Producers.apply` makes it so. Nothing is half done: a refused append, or one that could not be written, leaves no
 trace (PSM-32). Messages are worded above this layer.
 """
+from collections import OrderedDict
+
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -54,7 +56,8 @@ cdef class Producers:
     Threads: belongs to the lock of the log that owns it.
     """
     cdef dict entries                   # producer id -> ProducerState
-    cdef dict ongoing                   # first offset -> producer id, in the order of the offsets
+    cdef object ongoing                 # first offset -> producer id, in the order of the offsets; an OrderedDict, for
+                                        # the first of a dict lies behind the places of all that were taken from it
     cdef dict unreplicated              # first offset -> last offset
     cdef readonly dict verified         # producer id -> what a coordinator is asked about (PSM-27)
     cdef public bint must_verify        # a transaction begins only with the guard of such a question (LOG-64)
@@ -63,7 +66,7 @@ cdef class Producers:
         self.verified = {}
         self.must_verify = False
         self.entries = {}
-        self.ongoing = {}
+        self.ongoing = OrderedDict()
         self.unreplicated = {}
 
     def __len__(self):
@@ -93,7 +96,7 @@ cdef class Producers:
             self.entries[s.producer_id] = s
             if s.current_txn_first_offset >= 0:
                 self.ongoing[s.current_txn_first_offset] = s.producer_id
-        self.ongoing = dict(sorted(self.ongoing.items()))
+        self.ongoing = OrderedDict(sorted(self.ongoing.items()))
 
     def remove_expired(self, oldest_ms: int) -> list:
         """Forgets those last heard of at or before `oldest_ms` that have no transaction open (PSM-15); their ids."""
@@ -346,7 +349,7 @@ cdef class Producers:
         found = []
         if staged.is_plain:
             return found
-        open_ones = dict(self.ongoing)
+        open_ones = OrderedDict(self.ongoing)
         for event in staged.events:
             if type(event) is tuple:
                 open_ones[event[0]] = event[1]

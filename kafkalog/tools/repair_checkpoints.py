@@ -109,10 +109,14 @@ def plan_epochs(partition: str, facts: Sequence[SegmentFacts], fs: FileSystem) -
         faults.append(error.message)
     cache = LeaderEpochCache(partition, fs=fs)
     cache.extend(entries)
+    latest = cache.latest_epoch
+    begun: list[EpochEntry] = []
     for one in facts:
         for epoch, position, _, _ in one.epoch_runs:
-            if epoch > cache.latest_epoch:
-                cache.assign(epoch, max(_base_offset(one.path, position, fs), one.base_offset))
+            if epoch > latest:
+                latest = epoch
+                begun.append(EpochEntry(epoch, max(_base_offset(one.path, position, fs), one.base_offset)))
+    cache.extend(begun)
     added = len(cache.entries) - len(entries)
     if added > 0:
         faults.append(f"{added} leader epoch{'' if added == 1 else 's'} from the batches")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 
 from kafkalog.errors import CorruptSnapshot, StorageError
 from kafkalog.storage.aborted_txns import VERSION, AbortedTxn
@@ -21,7 +22,7 @@ class TxnReplay:
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
-        self._open: dict[int, int] = {}  # producer -> first offset, by rising first offset
+        self._open: OrderedDict[int, int] = OrderedDict()  # producer -> first offset, by rising first offset
         self._entries: dict[str, bytes] = {}
         self._begun = False
 
@@ -56,13 +57,13 @@ class TxnReplay:
         """What the transaction index of the segment at `path` should hold."""
         return self._entries[path]
 
-    def _open_before(self, facts: SegmentFacts) -> dict[int, int]:
+    def _open_before(self, facts: SegmentFacts) -> OrderedDict[int, int]:
         path = os.path.join(os.path.dirname(facts.path), snapshot_file_name(facts.base_offset))
         if not self._fs.exists(path):
-            return {}
+            return OrderedDict()
         try:
             producers = read_snapshot(path, fs=self._fs)
         except CorruptSnapshot:
-            return {}
+            return OrderedDict()
         begun = [(one.current_txn_first_offset, one.producer_id) for one in producers]
-        return {producer: first for first, producer in sorted(begun) if first >= 0}
+        return OrderedDict((producer, first) for first, producer in sorted(begun) if first >= 0)

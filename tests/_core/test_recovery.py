@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalog._core.crc import crc32c
 from kafkalog._core.plan import RollRules, SegmentTail, plan_append
 from kafkalog._core.producers import Producers
 from kafkalog._core.recovery import (
@@ -256,6 +257,26 @@ def test_many_producers() -> None:
     producers = Producers()
     assert producers.take_over(found.producers) == []
     assert known(producers)[0] == known(_replayed(data))[0]
+
+
+def test_many_transactions_that_end_in_the_order_in_which_they_began() -> None:
+    """Each end asks for the oldest that is open: it is found at once, however many ended before."""
+    count = 100_000
+    content = bytearray()
+    commit = (5, struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 7))
+    data = made(0, [(5, None, b"v")], attributes=TRANSACTIONAL, producer=(0, 0, 0))
+    for is_marker, batch in enumerate((data, made(0, [commit], attributes=CONTROL, producer=(0, 0, -1)))):
+        one = bytearray(batch)
+        for n in range(count):
+            struct.pack_into(">q", one, 0, n + count * is_marker)
+            struct.pack_into(">q", one, 43, n)
+            struct.pack_into(">I", one, 17, crc32c(memoryview(one)[21:]))
+            content += one
+    found = RecoveryPass(0, len(content), 4096, 10, 10)
+    assert found.check(content, 0, len(content)) == END
+    done = Producers().take_over(found.producers)
+    assert [(txn.producer_id, stable) for txn, stable in done[:2]] == [(0, 1), (1, 2)]
+    assert (done[-1][0].producer_id, done[-1][1]) == (count - 1, 2 * count) and len(done) == count
 
 
 def _replayed(data: bytes) -> Producers:
