@@ -13,7 +13,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strcmp, strlen, strncmp
 
 from kafkalog._core.arrow_abi cimport ArrowArray, ArrowArrayStream, ArrowSchema
-from kafkalog._core.arrow_nodes cimport LARGE, PLAIN, VIEWS, ZONE_BYTES, Shape, make_array, make_schema, name_of
+from kafkalog._core.arrow_nodes cimport LARGE, PLAIN, VIEWS, ZONE_BYTES, Shape, make_array, make_schema, name_of, times_fit
 from kafkalog._core.columns cimport Columns
 from kafkalog._core.pieces cimport KEY, KINDS, TIMESTAMP, TOPIC, VALUE, Piece, drop_piece, hold_piece
 
@@ -23,6 +23,9 @@ cdef extern from "Python.h":
 
 cdef extern from "errno.h":
     int ECANCELED
+    int ERANGE
+
+cdef const char* UNFIT = "a timestamp does not fit the unit asked for: take milliseconds"
 
 cdef struct Finished:
     # a stream over pieces that are there; `first` and `last` count rows from the first piece on
@@ -33,6 +36,7 @@ cdef struct Finished:
     int64_t last
     int64_t start               # the first row of the next piece
     Piece** pieces
+    const char* error           # of the last call
 
 cdef struct Reading:
     # a stream over Columns that a Python iterator gives
@@ -175,6 +179,8 @@ def array_of(Columns columns not None, int64_t first, int64_t last, requested=No
     if array == NULL:
         raise MemoryError
     capsule = PyCapsule_New(array, "arrow_array", free_array)
+    if not times_fit(&shape, columns.pieces[0], first, last - first):
+        raise ValueError(UNFIT.decode())
     piece = hold_piece(columns.pieces[0])
     with nogil:
         made = make_array(array, &shape, piece, first, last - first)
@@ -200,6 +206,9 @@ cdef int finished_next(ArrowArrayStream* stream, ArrowArray* out) noexcept nogil
         first = max(f.first - f.start, 0)
         last = min(f.last - f.start, piece.rows)
         if first < last:
+            if not times_fit(&f.shape, piece, first, last - first):
+                f.error = UNFIT
+                return ERANGE
             if not make_array(out, &f.shape, piece, first, last - first):
                 return ENOMEM
             f.next += 1
@@ -212,6 +221,9 @@ cdef int finished_next(ArrowArrayStream* stream, ArrowArray* out) noexcept nogil
 
 
 cdef const char* finished_error(ArrowArrayStream* stream) noexcept nogil:
+    cdef Finished* f = <Finished*>stream.private_data
+    if f.error != NULL:
+        return f.error
     return "no memory for the columns"
 
 
@@ -287,6 +299,8 @@ cdef int read_next(Reading* r, ArrowArray* out) noexcept with gil:
             if r.current != NULL:
                 columns = <Columns>r.current
                 if r.next < columns.count:
+                    if not times_fit(&r.shape, columns.pieces[r.next], 0, columns.pieces[r.next].rows):
+                        raise ValueError(UNFIT.decode())
                     if not make_array(out, &r.shape, columns.pieces[r.next], 0, columns.pieces[r.next].rows):
                         raise MemoryError("no memory for the columns")
                     r.next += 1

@@ -276,6 +276,23 @@ cdef inline bint fixed_array(
     return node != NULL
 
 
+cdef inline bint times_fit(const Shape* shape, Piece* piece, int64_t first, int64_t count) noexcept nogil:
+    """False where a time of these rows is beyond what the unit asked for can say: 290,000 years in microseconds."""
+    cdef int64_t most = 9223372036854775  # 2^63 - 1 microseconds; the only other unit
+    cdef int64_t* times
+    cdef int64_t i
+    cdef int column
+    if shape.per_ms == 1:
+        return True
+    for column in range(shape.count):
+        if shape.kinds[column] == TIMESTAMP:
+            times = <int64_t*>piece.slots[fixed_slot(TIMESTAMP)].data + piece.first + first
+            for i in range(count):
+                if times[i] > most or times[i] < -most:
+                    return False
+    return True
+
+
 cdef inline bint header_array(ArrowArray* out, Piece* piece, int64_t first, int64_t count) noexcept nogil:
     cdef ArrayNode* node = array_node(out, count, first, 2, 1)
     cdef ArrowArray* item

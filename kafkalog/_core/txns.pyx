@@ -4,6 +4,8 @@ A transaction of a producer begins with its first transactional batch and ends w
 (format.md section 3), so a batch belongs to an aborted one where it lies between the first offset and the ABORT
 marker: no state has to travel from chunk to chunk, and any stretch of a log can be read on its own.
 """
+from heapq import heapify, heappop, heappush
+
 cimport cython
 from libc.stdint cimport int16_t, int64_t, uint8_t
 from libc.stdlib cimport free, qsort, realloc
@@ -199,9 +201,12 @@ cdef class TxnScan:
     cdef readonly dict open
     cdef readonly list aborted
     cdef readonly dict first_markers
+    cdef list begun                 # a heap of (first offset, producer id), of those that have ended too
 
     def __init__(self, open_transactions=()):
         self.open = dict(open_transactions)
+        self.begun = [(first_offset, producer_id) for producer_id, first_offset in self.open.items()]
+        heapify(self.begun)
         self.aborted = []
         self.first_markers = {}
 
@@ -217,6 +222,7 @@ cdef class TxnScan:
             if not row.attributes & CONTROL_BIT:
                 if row.producer_id not in self.open:
                     self.open[row.producer_id] = row.base_offset
+                    heappush(self.begun, (row.base_offset, row.producer_id))
             elif row.size <= MOST_MARKER_BYTES:
                 marker = row[0]     # `read` is the caller's code: the rows may lie elsewhere after it
                 self.end(&marker, marker_type(read(marker.position, marker.size), &marker))
@@ -228,6 +234,14 @@ cdef class TxnScan:
         self.first_markers.setdefault(row.producer_id, (row.last_offset, kind == ABORT))
         first_offset = self.open.pop(row.producer_id, None)
         if kind == ABORT and first_offset is not None:
-            stable = min(self.open.values(), default=added(row.last_offset, 1))
-            self.aborted.append((row.producer_id, first_offset, row.last_offset, stable))
+            self.aborted.append((row.producer_id, first_offset, row.last_offset, self.stable(row)))
         return 0
+
+    cdef object stable(self, BatchRow* row):
+        """The lowest offset of what is open, else the one after a marker: there may be many open, and as many markers."""
+        while self.begun:
+            first_offset, producer_id = self.begun[0]
+            if self.open.get(producer_id) == first_offset:
+                return first_offset
+            heappop(self.begun)
+        return added(row.last_offset, 1)

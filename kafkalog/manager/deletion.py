@@ -139,7 +139,13 @@ def remove(doomed: Doomed) -> None:
 
 
 def remove_tree(path: str, fs: FileSystem) -> None:
-    """Remove a directory and all in it, however deep; one that is gone is fine. OSError."""
+    """Remove a directory and all in it, however deep; one that is gone is fine. OSError.
+
+    Of a link that stands for it only the link goes: what it leads to may be anything.
+    """
+    if os.path.islink(path):
+        fs.unlink_if_exists(path)
+        return
     left, attempts = [path], 4
     while left:
         below = _emptied(left[-1], fs)

@@ -12,9 +12,21 @@ from kafkalog.util.fileio import File
 WINDOW_BYTES: Final = 256 << 10
 HEADER_BYTES: Final = 61
 LEAST_BYTES: Final = 26
-_BUDGET_BYTES: Final = 64 << 20
-"""Bytes that checksums of would-be batches may read, and as many again as the range has: bytes made to deceive could
-have a header at each place."""
+_LEAST_BUDGET_BYTES: Final = 64 << 20
+_BUDGET_FACTOR: Final = 8
+
+
+class Budget:
+    """Bytes of a file that searches may still go over, and checksums of would-be batches: bytes made to deceive could
+    have a header at each place, which claims all that follows."""
+
+    def __init__(self, file_bytes: int) -> None:
+        self._left = _LEAST_BUDGET_BYTES + _BUDGET_FACTOR * file_bytes
+
+    def spend(self, size: int) -> bool:
+        """True while there is enough left."""
+        self._left -= size
+        return self._left >= 0
 
 
 class Found(NamedTuple):
@@ -27,26 +39,26 @@ class Found(NamedTuple):
 NOWHERE: Final = Found(-1, False)
 
 
-def find_batch(file: File, position: int, end: int, lowest_offset: int) -> Found:
+def find_batch(file: File, position: int, end: int, lowest_offset: int, budget: Budget) -> Found:
     """The first batch from byte `position` to `end` whose checksum holds and whose offsets are possible there.
 
     Every byte is tried; `lowest_offset` is the least a batch may begin with.
     """
-    budget = _BUDGET_BYTES + (end - position)
     at = position
     while end - at >= LEAST_BYTES:
         data = _read(file, min(WINDOW_BYTES, end - at), at)
         start = 0
         while (header := find_header(data, start, len(data) - start, end - at - start, lowest_offset)) >= 0:
             size = _size(data, header)
-            budget -= size
-            if budget < 0:
+            if not budget.spend(size):
                 return Found(at + header, True)
             if checksum_holds(file, at + header, size):
                 return Found(at + header, False)
             start = header + 1
         if len(data) <= HEADER_BYTES or at + len(data) == end:
             break
+        if not budget.spend(len(data)):
+            return Found(at, True)
         at += len(data) - HEADER_BYTES + 1
     return NOWHERE
 

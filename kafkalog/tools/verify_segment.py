@@ -21,7 +21,7 @@ from kafkalog._core.check import (
 from kafkalog.errors import StorageError
 from kafkalog.storage.scan_advice import ScanAdvice
 from kafkalog.tools.verify_report import Findings, Severity
-from kafkalog.tools.verify_search import NOWHERE, Found, find_batch, is_batch, only_zeros
+from kafkalog.tools.verify_search import NOWHERE, Budget, Found, find_batch, is_batch, only_zeros
 from kafkalog.util.fileio import File, FileSystem
 from kafkalog.util.scan_buffer import scan_buffer
 
@@ -110,6 +110,7 @@ class SegmentPass:
         self._check = BatchCheck(base_offset, length, check_crc=check_crc)
         self._check.expect_entries(*entries)
         self._facts = SegmentFacts(file.path, base_offset)
+        self._budget = Budget(length)
         self._good_from = 0
         self._tries = 0
         self._is_stale = False  # the bytes in the buffer are not what the file holds now
@@ -137,7 +138,7 @@ class SegmentPass:
         """Checks a chunk of `have` bytes; True while there is more of the file to read."""
         check = self._check
         self._is_stale = False
-        while not self._is_stale and check.position - start <= have:
+        while not self._is_stale and 0 <= check.position - start <= have:  # damage leads back, too
             status = check.check(buffer, check.position - start, have - (check.position - start))
             if status == MORE:
                 return True
@@ -190,12 +191,14 @@ class SegmentPass:
 
     def _next_sound(self, bad: int, chained: int) -> Found:
         check = self._check
+        if chained > bad and not self._budget.spend(chained - bad):
+            return Found(bad + 1, True)
         if chained > bad and is_batch(self._file, chained, check.end, check.next_offset):
             return Found(chained, False)
-        found = find_batch(self._file, bad + 1, check.end, check.next_offset)
+        found = find_batch(self._file, bad + 1, check.end, check.next_offset, self._budget)
         if found == NOWHERE and check.next_offset > check.base_offset:
             # a base offset lies outside of its batch's checksum: one that is too high hides nothing that follows
-            found = find_batch(self._file, bad + 1, check.end, check.base_offset)
+            found = find_batch(self._file, bad + 1, check.end, check.base_offset, self._budget)
         return found
 
     def _named(self, status: int) -> tuple[int, str, str]:

@@ -14,6 +14,7 @@ from kafkalog._core import arrow
 from kafkalog._core.columns import Columns
 from kafkalog._core.encode import encode_batch
 from tests.arrow_readers import ALL, SCHEMA, Given, Stream, checked, columns_of, pieces_of, records_of
+from tests.builder import R, batch
 
 T = 1_700_000_000_000
 ROWS = [
@@ -349,3 +350,20 @@ def test_shapes_that_cannot_be() -> None:
             arrow.schema_of(kinds, alone)
     with pytest.raises(ValueError):
         arrow.stream_of(some(), 0, 1, alone=True)
+
+
+@pytest.mark.parametrize("time", [2**62, -(2**62), 2**63 - 1, 9223372036854776])
+def test_a_time_that_microseconds_cannot_say_is_an_error(time: int) -> None:
+    """Multiplied, it would be another time: a damaged or hostile one may be any number."""
+    asked = pa.schema([(field.name, WISHES["times"].get(field.name, field.type)) for field in SCHEMA])
+    columns = columns_of(batch([R(b"v", timestamp=1), R(b"w", timestamp=time)]))
+    assert checked(Stream(columns, 0, 2))["timestamp"].cast(pa.int64()).to_pylist() == [1, time]
+    assert checked(Stream(columns, 0, 1), asked)["timestamp"].cast(pa.int64()).to_pylist() == [1000]
+    for capsule in (
+        arrow.stream_of(columns, 0, 2, asked.__arrow_c_schema__()),
+        arrow.stream_from(iter([columns]), columns.kinds, asked.__arrow_c_schema__()),
+    ):
+        with pytest.raises((pa.ArrowInvalid, OSError), match="does not fit the unit"):
+            pa.RecordBatchReader._import_from_c_capsule(capsule).read_all()
+    with pytest.raises(ValueError, match="does not fit the unit"):
+        arrow.array_of(columns, 0, 2, asked.__arrow_c_schema__())

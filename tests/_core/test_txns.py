@@ -92,6 +92,31 @@ def test_open_before_and_after() -> None:
     assert followed.first_markers == {1: (10, True), 3: (12, True)}
 
 
+def test_many_open_transactions_are_not_gone_through_at_each_marker() -> None:
+    """The lowest open offset is known without a look at all of them: a segment may hold a hundred thousand."""
+    compared = 0
+
+    class Offset(int):
+        def __lt__(self, other: int) -> bool:
+            nonlocal compared
+            compared += 1
+            return int(self) < int(other)
+
+        __hash__ = int.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return other is self or (isinstance(other, int) and int(self) == int(other))
+
+    count = 500
+    followed = TxnScan({producer: Offset(producer) for producer in range(count)})
+    whole, rows = table(*[marker(count + n, n, 0) for n in range(count)])
+    followed.feed(rows, lambda position, size: whole[position : position + size])
+    assert [stable for *_, stable in followed.aborted] == [*range(1, count), 2 * count]
+    assert compared < 100 * count
+
+
 def damaged_markers() -> list[bytes]:
     good = marker(1, 1, 0)
     return [

@@ -103,6 +103,21 @@ def test_a_deleted_directory_is_queued_again_at_the_next_start(tmp_path: Path) -
             assert held.delete_after(60_000) == 1 and not path.exists()
 
 
+def test_of_a_link_only_the_link_is_removed(tmp_path: Path) -> None:
+    """As in the reference: a directory that came from elsewhere may name any other as one that is deleted."""
+    precious = tmp_path / "precious"
+    (precious / "inside").mkdir(parents=True)
+    (precious / "inside" / "file").write_bytes(b"of another")
+    data = tmp_path / "data"
+    with Held(data) as held:
+        held.made()
+    (data / f"x-0.{'a' * 32}-delete").symlink_to(precious)
+    with Held(data) as held:
+        assert held.delete_after(60_000) == 1
+    assert (precious / "inside" / "file").read_bytes() == b"of another"
+    assert not any(name.endswith("-delete") for name in os.listdir(data))
+
+
 def test_what_a_crash_within_a_delete_left_in_the_checkpoints_is_dropped(tmp_path: Path) -> None:
     with Held(tmp_path) as held:
         held.made(T0)

@@ -1,6 +1,8 @@
 """Committed reading: last stable offset, aborted transactions, and every file beside the log missing or damaged."""
 
 
+import errno
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from kafkalog.chunks import records
 from kafkalog.config import LogConfig
-from kafkalog.errors import CorruptIndex, CorruptSnapshot, FormatError, KafkalogError
+from kafkalog.errors import CorruptIndex, CorruptSnapshot, FormatError, KafkalogError, StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.view import LogView
 from tests.counting import Counting
@@ -349,6 +351,23 @@ def test_snapshots_outside_the_log_are_not_used(tmp_path: Path) -> None:
     snapshot_path(directory, 900).write_bytes(snapshot({1: 0}))
     with LogView(directory) as view:
         assert (view.last_stable_offset, committed(view)) == (4, [0, 1, 3])
+
+
+def test_an_index_longer_than_its_log_has_markers_for_is_not_read(tmp_path: Path) -> None:
+    """A sparse file of two gigabytes costs nothing to make; its entries would take many more as objects."""
+    from tests.faults import FaultFS
+
+    log = made(SPANNING)
+    directory = tmp_path / "t-0"
+    log.write(directory)
+    path = index_path(directory, 7)
+    os.truncate(path, (1 << 31) - 1)
+    fs = FaultFS()
+    with LogView(directory, fs=fs) as view:
+        assert committed(view) == log.committed()
+        (problem,) = view.problems
+        assert isinstance(problem, StorageError) and problem.errno == errno.EFBIG and problem.path == str(path)
+    assert not any(call.path == str(path) for call in fs.named("pread"))
 
 
 def test_nothing_but_the_tail_is_scanned_for_the_last_stable_offset(tmp_path: Path) -> None:
