@@ -51,7 +51,7 @@ class Cursor:
 
     def __init__(self, engine: Engine, file: CursorFile, options: Options, owner: object = None) -> None:
         self._engine = engine
-        self._owner = owner
+        self._owner = owner  # whose log is read: it stays open as long as this stands
         self._file = file
         self._options = options
         self._isolation = isolation_of(options.isolation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import weakref
 from typing import Any, Protocol
 
 from kafkalog._core.mapping import Witness
@@ -53,7 +54,7 @@ class LazyFile:
         self.used = True
         self.was_written = False
         self.is_gone = False
-        self.owner: Any = None  # a weak reference to an Owner
+        self.owner: weakref.ref[Owner] | None = None
         self._fs = fs
         self._identity: tuple[int, int] | None = None
         self._kept: File | None = None

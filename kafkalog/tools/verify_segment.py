@@ -104,7 +104,6 @@ class SegmentPass:
         self._is_last = is_last
         self._is_live = is_live
         self._is_clean = is_clean
-        self._check_crc = check_crc
         self._progress = progress
         self._advice = ScanAdvice(file, length, fs)
         self._check = BatchCheck(base_offset, length, check_crc=check_crc)
