@@ -1,0 +1,49 @@
+"""The walks of docs/impl.md name files that are there, and in each file what is said to be in it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = [ROOT / one for one in ("kafkalog", ".", "kafkalog/storage", "kafkalog/tools", "docs", "tests", "examples")]
+FILE = re.compile(r"[\w/]*\w\.(?:pyx|pxd|py|md|sh)\b")
+STEP = re.compile(r"^ {4,44}(?P<names>[^ ].*?) {2,}(?P<where>.*)$")
+NAME = re.compile(r"(?:\w+\.)+\w+|[a-z_]+_\w+|[A-Z][a-z]+[A-Z]\w*")
+BROKER_SCRIPTS = ("kafka-storage.sh", "kafka-server-start.sh")
+
+
+def found(name: str) -> list[Path]:
+    """The files that a document may mean by that: a path from one of the usual folders, or the end of one."""
+    for folder in FOLDERS:
+        if (folder / name.lstrip("/")).is_file():
+            return [folder / name.lstrip("/")]
+    return [path for top in ("kafkalog", "tests") for path in (ROOT / top).rglob(name.rpartition("/")[2])]
+
+
+def steps() -> Iterator[tuple[str, str]]:
+    for line in (ROOT / "docs/impl.md").read_text().splitlines():
+        step = STEP.match(line)
+        if step is not None and FILE.search(step["where"]):
+            yield step["names"].removeprefix("→ ").removeprefix("[lock] "), step["where"]
+
+
+@pytest.mark.parametrize("document", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+def test_every_file_that_is_named_is_there(document: str) -> None:
+    text = (ROOT / "docs" / document).read_text()
+    for script in BROKER_SCRIPTS:
+        text = text.replace(script, "")
+    assert [name for name in FILE.findall(text) if not found(name)] == []
+
+
+def test_there_are_walks() -> None:
+    assert len(list(steps())) > 100
+
+
+@pytest.mark.parametrize(("names", "where"), list(steps()))
+def test_a_step_is_where_the_walk_says(names: str, where: str) -> None:
+    """A name like `LogSegment.write` or `place_append` stands in one of the files beside it."""
+    text = "".join(path.read_text() for name in FILE.findall(where) for path in found(name))
+    for name in NAME.findall(names):
+        assert re.search(rf"\b{name.rpartition('.')[2]}\b", text), f"{name}: {where}"
