@@ -32,8 +32,9 @@ async def follow(log: kafkalog.Log, start: int | None, idle: float | None, isola
 async def follow_all(directory: Path, topic: str, whole: bool, idle: float | None, isolation: str) -> None:
     """Follows all partitions side by side."""
     with kafkalog.open_dirs(directory) as dirs:
+        logs = dirs.logs(topic)
         async with asyncio.TaskGroup() as tasks:
-            for log in dirs.logs(topic):
+            for log in logs:
                 tasks.create_task(follow(log, log.start_offset if whole else None, idle, isolation))
 
 
@@ -55,7 +56,9 @@ if __name__ == "__main__":
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as other filters: the end, where `head` has seen enough
     try:
         main()
-    except* kafkalog.KafkalogError as group:
-        sys.exit("\n".join(str(error) for error in group.exceptions))
-    except* KeyboardInterrupt:
+    except kafkalog.KafkalogError as error:
+        sys.exit(str(error))
+    except ExceptionGroup as group:  # of the tasks: one that fails ends the others
+        sys.exit("\n".join(map(str, group.exceptions)))
+    except KeyboardInterrupt:
         sys.exit(130)

@@ -132,7 +132,7 @@ def test_a_log_that_cannot_be_flushed_stops_no_other(held: Held, tmp_path: Path)
     held.dirs.create_topic("t", 2)
     for key in held.dirs:
         held.dirs[key].append(b"v")
-    held.fs.fail("fsync", "fdatasync", path="t-0")
+    held.fs.fail("fsync", "fdatasync", path="/t-0")
     with pytest.raises(StorageError, match="t-0"):
         held.dirs.flush()
     assert held.store._manager.logs["t", 1].recovery_point == 1  # type: ignore[index]
@@ -195,7 +195,7 @@ def test_refused_topics_leave_nothing(held: Held, call: Callable[[LogDirs], obje
 
 
 def test_a_topic_that_cannot_be_made_whole_is_taken_away(held: Held) -> None:
-    held.fs.fail("mkdir", path="t-1", times=9)
+    held.fs.fail("mkdir", path="/t-1", times=9)
     with pytest.raises(StorageError):
         held.dirs.create_topic("t", 3)
     held.fs.heal()

@@ -173,6 +173,8 @@ def check_append(
         size = check.size + _overhead(magic, source) if packed else 0
         return Checked(buffer, table, None, check.max_timestamp, check.count, ValidationStats(size))
     _check_producer(table[0])
+    if check.count == 0:
+        raise InvalidRecord("the batch holds no records, so there is none to write anew", offset=table[0].base_offset)
     made = _written_anew(data, plain, check, rules, target, magic, first_offset, now_ms)
     used = made.plain_size + (_overhead(magic, target) if magic < MAGIC_V2 and target else 0)
     if packed:

@@ -1,6 +1,6 @@
 """What an interrupted clean, split or delete left in a partition directory, and what becomes of it (LOAD-1 to LOAD-4).
 
-    .deleted   waits for its delete: removed
+    .deleted   waits for its delete: removed; a transaction index whose segment is still there, once that has another
     .cleaned   unfinished output: removed, and with it each .swap from its lowest offset on (an unfinished split)
     .swap      finished output: the segments that it replaces go, then it loses the suffix
 """
@@ -21,6 +21,8 @@ from kafkalog.storage.names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SWAP_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    base_name,
     is_log_file,
     parse_base_offset,
 )
@@ -29,6 +31,7 @@ from kafkalog.util.fileio import FileSystem
 _LOG: Final = logging.getLogger(__name__)
 _DELETED_LOG: Final = LOG_SUFFIX + DELETED_SUFFIX
 _SWAPPED_LOG: Final = LOG_SUFFIX + SWAP_SUFFIX
+_DELETED_TXNS: Final = TXN_INDEX_SUFFIX + DELETED_SUFFIX
 _IN_TRANSIT: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 
 
@@ -39,13 +42,34 @@ class Leftovers(NamedTuple):
     swaps: tuple[str, ...]
 
 
+def robbed_segments(names: Iterable[str]) -> dict[int, str]:
+    """Base offsets of segments that are there without their transaction index, each with the name that one has now.
+
+    Of a delete that was not synced the disk may keep some renames and not others. A segment without `.txnindex` says
+    that nothing in it was aborted, so it has to be recovered. The file itself may be of another segment, one that
+    began at the same offset before: what is in it is not believed.
+    """
+    there = frozenset(names)
+    found = {}
+    for name in there:
+        base = parse_base_offset(name) if name.endswith(_DELETED_TXNS) else None
+        if base is not None:
+            stem = base_name(base)
+            has_index = not there.isdisjoint((stem + TXN_INDEX_SUFFIX, stem + TXN_INDEX_SUFFIX + SWAP_SUFFIX))
+            if stem + LOG_SUFFIX in there and not has_index:
+                found[base] = name
+    return found
+
+
 def plan_leftovers(names: Iterable[str]) -> Leftovers:
     """What is to be removed, and which swaps are valid, by the names of the files alone."""
     files = sorted(names)
+    robbed = frozenset(robbed_segments(files).values())
     cleaned = [name for name in files if name.endswith(CLEANED_SUFFIX)]
     bases = [base for base in map(parse_base_offset, cleaned) if base is not None]
     first_cleaned = min(bases, default=None)
-    removed = [n for n in files if n.endswith(DELETED_SUFFIX) and not n.endswith(CHECKPOINT_DELETED_SUFFIX)]
+    deleted = [n for n in files if n.endswith(DELETED_SUFFIX) and not n.endswith(CHECKPOINT_DELETED_SUFFIX)]
+    removed = [name for name in deleted if name not in robbed]
     swaps = []
     for name in files:
         base = parse_base_offset(name)

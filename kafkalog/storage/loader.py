@@ -21,7 +21,7 @@ from kafkalog.config import LogConfig
 from kafkalog.errors import FormatError, IllegalState, SegmentOffsetOverflow
 from kafkalog.storage.directory import Directory, list_directory
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.leftovers import clear_leftovers, remove_file
+from kafkalog.storage.leftovers import clear_leftovers, remove_file, robbed_segments
 from kafkalog.storage.listed_segment import open_listed
 from kafkalog.storage.names import (
     DELETED_SUFFIX,
@@ -100,6 +100,7 @@ class LogLoader:
         self._segments: dict[int, LogSegment] = {}
         self._unindexed: list[LogSegment] = []
         self._tails: dict[int, SegmentTail] = {}  # of the segments that were recovered
+        self._robbed = robbed_segments(self._found.names)
         self._deleted_end = 0  # where the log goes on if no segment is left
         self._given_up: list[LogSegment] = []
         self._given_up_files: list[str] = []
@@ -168,6 +169,8 @@ class LogLoader:
     def _open_segment(self, base: int, following: int | None, indexes: frozenset[str]) -> None:
         """Open one segment. Without `.index`, or with a damaged transaction index, it is recovered (LOAD-7, LOAD-8).
 
+        So is one whose transaction index was renamed by a delete that came to nothing.
+
         After an unclean end that has to wait until what lies before it is recovered: it may not be readable yet.
         """
         self._segments[base] = segment = open_listed(
@@ -182,7 +185,7 @@ class LogLoader:
         )
         stem = base_name(base)
         has_index, has_times, has_txns = [stem + suffix in indexes for suffix in INDEX_SUFFIXES]
-        if not has_index or has_txns and not self._is_txn_index_sound(segment):
+        if not has_index or base in self._robbed or has_txns and not self._is_txn_index_sound(segment):
             if segment.size:
                 _LOG.warning("%s: an index is missing or damaged, all are made anew", segment.path)
             if self._clean:
@@ -366,6 +369,8 @@ class LogLoader:
         self._producers.snapshots.remove_strays(segments.base_offsets)
         self._load_producers(segments, start, next_offset)
         segments.active.become_active(self._tails.get(segments.active.base_offset))
+        for name in self._robbed.values():
+            remove_file(self._directory, name, self._fs)
         given_up, files = tuple(self._given_up), tuple(self._given_up_files)
         return Loaded(segments, start, point, next_offset, given_up, files, self._clean and not self._touched)
 

@@ -52,15 +52,15 @@ class LogOwner(LogFlusher):
             old = self._active
             self._remove_leftovers()
             self._snapshot_locked(plan.base_offset)
-            if plan.replaced is None:
-                remove_stale_files(self.path, plan.base_offset, self._fs)
-            else:
-                old.change_file_suffixes("", DELETED_SUFFIX)
             try:
+                if plan.replaced is None:
+                    remove_stale_files(self.path, plan.base_offset, self._fs)
+                else:
+                    old.change_file_suffixes("", DELETED_SUFFIX)
                 segment = self._new_segment(plan.base_offset)
             except BaseException:
                 if plan.replaced is not None:
-                    old.change_file_suffixes(DELETED_SUFFIX, "")
+                    self._take_back_locked(old)
                 raise
             if plan.replaced is None:
                 self._finish_segment_locked(old, segment)
@@ -74,6 +74,17 @@ class LogOwner(LogFlusher):
             self.metrics.rolls += 1
             self._tell_locked("roll", base_offset=plan.base_offset)
             return segment
+
+    def _take_back_locked(self, segment: LogSegment) -> None:
+        """Give a segment that was to be replaced its names back.
+
+        Where that cannot be, the log takes no more writes: the next opening would remove what they are in.
+        """
+        try:
+            if segment.path.endswith(DELETED_SUFFIX):
+                segment.change_file_suffixes(DELETED_SUFFIX, "")
+        except BaseException as worse:
+            self._health.poison(worse)
 
     def _snapshot_locked(self, offset: int) -> None:
         """Put the producers on disk as they are before `offset`, the log end or a gap behind it (LOG-18)."""

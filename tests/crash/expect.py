@@ -53,13 +53,16 @@ class Witness:
         highest = after.end if operation["do"] == "retain" else after.start
         self._starts = min(low, after.start), max(high, highest)
 
-    def done(self, operation: Operation, answer: tuple[int, int]) -> None:
-        """The operation was acknowledged, with the log's start and end."""
+    def done(self, operation: Operation, answer: tuple[int, int], disk_was_full: bool = False) -> None:
+        """The operation was acknowledged, with the log's start and end; a full disk keeps no delete from making room.
+
+        Then the new log start may not be written down: what lies below it may be found again.
+        """
         self.model = self.after = apply(self.model, operation, answer)
         do = operation["do"]
         if do in ("delete", "anew"):
-            self._unsure = False
-            self._starts = self.model.start, self.model.start
+            self._unsure = disk_was_full and do == "delete"
+            self._starts = self._starts[0] if self._unsure else self.model.start, self.model.start
         if self.keeps_pages or self._is_flush(operation):
             self.flushed()
         self._ends.add(self.model.end)

@@ -76,7 +76,7 @@ def _one_failure(directory: Path, do: str, seed: int, fault: Fault, nth: int) ->
         if fault.times > 1:
             run.take(MODES[6])
         run.fs.heal()
-        _go_on(run, alive, operation, done)
+        _go_on(run, alive, operation, done, rule.fired and fault.code == errno.ENOSPC)
         run.take(MODES[0])
         run.take(MODES[6])
         cuts = run.cuts()
@@ -98,7 +98,7 @@ def _report(witness: Witness, alive: Witness, operation: Operation) -> None:
     alive.begin(operation)
 
 
-def _go_on(run: PowerRun, alive: Witness, operation: Operation, done: bool) -> None:
+def _go_on(run: PowerRun, alive: Witness, operation: Operation, done: bool, disk_was_full: bool) -> None:
     """Follow what the log says it holds after a failure, and append to it where it lets us."""
     session, log = run.session, run.session.opened.log
     if session.log.closed or run.session.opened.closed:
@@ -108,7 +108,7 @@ def _go_on(run: PowerRun, alive: Witness, operation: Operation, done: bool) -> N
     session.model = model
     for witness in (run.witness, alive):
         if done:
-            witness.done(operation, answer)
+            witness.done(operation, answer, disk_was_full)
         else:
             witness.failed(operation, model)
     try:

@@ -5,7 +5,6 @@ import json
 import re
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 import kafkalog
 from tests.commands import environment
 from tests.examples.programs import EXAMPLES
-from tests.golden_cases import GOLDEN
+from tests.golden_cases import GOLDEN, unpack
 
 pytest.importorskip("pandas")
 
@@ -44,8 +43,7 @@ def run(data: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def test_commits_and_lags_are_those_that_the_reference_shows(tmp_path: Path) -> None:
-    with tarfile.open(EXTRA / "data.tar.gz") as tar:
-        tar.extractall(tmp_path, filter="data")
+    unpack(EXTRA / "data.tar.gz", tmp_path)
     done = run(tmp_path / "data")
     assert done.returncode == 0 and not done.stderr, done.stderr
     commits, standing = map(json.loads, done.stdout.splitlines())

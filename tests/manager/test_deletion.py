@@ -161,7 +161,7 @@ def test_a_failed_rename_leaves_the_log_as_it_was(tmp_path: Path) -> None:
     fs = FaultFS()
     with Held(tmp_path, fs=fs) as held:
         log = held.made()
-        fs.fail("rename", path="t-0", code=errno.ENOSPC)
+        fs.fail("rename", path="/t-0", code=errno.ENOSPC)
         with pytest.raises(StorageError, match="rename"):
             held.manager.delete(T0)
         fs.heal()

@@ -53,7 +53,7 @@ def test_a_log_that_fails_stops_no_other(tmp_path: Path) -> None:
         logs.append(UnifiedLog.open(tmp_path / f"t-{number}", config(flush_ms=1), fs=fs, clock=clock))
         lead(logs[-1])
     clock.advance(1)
-    fs.fail("fsync", "fdatasync", path="t-1", times=9)
+    fs.fail("fsync", "fdatasync", path="/t-1", times=9)
     with pytest.raises(StorageError, match="t-1"):
         flush_dirty_logs(logs, clock.monotonic_ms())
     assert [made.recovery_point for made in logs] == [1, 0, 1]

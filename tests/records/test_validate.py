@@ -31,7 +31,7 @@ from kafkalog.records.validate import (
     check_batches,
     validate_and_assign_offsets,
 )
-from tests.builder import R, batch, message_v1, seal
+from tests.builder import R, batch, frame, message_v1, seal
 
 T = 1_700_000_000_000
 BOUNDED = ValidationRules(before_ms=1000, after_ms=1000)
@@ -462,3 +462,10 @@ def test_builders_of_a_stamped_wrapper_are_taken_by_nobody() -> None:
     builder.append(T, b"k", b"v")
     with pytest.raises(InvalidTimestamp):
         validate(bytes(builder.build()), STAMPED)
+
+
+def test_a_batch_without_records_is_not_written_anew() -> None:
+    """Compaction leaves such a batch in place; no leader is given one, and a header alone has nothing to recompress."""
+    empty = frame(b"", count=0, last_delta=2, attributes=CompressionType.LZ4, base_offset=0)
+    with pytest.raises(InvalidRecord, match="no records"):
+        validate_and_assign_offsets(empty, 5, ValidationRules(CompressionType.SNAPPY), 1, from_client=False)

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.errors import StorageError
 from kafkalog.storage.log import UnifiedLog
+from tests import transactional
 from tests.faults import FaultFS
 from tests.storage.logs import NOW, bases, files, lead, log
 
@@ -130,3 +132,39 @@ def test_room_reserved_ahead_is_given_up_before_the_last_flush(tmp_path: Path) -
     a_log.close()
     calls = [call.op for call in fs.named("ftruncate", "fdatasync") if call.path.endswith(".log")]
     assert calls == ["ftruncate", "fdatasync"] and files(tmp_path / "topic-0")[f"{0:020d}.log"] == 300
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("entries", [None, [(9, 1, 2, 3)]], ids=["its own", "of a log before"])
+def test_a_transaction_index_alone_was_renamed(
+    tmp_path: Path, clean: bool, entries: list[tuple[int, int, int, int]] | None
+) -> None:
+    """A delete that came to nothing must not show aborted records; what the renamed file says is not believed."""
+    directory = tmp_path / "topic-0"
+    directory.mkdir()
+    events = [("data", 7, 2), ("plain", -1, 1), ("abort", 7, 0), ("roll", 0, 0), ("plain", -1, 3), ("roll", 0, 0)]
+    transactional.made([*events, ("plain", -1, 1)]).write(directory)
+    renamed = directory / f"{0:020d}.txnindex.deleted"
+    expected = transactional.index_path(directory, 0).read_bytes()
+    transactional.index_path(directory, 0).rename(renamed)
+    if entries is not None:
+        renamed.write_bytes(transactional.txn_index(entries))
+    a_log = log(tmp_path, had_clean_shutdown=clean, recovery_point=7)
+    assert transactional.index_path(directory, 0).read_bytes() == expected
+    assert not renamed.exists()
+    a_log.close()
+
+
+def test_a_recovery_that_is_cut_short_knows_again_which_transaction_index_is_missing(tmp_path: Path) -> None:
+    directory = tmp_path / "topic-0"
+    directory.mkdir()
+    transactional.made([("data", 7, 2), ("abort", 7, 0), ("roll", 0, 0), ("plain", -1, 1)]).write(directory)
+    expected = transactional.index_path(directory, 0).read_bytes()
+    transactional.index_path(directory, 0).rename(directory / f"{0:020d}.txnindex.deleted")
+    fs = FaultFS()
+    fs.fail("pwrite", path=".txnindex")
+    with pytest.raises(StorageError):
+        log(tmp_path, fs=fs, had_clean_shutdown=False, recovery_point=4)
+    transactional.index_path(directory, 0).unlink(missing_ok=True)  # its name was not synced
+    log(tmp_path, had_clean_shutdown=False, recovery_point=4).close()
+    assert transactional.index_path(directory, 0).read_bytes() == expected

@@ -73,7 +73,7 @@ def test_a_rename_that_fails_leaves_the_old_name(tmp_path: Path) -> None:
     fs = FaultFS()
     log = made(tmp_path, fs)
     lead(log)
-    fs.fail("rename", path="t-0", code=errno.EIO, times=1)
+    fs.fail("rename", path="/t-0", code=errno.EIO, times=1)
     with pytest.raises(StorageError, match="rename to u-0"):
         log.rename_dir("u-0")
     assert log.name == "t-0"

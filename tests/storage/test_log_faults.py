@@ -219,6 +219,37 @@ def test_a_cut_that_fails_leaves_the_front_or_takes_no_writes(tmp_path: Path) ->
             return
 
 
+@pytest.mark.parametrize("partial", [False, True])
+def test_an_empty_segment_that_cannot_get_its_name_back_takes_no_writes(tmp_path: Path, partial: bool) -> None:
+    """LOG-17: what is appended to a file named `.deleted` would be gone with the next opening."""
+    fs = FaultFS()
+    a_log = log(tmp_path, fs=fs, **SETTINGS)
+    if partial:
+        fs.fail("rename", path=".index")
+        fs.fail("rename", path=".log.deleted")
+    else:
+        fs.fail("open", path=".log")
+        fs.fail("rename", path=".deleted")
+    with pytest.raises(StorageError):
+        a_log.roll()
+    fs.heal()
+    with pytest.raises(StorageError, match="takes no writes"):
+        lead(a_log)
+    a_log.close_handlers()
+
+
+def test_an_empty_segment_that_cannot_be_replaced_stays(tmp_path: Path) -> None:
+    fs = FaultFS()
+    a_log = log(tmp_path, fs=fs, **SETTINGS)
+    fs.fail("open", path=".log")
+    with pytest.raises(StorageError):
+        a_log.roll()
+    fs.heal()
+    lead(a_log)
+    a_log.close()
+    assert files(tmp_path / "topic-0")[f"{0:020d}.log"] == 100
+
+
 # Ctrl-C
 
 
