@@ -197,20 +197,6 @@ def test_ready_batches_get_the_logs_own_offsets(log: Any) -> None:
     assert contents(log.path)[2:] == [(2, None, b"2"), (3, None, b"3")]
 
 
-@pytest.mark.parametrize("compression_type", ["producer", "lz4"])
-@pytest.mark.parametrize("base_offset", [-(2**63), -1, 2**63 - 2, 2**63 - 1])
-def test_also_where_no_record_could_have_the_offsets_they_carry(
-    tmp_path: Path, base_offset: int, compression_type: str
-) -> None:
-    """Also with a torn batch behind, or another batch."""
-    ready = bytearray(batch(b"a", b"b"))
-    ready[:8] = base_offset.to_bytes(8, "big", signed=True)
-    with kafkalog.open(tmp_path / "t-0", "a", compression_type=compression_type) as log:
-        for data in (ready, ready + ready[:-1], ready + ready):
-            log.append_bytes(bytes(data))
-        assert [record.offset for record in log] == list(range(8))
-
-
 def test_a_bytearray_is_edited_in_place_and_anything_else_is_left_alone(log: Any) -> None:
     log.append([b"0", b"1"])
     mine = batch(b"2")
