@@ -14,7 +14,7 @@ def test_ready_batches_may_carry_offsets_that_no_record_can_have(
     tmp_path: Path, base_offset: int, compression_type: str
 ) -> None:
     """LOG-2: the log gives its own. Also with a torn batch behind, or another batch."""
-    ready = encode_batch([b"a", b"b"])
+    ready = encode_batch([b"a", b"b"], timestamp=1_700_000_000_000)
     ready[:8] = base_offset.to_bytes(8, "big", signed=True)
     with kafkalog.open(tmp_path / "t-0", "a", compression_type=compression_type) as log:
         for data in (ready, ready + ready[:-1], ready + ready):
