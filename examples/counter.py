@@ -31,6 +31,7 @@ class Counters:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        directory = directory.resolve()
         self._snapshot = directory.with_name(directory.name + ".snapshot.json")
         self._log = kafkalog.open(directory / "counters-0", "a", sync=True, retention_ms=-1)
         self._next, self.values = self._load()

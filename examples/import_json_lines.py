@@ -61,7 +61,7 @@ def import_lines(
         for number, line in islice(lines_of(file), done, None):
             try:
                 writer.append(line, *record_of(line, key, time_field))
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise BadLine(f"{file.name}:{number}: {type(error).__name__}: {error}") from error
             count += 1
             size += len(line) + 1

@@ -23,11 +23,14 @@ LOOK_AGAIN_S = 0.1
 
 def put(directory: Path, tasks: list[str]) -> None:
     """Spreads the tasks over the partitions; they are on disk when this returns."""
-    with kafkalog.open_dirs(directory, "a", sync=True, log_retention_ms=-1) as dirs:
+    with kafkalog.open_dirs(directory, "a", sync=True) as dirs:
         if "tasks" not in dirs.topics:
-            dirs.create_topic("tasks", PARTITIONS)
+            # a setting of the topic, which is kept: no program that opens the directory later lets tasks expire
+            dirs.create_topic("tasks", PARTITIONS, {"retention.ms": -1})
         logs = dirs.logs("tasks")
-        for number, log in enumerate(logs):
+        first = sum(log.end_offset for log in logs)  # go on with the next partition: tasks may come one by one
+        for number in range(min(len(tasks), len(logs))):
+            log = logs[(first + number) % len(logs)]
             log.append([task.encode() for task in tasks[number :: len(logs)]])
 
 
@@ -78,8 +81,9 @@ def main() -> None:
         put(arguments.directory, arguments.tasks)
         print(f"{len(arguments.tasks)} tasks put")
         return
-    cursors = arguments.directory.with_name(arguments.directory.name + ".cursors")
-    work(arguments.directory, cursors, arguments.seconds, arguments.until_empty)
+    directory = arguments.directory.resolve()
+    cursors = directory.with_name(directory.name + ".cursors")
+    work(directory, cursors, arguments.seconds, arguments.until_empty)
 
 
 if __name__ == "__main__":

@@ -204,9 +204,10 @@ class AppendMixin:
         """Empties the log: it begins and ends at `offset`, the one that the next record gets.
 
         A copy of a log whose first records are gone begins so; on what was in the log this has no mercy.
-        IllegalArgument for a negative offset.
+        IllegalArgument for an offset that is negative or has more than 63 bits.
         """
-        if offset < 0:
+        offset = operator.index(offset)
+        if not 0 <= offset < 2**63:
             raise IllegalArgument(f"a log cannot start at {offset}", hint="give the offset of its next record")
         with deferred_interrupts():
             opened = self.opened_for_append()

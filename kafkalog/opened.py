@@ -113,11 +113,7 @@ class OpenedLog:
 
     def record_log_start(self) -> None:
         """Puts the log start on disk, in the data directory's checkpoint of log starts."""
-        state = self.log.state
-        base = state.segments[0].base_offset
-        record_log_start(
-            os.path.dirname(self.path), self.topic_partition, state.log_start_offset, base, fs=self._fs
-        )
+        record_log_start(os.path.dirname(self.path), self.log, fs=self._fs)
 
     def record_cut(self) -> None:
         """Puts log start and recovery point of a log that was cut on disk: what comes now is not there yet."""

@@ -331,6 +331,13 @@ def test_a_log_is_emptied_and_starts_at_another_offset(tmp_path: Path) -> None:
             assert [segment.base_offset for segment in log.segments] == [offset]
         with pytest.raises(IllegalArgument, match="cannot start at -1"):
             log.truncate_fully_and_start_at(-1)
+        assert log.append(b"kept").first_offset == 5_000_000_000
+        with pytest.raises(IllegalArgument, match="cannot start at 9223372036854775808"):
+            log.truncate_fully_and_start_at(2**63)
+        with pytest.raises(TypeError):
+            log.truncate_fully_and_start_at(1.5)  # type: ignore[arg-type]
+        assert [record.value for record in log] == [b"kept"]
+        log.truncate_fully_and_start_at(5_000_000_000)
     with kafkalog.open(path, "a") as log:
         assert (log.start_offset, log.end_offset) == (5_000_000_000, 5_000_000_000)
         log.truncate_fully_and_start_at(7)

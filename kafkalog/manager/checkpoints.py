@@ -39,14 +39,19 @@ def read_offset(directory: str, file: str, topic_partition: TopicPartition, *, f
     return OffsetCheckpoint(os.path.join(directory, file), fs=fs).read().get(topic_partition, 0)
 
 
-def record_log_start(
-    directory: str, topic_partition: TopicPartition, offset: int, first_base: int, *, fs: FileSystem = OS
-) -> None:
-    """Return when the log start is on disk; a start that the first segment's name tells is left out.
+def record_log_start(directory: str, log: UnifiedLog, *, fs: FileSystem = OS) -> None:
+    """Return when a log's start is on disk; one that the first segment's name tells, or of a deleted log, is left out.
 
     CorruptCheckpoint, StorageError.
     """
-    _record(directory, LOG_START_FILE, topic_partition, offset if offset > first_base else None, fs)
+
+    def changed(offsets: _Offsets) -> _Offsets:
+        # what is so by now: another thread may have moved it on, or deleted the log, and put that on disk before us
+        if log.name.endswith(DELETE_DIR_SUFFIX):
+            return offsets
+        return _with(offsets, log.topic_partition, log_start_of(log))
+
+    _change(directory, LOG_START_FILE, changed, fs)
 
 
 def record_recovery_point(
@@ -161,10 +166,15 @@ def _write(
             checkpoint.write(wanted)
 
 
-def _record(directory: str, file: str, topic_partition: TopicPartition, offset: int | None, fs: FileSystem) -> None:
-    """Put a partition's offset on disk; None: it has none."""
+def _record(directory: str, file: str, topic_partition: TopicPartition, offset: int, fs: FileSystem) -> None:
+    """Put a partition's offset on disk."""
+    _change(directory, file, lambda offsets: _with(offsets, topic_partition, offset), fs)
+
+
+def _with(offsets: _Offsets, topic_partition: TopicPartition, offset: int | None) -> _Offsets:
+    """The offsets with that of a partition; None: it has none."""
     given = {} if offset is None else {topic_partition: offset}
-    _change(directory, file, lambda offsets: {k: at for k, at in offsets.items() if k != topic_partition} | given, fs)
+    return {key: at for key, at in offsets.items() if key != topic_partition} | given
 
 
 def _lower(directory: str, file: str, topic_partition: TopicPartition, most: int, fs: FileSystem) -> None:

@@ -166,7 +166,7 @@ def check_append(
     if in_place and packed and source:
         in_place = _numbered_from_zero(check, plain, magic, any_base_offset)
     if in_place:
-        if magic == MAGIC_V2 and table[0].last_offset < table[0].base_offset:
+        if magic == MAGIC_V2 and not any_base_offset and table[0].last_offset < table[0].base_offset:
             raise InvalidRecord("the batch ends below its base offset", offset=table[0].base_offset)
         if magic == MAGIC_V2 and not rules.append_time:
             stamp_batch(buffer, table, 0, append_time_type=False, timestamp=check.max_timestamp)

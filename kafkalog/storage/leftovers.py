@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from kafkalog.errors import CorruptRecord, FormatError, StorageError
 from kafkalog.storage.directory import Directory
 from kafkalog.storage.file_records import FileRecords
+from kafkalog.storage.file_slice import MAX_FILE_SIZE
 from kafkalog.storage.names import (
     CHECKPOINT_DELETED_SUFFIX,
     CLEANED_SUFFIX,
@@ -24,8 +25,10 @@ from kafkalog.storage.names import (
     TXN_INDEX_SUFFIX,
     base_name,
     is_log_file,
+    log_file_name,
     parse_base_offset,
 )
+from kafkalog.storage.recovery import scan_segment
 from kafkalog.util.fileio import FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
@@ -82,27 +85,30 @@ def plan_leftovers(names: Iterable[str]) -> Leftovers:
     return Leftovers((*removed, *cleaned), tuple(swaps))
 
 
-def clear_leftovers(directory: Directory, fs: FileSystem) -> int | None:
-    """Remove and rename what `plan_leftovers` says; None where there was nothing to do.
+def clear_leftovers(directory: Directory, fs: FileSystem, log_start_offset: int = 0) -> bool:
+    """Remove and rename what `plan_leftovers` says; False where there was nothing to do.
 
-    Else the offset behind the last sound batch of what is removed where no segment stays, 0 otherwise: a crash between
-    giving up the last segment and making the next one leaves no other, and a log never goes back to offsets that it
-    gave out. StorageError where the system refuses; a second run goes on.
+    Where no segment stays, an empty one is made at the offset behind the last sound batch of what is removed, or at
+    the log start: a crash between giving up the last segment and making the next one leaves no other, and a log never
+    goes back to offsets that it gave out. StorageError where the system refuses; a second run goes on.
     """
     if not any(name.endswith(_IN_TRANSIT) for name in directory.names):
-        return None
-    return _clear(directory.path, directory.names, fs)
+        return False
+    _clear(directory.path, directory.names, fs, log_start_offset)
+    return True
 
 
-def _clear(directory: str, names: tuple[str, ...], fs: FileSystem) -> int:
+def _clear(directory: str, names: tuple[str, ...], fs: FileSystem, log_start_offset: int) -> None:
     plan = plan_leftovers(names)
-    is_left = any(is_log_file(name.removesuffix(SWAP_SUFFIX)) for name in names)
-    end = 0 if is_left else _deleted_end(directory, names, fs)
+    if not any(is_log_file(name.removesuffix(SWAP_SUFFIX)) for name in names):
+        end = _deleted_end(directory, names, fs)
+        if end:  # on disk before what tells of it goes: a second crash would forget it
+            _make_file(directory, log_file_name(max(end, log_start_offset)), fs)
     for name in plan.removed:
         remove_file(directory, name, fs)
     plan = plan._replace(swaps=_without_damaged(directory, plan.swaps, set(names), fs))
     if not plan.swaps:
-        return end
+        return
     replaced = _replaced_range(directory, [n for n in plan.swaps if n.endswith(_SWAPPED_LOG)], fs)
     if replaced is not None:
         gone = set(plan.removed)
@@ -115,7 +121,6 @@ def _clear(directory: str, names: tuple[str, ...], fs: FileSystem) -> int:
     # the data file goes last: while its suffix is there, a next start does the same again
     for name in sorted(plan.swaps, key=lambda n: n.endswith(_SWAPPED_LOG)):
         _rename(directory, name, name.removesuffix(SWAP_SUFFIX), fs)
-    return end
 
 
 def _without_damaged(directory: str, swaps: tuple[str, ...], names: set[str], fs: FileSystem) -> tuple[str, ...]:
@@ -128,7 +133,7 @@ def _without_damaged(directory: str, swaps: tuple[str, ...], names: set[str], fs
     for name in swaps:
         if name.endswith(_SWAPPED_LOG) and name.removesuffix(SWAP_SUFFIX) in names:
             path = os.path.join(directory, name)
-            if not _sound_part(path, fs)[1]:
+            if not _is_whole(path, fs):
                 _LOG.warning("%s is damaged: removed, the segments it was made from are still there", path)
                 damaged.add(parse_base_offset(name))
     for name in swaps:
@@ -142,27 +147,38 @@ def _deleted_end(directory: str, names: Iterable[str], fs: FileSystem) -> int:
     bases = {parse_base_offset(name) or 0: name for name in names if name.endswith(_DELETED_LOG)}
     if not bases:
         return 0
+    newest = max(bases)
     try:
-        return max(max(bases), _sound_part(os.path.join(directory, bases[max(bases)]), fs)[0])
+        records = FileRecords.open(os.path.join(directory, bases[newest]), fs=fs, file_already_exists=True)
     except FormatError:  # no file of a log is so long
-        return max(bases)
+        return newest
+    try:  # as recovery looks at it, for offsets lie outside the checksum
+        return scan_segment(_Data(records, newest)).end_offset
+    finally:
+        records.close_handlers()
 
 
-def _sound_part(path: str, fs: FileSystem) -> tuple[int, bool]:
-    """(the offset behind the batches before the first damage, 0 for none; whether there is none)."""
+class _Data(NamedTuple):
+    """A file as `scan_segment` wants it, for its end alone."""
+
+    records: FileRecords
+    base_offset: int
+    index_interval_bytes: int = MAX_FILE_SIZE
+    max_index_size: int = 0
+
+
+def _is_whole(path: str, fs: FileSystem) -> bool:
+    """True when a file is sound batches from its first byte to its last."""
     records = FileRecords.open(path, fs=fs, file_already_exists=True)
-    following = end = 0
+    end = 0
     try:
         for table in records.tables(check_crc=True):
-            sound = len(table) if table.first_invalid < 0 else table.first_invalid
-            if sound:
-                following = table.last_offset_of(sound - 1) + 1
-                end = table.position(sound - 1) + table.size(sound - 1)
-            if sound < len(table):
-                break
-        return following, end == records.size
+            if table.first_invalid >= 0:
+                return False
+            end = table.position(len(table) - 1) + table.size(len(table) - 1)
+        return end == records.size
     except CorruptRecord:
-        return following, False
+        return False
     finally:
         records.close_handlers()
 
@@ -188,6 +204,16 @@ def _next_offset(path: str, base: int, fs: FileSystem) -> int:
     finally:
         records.close_handlers()
     return following
+
+
+def _make_file(directory: str, name: str, fs: FileSystem) -> None:
+    """Make an empty file, which is on disk then; one that is there stays."""
+    path = os.path.join(directory, name)
+    try:
+        fs.open_file(path, "create").close()
+        fs.fsync_dir(directory)
+    except OSError as error:
+        raise StorageError.from_os(error, "make the file", path=path) from error
 
 
 def remove_file(directory: str, name: str, fs: FileSystem) -> None:

@@ -101,7 +101,6 @@ class LogLoader:
         self._unindexed: list[LogSegment] = []
         self._tails: dict[int, SegmentTail] = {}  # of the segments that were recovered
         self._robbed = robbed_segments(self._found.names)
-        self._deleted_end = 0  # where the log goes on if no segment is left
         self._given_up: list[LogSegment] = []
         self._given_up_files: list[str] = []
         self._touched = False  # names in the directory have changed
@@ -132,9 +131,7 @@ class LogLoader:
             raise
 
     def _clear_leftovers(self) -> None:
-        deleted_end = clear_leftovers(self._found, self._fs)
-        if deleted_end is not None:
-            self._deleted_end = deleted_end
+        if clear_leftovers(self._found, self._fs, self._log_start):
             self._look_again()
 
     def _look_again(self) -> None:
@@ -160,8 +157,6 @@ class LogLoader:
                 _LOG.warning("%s has no .log file: removed", os.path.join(self._directory, name))
                 remove_file(self._directory, name, self._fs)
         bases = sorted(logs)
-        if not bases:
-            self._log_start = max(self._log_start, self._deleted_end)
         names = frozenset([name for _, name in indexes])
         for at, base in enumerate(bases):
             self._open_segment(base, bases[at + 1] if at + 1 < len(bases) else None, names)

@@ -27,13 +27,17 @@ class IndexRules(NamedTuple):
 def rebuilt_indexes(facts: SegmentFacts, rules: IndexRules, fs: FileSystem) -> tuple[bytes, bytes]:
     """The content of `.index` and `.timeindex` for the sound batches of a segment; StorageError.
 
-    Entries that a segment cannot have (an offset more than 2^31-1 above the base) are left out.
+    Entries that a segment cannot have (an offset below the base, or more than 2^31-1 above it) are left out.
     """
     offsets, times = bytearray(), bytearray()
     base = facts.base_offset
     roll = RollRules(base, MAX_RELATIVE_OFFSET, NO_TIMESTAMP_YET, 0, rules.index_interval_bytes)
     slots = rules.segment_index_bytes // _OFFSET_ENTRY.size, rules.segment_index_bytes // _TIME_ENTRY.size - 1
     tail = SegmentTail(offset_slots=slots[0], time_slots=slots[1])
+
+    def add_time(timestamp: int, offset: int) -> None:
+        if timestamp >= 0 and 0 <= offset - base <= MAX_RELATIVE_OFFSET:
+            times.extend(_TIME_ENTRY.pack(timestamp, offset - base))
 
     try:
         with fs.open_file(facts.path, "r") as file:
@@ -42,9 +46,9 @@ def rebuilt_indexes(facts: SegmentFacts, rules: IndexRules, fs: FileSystem) -> t
                 for table in FileSlice(file, start, end - start).tables():
                     plan = plan_append(table, 0, tail, roll, 0, True, True)
                     for last_offset, position, timestamp, its_offset in plan.entries or ():
-                        offsets += _OFFSET_ENTRY.pack(last_offset - base, position)
-                        if timestamp >= 0:
-                            times += _TIME_ENTRY.pack(timestamp, its_offset - base)
+                        if 0 <= last_offset - base <= MAX_RELATIVE_OFFSET:
+                            offsets += _OFFSET_ENTRY.pack(last_offset - base, position)
+                        add_time(timestamp, its_offset)
                     if plan.tail is None:
                         break  # an offset that no entry of this segment can say
                     tail = plan.tail
@@ -52,8 +56,8 @@ def rebuilt_indexes(facts: SegmentFacts, rules: IndexRules, fs: FileSystem) -> t
         if isinstance(error, StorageError):
             raise
         raise StorageError.from_os(error, "read", path=facts.path) from error
-    if tail.max_timestamp > tail.last_time_entry and tail.max_timestamp >= 0:
-        times += _TIME_ENTRY.pack(tail.max_timestamp, tail.offset_of_max_timestamp - base)
+    if tail.max_timestamp > tail.last_time_entry:
+        add_time(tail.max_timestamp, tail.offset_of_max_timestamp)
     return bytes(offsets), bytes(times)
 
 

@@ -105,7 +105,7 @@ def _delete(log_dir: LogDir, plan: PartitionPlan, fs: FileSystem, clock: Clock) 
                 log.update_high_watermark(mark)
             told = _told(plan, plan_retention(log.state, plan.config, plan.now_ms))
             log.delete_old_segments(plan.now_ms)
-            record_log_start(plan.directory, key, log.log_start_offset, log.state.segments[0].base_offset, fs=fs)
+            record_log_start(plan.directory, log, fs=fs)
         finally:
             log.close()
         record_close(plan.directory, key, recovery_point_of(log), high_watermark_of(log), fs=fs)

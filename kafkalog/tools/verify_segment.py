@@ -123,7 +123,7 @@ class SegmentPass:
             start = check.position
             have = self._read(buffer, start)
             if have < len(buffer) and start + have < check.end:
-                self._was_cut()
+                self._was_cut(start + have)
                 continue
             if not self._judge(buffer, start, have):
                 break
@@ -298,9 +298,14 @@ class SegmentPass:
         self._is_stale = True
         return True
 
-    def _was_cut(self) -> None:
-        """The file became shorter: its owner truncated it, and what is left is read."""
+    def _was_cut(self, read_end: int) -> None:
+        """The file became shorter: its owner truncated it, and what is left is read. StorageError where it did not."""
         length = self._file.size()
+        if length >= self._check.end:
+            self._tries += 1  # it may have grown again meanwhile
+            if self._tries > PATIENCE:
+                what = f"only {read_end} of the {length} bytes that the system counts can be read"
+                raise StorageError(what, path=self._file.path, position=read_end)
         what = f"the file was cut to {length} bytes while it was read"
         self._findings.add(Severity.NOTE, "changed", what, position=length)
         self._check.set_end(min(length, self._check.end))

@@ -28,7 +28,8 @@ class TxnCheck:
 
         `is_live` says that the segment is written to: then its index may know more or less than the log that was read.
         A transaction that ended below `log_start_offset` needs no entry: a delete that a crash stopped may leave a log
-        without its index.
+        without its index. One that began below it may have an entry from there on: producers are known again from the
+        log start when a log is opened.
         """
         data, exists = self._content()
         if data is None:
@@ -88,7 +89,7 @@ class TxnCheck:
                     continue
                 what = f"entry {number}: the log has no ABORT marker of producer {entry.producer_id} there"
                 self._add("txn-entry", what, number * ENTRY_BYTES, entry.last_offset)
-            elif 0 <= first < entry.first_offset:
+            elif 0 <= first < entry.first_offset and first >= log_start_offset:
                 what = (
                     f"entry {number}: the transaction of producer {entry.producer_id} begins at offset {first}, "
                     f"not {entry.first_offset}"

@@ -15,10 +15,11 @@ def test_counts_and_remembers(tmp_path: Path) -> None:
     between = datetime.now(UTC).isoformat()
     assert said("counter.py", data, "add", "apples", "-2") == ["apples 3"]
     assert said("counter.py", data, "show") == ["apples 3", "pears 1"]
+    assert said("counter.py", ".", "add", "pears", "0", cwd=data) == ["pears 1"]
     assert said("counter.py", data, "show", "--until", between) == ["apples 5", "pears 1"]
     with kafkalog.open(data / "counters-0") as log:
         assert [(record.key, json.loads(record.value or b"")) for record in log] == [
-            (b"apples", {"add": 5}), (b"pears", {"add": 1}), (b"apples", {"add": -2})
+            (b"apples", {"add": 5}), (b"pears", {"add": 1}), (b"apples", {"add": -2}), (b"pears", {"add": 0})
         ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from kafkalog.tools.retain import retain
 from tests.examples.programs import interrupted, refused, said, started
 
 
@@ -47,3 +48,15 @@ def test_what_cannot_be_is_said(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert "there is no topic 'tasks'" in refused("work_queue.py", tmp_path / "empty", "work")
     assert "TASK" in refused("work_queue.py", tmp_path, "put", status=2)
+
+
+def test_tasks_that_come_one_by_one_are_spread_too_and_none_expires(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for n in range(5):
+        assert said("work_queue.py", data, "put", f"task {n}") == ["1 tasks put"]
+    done = said("work_queue.py", ".", "work", "--until-empty", cwd=data)
+    assert sorted(one.split(" by ")[0] for one in done) == [
+        "done task 0 (tasks-0 0)", "done task 1 (tasks-1 0)", "done task 2 (tasks-2 0)", "done task 3 (tasks-3 0)",
+        "done task 4 (tasks-0 1)",
+    ]  # fmt: skip
+    assert not retain(data, now_ms=2**45).due

@@ -2,7 +2,10 @@
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -28,31 +31,37 @@ A, B = TopicPartition("a", 0), TopicPartition("b-c", 3)
 NAME = "log-start-offset-checkpoint"
 
 
+def starting(topic_partition: TopicPartition, start: int, base: int) -> Any:
+    """What is asked of a log that begins at `start` with a segment of `base`."""
+    state = SimpleNamespace(log_start_offset=start, segments=(SimpleNamespace(base_offset=base),))
+    return SimpleNamespace(topic_partition=topic_partition, name=str(topic_partition), state=state)
+
+
 def test_only_starts_above_the_first_segment_are_named(tmp_path: Path) -> None:
-    record_log_start(str(tmp_path), A, 0, 0)
+    record_log_start(str(tmp_path), starting(A, 0, 0))
     assert not (tmp_path / NAME).exists()
-    record_log_start(str(tmp_path), A, 7, 0)
-    record_log_start(str(tmp_path), B, 20, 5)
+    record_log_start(str(tmp_path), starting(A, 7, 0))
+    record_log_start(str(tmp_path), starting(B, 20, 5))
     assert (tmp_path / NAME).read_text() == "0\n2\na 0 7\nb-c 3 20\n"
     assert (read_offset(str(tmp_path), LOG_START_FILE, A), read_offset(str(tmp_path), LOG_START_FILE, B)) == (7, 20)
-    record_log_start(str(tmp_path), A, 7, 7)
+    record_log_start(str(tmp_path), starting(A, 7, 7))
     assert (tmp_path / NAME).read_text() == "0\n1\nb-c 3 20\n"
     assert read_offset(str(tmp_path), LOG_START_FILE, A) == 0
 
 
 def test_an_unchanged_start_writes_nothing(tmp_path: Path) -> None:
-    record_log_start(str(tmp_path), A, 7, 0)
+    record_log_start(str(tmp_path), starting(A, 7, 0))
     before = (tmp_path / NAME).stat().st_mtime_ns
-    record_log_start(str(tmp_path), A, 7, 0)
+    record_log_start(str(tmp_path), starting(A, 7, 0))
     assert (tmp_path / NAME).stat().st_mtime_ns == before
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
-    record_log_start(str(tmp_path), A, 7, 0)
+    record_log_start(str(tmp_path), starting(A, 7, 0))
     fs = FaultFS()
     fs.fail("pwrite")
     with pytest.raises(StorageError):
-        record_log_start(str(tmp_path), A, 9, 0, fs=fs)
+        record_log_start(str(tmp_path), starting(A, 9, 0), fs=fs)
     assert read_offset(str(tmp_path), LOG_START_FILE, A) == 7
 
 
@@ -131,9 +140,9 @@ class TestWholeDirectory:
 
 def test_a_partition_is_forgotten_while_another_s_offset_is_put_on_disk(tmp_path: Path) -> None:
     """Both change one file: neither undoes the other."""
-    record_log_start(str(tmp_path), A, 7, 0)
-    record_log_start(str(tmp_path), B, 8, 0)
-    other = threading.Thread(target=record_log_start, args=(str(tmp_path), B, 9, 0))
+    record_log_start(str(tmp_path), starting(A, 7, 0))
+    record_log_start(str(tmp_path), starting(B, 8, 0))
+    other = threading.Thread(target=record_log_start, args=(str(tmp_path), starting(B, 9, 0)))
 
     class Meanwhile(FileSystem):
         def __init__(self) -> None:
@@ -158,3 +167,35 @@ def test_a_partition_that_was_deleted_meanwhile_gets_no_line_again(tmp_path: Pat
         held.manager.delete(TopicPartition("a", 0))
         write_recovery_points(str(tmp_path), logs)
         assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n0\n"
+
+
+class StopsBefore(FileSystem):
+    """The first thread to write the checkpoint stops before it reads it, until another is through."""
+
+    def __init__(self, between: Callable[[], object]) -> None:
+        self.between: Callable[[], object] | None = between
+
+    def open(self, path: str, flags: int, mode: int = 0o777) -> int:  # type: ignore[override]
+        if os.path.basename(path) == NAME and self.between is not None:
+            between, self.between = self.between, None
+            between()
+        return os.open(path, flags, mode)
+
+
+@pytest.mark.parametrize("of_later", ["start", "delete"])
+def test_a_log_start_that_another_thread_has_moved_on_is_not_put_back(tmp_path: Path, of_later: str) -> None:
+    """Two threads give up records of one log: what the later call has put on disk stays when the first goes on."""
+    log = starting(A, 5, 0)
+
+    def meanwhile() -> None:
+        if of_later == "start":
+            log.state.log_start_offset = 9
+            record_log_start(str(tmp_path), log)
+        else:
+            log.name = "a-0.5c1f-delete"
+            forget(str(tmp_path), [A])
+
+    record_log_start(str(tmp_path), starting(B, 20, 5))
+    record_log_start(str(tmp_path), log, fs=StopsBefore(meanwhile))
+    left = {"start": "0\n2\na 0 9\nb-c 3 20\n", "delete": "0\n1\nb-c 3 20\n"}
+    assert (tmp_path / NAME).read_text() == left[of_later]

@@ -124,6 +124,39 @@ def test_all_segments_given_up_and_none_begun(tmp_path: Path, kept: int, end: in
     assert not [name for name in files(directory) if name.endswith("deleted")]
 
 
+def given_up(path: Path, count: int) -> Path:
+    """A log whose segments all wait for their delete."""
+    directory = made(path, count)
+    for file in directory.glob("0*"):
+        file.rename(f"{file}.deleted")
+    return directory
+
+
+@pytest.mark.parametrize("damaged", [-5, 2**33, 2**63 - 1])
+def test_a_damaged_offset_says_nothing_about_where_the_log_goes_on(tmp_path: Path, damaged: int) -> None:
+    """Offsets lie outside the checksum: one that no segment of this name has ends what is sound."""
+    directory = given_up(tmp_path, 9)
+    with named(directory, 6, "log.deleted").open("r+b") as file:
+        file.seek(200)
+        file.write(damaged.to_bytes(8, "big", signed=True))
+    again = recovered(tmp_path)
+    assert (again.log_start_offset, again.log_end_offset, bases(again)) == (8, 8, [8])
+
+
+@pytest.mark.parametrize("log_start", [0, 9, 12])
+def test_segments_given_up_and_a_second_crash(tmp_path: Path, log_start: int) -> None:
+    """What tells of the end is not removed before the segment that goes on there is on disk."""
+    directory = given_up(tmp_path, 9)
+    fs = FaultFS()
+    fs.fail("unlink", path="6.timeindex.deleted")
+    with pytest.raises(StorageError):
+        log(tmp_path, fs=fs, had_clean_shutdown=False, log_start_offset=log_start, **SETTINGS)
+    assert not named(directory, 6, "log.deleted").exists()
+    again = log(tmp_path, had_clean_shutdown=False, log_start_offset=log_start, **SETTINGS)
+    end = max(9, log_start)
+    assert (again.log_start_offset, again.log_end_offset, bases(again)) == (end, end, [end])
+
+
 def test_room_reserved_ahead_is_given_up_before_the_last_flush(tmp_path: Path) -> None:
     """LOAD-29: the recovery point of a closed log lies behind its end, so that nobody would cut it off later."""
     fs = FaultFS()

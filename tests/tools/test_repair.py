@@ -223,6 +223,22 @@ def test_no_sound_batch_is_ever_dropped(tmp_path: Path, data: st.DataObject) -> 
     assert not repair(tmp_path / "data").changes
 
 
+@pytest.mark.parametrize("base", [-(2**63), -1, 2**62, 2**63 - 1])
+def test_an_offset_that_no_segment_has_gets_no_entry_in_a_new_index(tmp_path: Path, base: int) -> None:
+    """It lies outside of its batch's checksum, so the batch counts as sound; an entry has 31 bits for it."""
+    path = write_log(tmp_path / "t-0", [raw_batches.batch(n, [b"x" * 5000], timestamp=1000 + n) for n in range(6)])
+    data = bytearray(path.read_bytes())
+    at = 3 * len(data) // 6
+    data[at : at + 8] = base.to_bytes(8, "big", signed=True)
+    path.write_bytes(data)
+    path.with_suffix(".timeindex").write_bytes(b"\1" * 12)
+    repair(tmp_path, apply=True)
+    assert path.read_bytes() == data
+    times = path.with_suffix(".timeindex").read_bytes()
+    offsets = [int.from_bytes(times[n + 8 : n + 12], "big", signed=True) for n in range(0, len(times), 12)]
+    assert offsets == sorted(offsets) and all(0 <= offset < 6 for offset in offsets)
+
+
 def test_a_base_offset_that_is_too_high_hides_no_batch(tmp_path: Path) -> None:
     """It lies outside of its batch's checksum; what follows the next damage is sound, though its offsets are lower."""
     parts = raw_batches.batches(0, 12, 3)

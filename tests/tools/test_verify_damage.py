@@ -461,3 +461,25 @@ def test_a_file_that_is_cut_while_it_is_read_ends_there(tmp_path: Path, size: in
     whole = len(parts) if left > length else max(read, length // len(parts[0]))
     assert report.sums.batches == whole and "damage" not in severities(report), str(report)
     assert left > length or "the file was cut to" in str(report)
+
+
+class EndsAt(FileSystem):
+    """Reads of a log find an end that its length does not tell, `times` times: as on a network's file system."""
+
+    def __init__(self, end: int, times: int) -> None:
+        self.end, self.times = end, times
+
+    def preadv(self, fd: int, buffers: tuple[memoryview], position: int) -> int:  # type: ignore[override]
+        if self.times == 0 or position + len(buffers[0]) <= self.end:
+            return os.preadv(fd, buffers, position)
+        room = max(0, self.end - position)
+        self.times -= room == 0
+        return os.preadv(fd, (buffers[0][:room],), position) if room else 0
+
+
+def test_a_file_that_does_not_give_what_its_length_tells_is_unreadable(tmp_path: Path) -> None:
+    """Nothing is known of the rest, so nothing is to be cut; where it comes after all, it is read."""
+    path = write_log(tmp_path / "t-0", [raw_batches.batch(n, [b"x" * 3000], timestamp=1000 + n) for n in range(9)])
+    report = verify(path, fs=EndsAt(10_000, -1))
+    assert severities(report) == {"unreadable"} and "only 10000 of the" in str(report)
+    assert verify(path, fs=EndsAt(10_000, 2)).sums.batches == 9

@@ -1,0 +1,25 @@
+"""What `verify` says of a transaction index that was written after the log start had moved."""
+
+from pathlib import Path
+
+from kafkalog.storage.aborted_txns import parse_aborted_txns
+from kafkalog.tools.verify import verify
+from tests import transactional
+from tests.storage.logs import log
+
+
+def test_a_transaction_that_began_below_the_log_start(tmp_path: Path) -> None:
+    """Its entry says where it begins for those who read from the log start on, as the reference's does."""
+    directory = tmp_path / "topic-0"
+    directory.mkdir()
+    transactional.made([("data", 7, 2), ("data", 7, 2), ("plain", -1, 1)]).write(directory)
+    transactional.snapshot_path(directory, 5).unlink()
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\ntopic 0 2\n")
+    a_log = log(tmp_path, log_start_offset=2, had_clean_shutdown=False)
+    a_log.append_as_leader(bytearray(transactional.marker(0, 7, transactional.ABORT)), origin="coordinator")
+    a_log.close()
+    index = transactional.index_path(directory, 0)
+    assert [(one.first_offset, one.last_offset) for one in parse_aborted_txns(index.read_bytes(), str(index))] == [(2, 5)]
+    assert verify(directory, deep=True).ok
+    (tmp_path / "log-start-offset-checkpoint").unlink()
+    assert [one.kind for one in verify(directory, deep=True).findings] == ["txn-entry"]
