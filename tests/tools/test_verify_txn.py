@@ -15,11 +15,12 @@ def test_a_transaction_that_began_below_the_log_start(tmp_path: Path) -> None:
     transactional.made([("data", 7, 2), ("data", 7, 2), ("plain", -1, 1)]).write(directory)
     transactional.snapshot_path(directory, 5).unlink()
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\ntopic 0 2\n")
-    a_log = log(tmp_path, log_start_offset=2, had_clean_shutdown=False)
+    a_log = log(tmp_path, log_start_offset=2)
     a_log.append_as_leader(bytearray(transactional.marker(0, 7, transactional.ABORT)), origin="coordinator")
     a_log.close()
     index = transactional.index_path(directory, 0)
-    assert [(one.first_offset, one.last_offset) for one in parse_aborted_txns(index.read_bytes(), str(index))] == [(2, 5)]
+    entries = parse_aborted_txns(index.read_bytes(), str(index))
+    assert [(one.first_offset, one.last_offset) for one in entries] == [(2, 5)]
     assert verify(directory, deep=True).ok
     (tmp_path / "log-start-offset-checkpoint").unlink()
     assert [one.kind for one in verify(directory, deep=True).findings] == ["txn-entry"]
