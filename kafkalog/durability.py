@@ -102,31 +102,35 @@ class GroupSync:
     The first thread that comes leads: it flushes for itself and for those who joined until then. Whoever comes while
     it flushes is in the next group, which one of its own threads leads afterwards. A sync that failed fails its whole
     group; nothing here tries it again (the log refuses what comes later). A Ctrl-C waits until the commit is decided.
+    The handler of another signal may raise at any step: what the thread was to do for others is then done (`_leave`).
 
-    Threads: `sync` from any thread. No lock is held while `flush` runs.
+    Threads: `sync` from any thread, which is known by its gate. No lock is held while `flush` runs.
     """
 
     def __init__(self, flush: Callable[[], object]) -> None:
         self._flush = flush
         self._lock = threading.Lock()
         self._forming = _Group()  # guarded by self._lock; who comes now joins it
-        self._led = False  # guarded by self._lock; whether some thread leads, or was told to
+        self._syncing: _Group | None = None  # guarded by self._lock; the last one that was closed
+        self._leader: threading.Lock | None = None  # guarded by self._lock; who leads, or was told to
         self._gathering = Gathering()  # guarded by self._lock
         self._complete: threading.Lock | None = None  # guarded by self._lock; where the leader waits for others
 
     def sync(self) -> None:
         """Returns when all that the log held at the call is on disk; raises what the sync met."""
         with deferred_interrupts():
-            group, gate = self._joined()
-            if gate is not None:
-                try:
-                    gate.acquire()
-                except BaseException:  # of a signal's handler
-                    self._leave(group, gate)
-                    raise
-            if not group.done:
-                self._lead(group)
-            elif group.error is not None:
+            me = shut_gate()
+            try:
+                group = self._joined(me)
+                if self._leader is not me:
+                    me.acquire()
+                if not group.done:
+                    self._lead(group, me)
+                    return
+            except BaseException:
+                self._leave(me)
+                raise
+            if group.error is not None:
                 raise again(group.error)
 
     @property
@@ -135,54 +139,37 @@ class GroupSync:
         with self._lock:
             return len(self._forming.gates)
 
-    def _joined(self) -> tuple[_Group, threading.Lock | None]:
-        """The group of the calling thread, and the gate to wait at; None for its leader."""
+    def _joined(self, me: threading.Lock) -> _Group:
+        """The group of the calling thread, which leads where nobody else does."""
         with self._lock:
             group = self._forming
             group.members += 1
-            if not self._led:
-                self._led = True
-                return group, None
-            gate = shut_gate()
-            group.gates.append(gate)
+            if self._leader is None:
+                self._leader = me
+                return group
+            group.gates.append(me)
             if self._complete is not None and group.members >= self._gathering.wanted:
                 open_gate(self._complete)
-            return group, gate
+            return group
 
-    def _leave(self, group: _Group, gate: threading.Lock | None) -> None:
-        """Have a group go on without the calling thread, which waits no longer: another leads, where it was to."""
-        heir = None
-        with self._lock:
-            if group.done:
-                return
-            group.members -= 1
-            if gate in group.gates:
-                group.gates.remove(gate)
-            else:
-                waiting = group.gates or self._forming.gates
-                heir = waiting.pop(0) if waiting else None
-                self._led = heir is not None
-        if heir is not None:
-            open_gate(heir)
-
-    def _lead(self, group: _Group) -> None:
-        try:
-            self._gather(group)
-        except BaseException:
-            self._leave(group, None)
-            raise
+    def _lead(self, group: _Group, me: threading.Lock) -> None:
+        self._gather(group, me)
         began = time.monotonic()
         try:
             self._flush()
         except BaseException as error:
             group.error = error
             raise
-        finally:
-            self._settle(group, began, time.monotonic())
+        ended = time.monotonic()
+        with self._lock:
+            self._gathering.synced(began, ended, group.members + self._forming.members)
+            self._settle_locked(group)
 
-    def _gather(self, group: _Group) -> None:
+    def _gather(self, group: _Group, me: threading.Lock) -> None:
         """Give those who are about to join the time for it, then close the group: who comes now is too late."""
         with self._lock:
+            self._leader = me  # who told this thread may have been stopped before it noted that
+            _take_out(group, me)
             seconds = self._gathering.seconds(group.members)
             if seconds:
                 self._complete = gate = shut_gate()
@@ -190,21 +177,47 @@ class GroupSync:
             gate.acquire(timeout=seconds)
         with self._lock:
             self._complete = None
-            if self._forming is group:  # not so where the one who led before was interrupted just after this
+            self._syncing = group
+            if self._forming is group:  # not so where the one who led before was stopped behind this
                 self._forming = _Group()
 
-    def _settle(self, group: _Group, began: float, ended: float) -> None:
-        """Let the group go, and one of the next lead that."""
-        with self._lock:
-            group.done = True
-            following = self._forming
-            self._gathering.synced(began, ended, group.members + following.members)
-            heir = following.gates.pop(0) if following.gates else None
-            self._led = heir is not None
+    def _settle_locked(self, group: _Group) -> None:
+        """Let the group go, and have one of the next lead that; done again where a signal stopped it half-way."""
+        group.done = True
         for gate in group.gates:
             open_gate(gate)
+        self._hand_over_locked(self._forming)
+
+    def _hand_over_locked(self, group: _Group) -> None:
+        """Have the first who waits in a group lead it; nobody leads where none does."""
+        heir = group.gates[0] if group.gates else None
         if heir is not None:
             open_gate(heir)
+        self._leader = heir
+        if heir is not None:
+            _take_out(group, heir)
+
+    def _leave(self, me: threading.Lock) -> None:
+        """Have the others go on without the calling thread: its group is let go where that was synced, or failed."""
+        with self._lock:
+            syncing, forming = self._syncing or self._forming, self._forming
+            for group in (syncing, forming):
+                if _take_out(group, me):
+                    group.members -= 1
+            if self._leader is not me:
+                return
+            if syncing.done or syncing.error is not None:
+                self._settle_locked(syncing)
+            else:
+                self._hand_over_locked(syncing if syncing.gates else forming)
+
+
+def _take_out(group: _Group, gate: threading.Lock) -> bool:
+    """True where the gate was one of the group's."""
+    if gate not in group.gates:
+        return False
+    group.gates.remove(gate)
+    return True
 
 
 class BackgroundFlush:
