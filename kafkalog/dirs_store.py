@@ -34,7 +34,7 @@ from kafkalog.manager.retention import each_log
 from kafkalog.manager.topics import check_partitions
 from kafkalog.opened import StoreLog
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.names import NOT_PARTITIONS, collides_with, parse_dir, validate_topic
+from kafkalog.storage.names import DELETE_DIR_SUFFIX, NOT_PARTITIONS, collides_with, parse_dir, validate_topic
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
@@ -203,15 +203,16 @@ class LogStore:
                     self._manager.get_or_create(key, settings=given, directory=directory)
                     made.append(key)
         except BaseException:
-            for key in made:
-                self._manager.delete(key)
+            with deferred_interrupts():
+                for key in made:
+                    self._manager.delete(key)
             raise
 
     def delete_topic(self, name: str) -> None:
         """Every partition of the topic is renamed, and its files go later."""
         if not self.config.delete_topic_enable:
             raise PolicyViolation(f"topic {name} may not be deleted", hint="delete.topic.enable is false")
-        with self._changing:
+        with self._changing, deferred_interrupts():  # all of it, or nothing: no topic with some of its partitions
             for key in self._partitions_of(name):
                 self._retire(key)
                 self._manager.delete(key)
@@ -294,13 +295,14 @@ class LogStore:
 
 
 def _all_of(steps: Iterable[Callable[[], object]]) -> None:
-    """Take every step; the first error is raised when all had their turn."""
+    """Take every step; the first error is raised when all had their turn, and so is a Ctrl-C."""
     errors: list[Exception] = []
-    for step in steps:
-        try:
-            step()
-        except Exception as error:
-            errors.append(error)
+    with deferred_interrupts():
+        for step in steps:
+            try:
+                step()
+            except Exception as error:
+                errors.append(error)
     if errors:
         raise errors[0]
 
@@ -328,7 +330,7 @@ def _flushed(log: UnifiedLog) -> int:
 
 
 def _topics_in(paths: Iterable[str], fs: FileSystem) -> set[str]:
-    """The topics that have a partition in the directories."""
+    """The topics that have a partition in the directories, other than one that waits for its delete."""
     names: set[str] = set()
     for path in paths:
         if not fs.exists(path):
@@ -336,9 +338,11 @@ def _topics_in(paths: Iterable[str], fs: FileSystem) -> set[str]:
         for name in fs.names(path):
             if name not in NOT_PARTITIONS:
                 try:
-                    names.add(parse_dir(name).topic_partition.topic)
+                    topic_partition, kind = parse_dir(name)
                 except NotAPartition:
                     continue
+                if kind != DELETE_DIR_SUFFIX:
+                    names.add(topic_partition.topic)
     return names
 
 

@@ -3,6 +3,8 @@
 import gc
 import itertools
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 import kafkalog
 from kafkalog.dirs import LogDirs
+from kafkalog.manager.loading import LoadProgress
 from tests.interruptions import interrupted_at
 
 pytestmark = [
@@ -74,3 +77,36 @@ def test_a_topic_is_made_whole_or_not_at_all(filled: Path) -> None:
             assert {len(topic.partitions) for name, topic in made.items() if name != "t"} <= {3}
             for name in made.keys() - {"t"}:
                 dirs.delete_topic(name)
+
+
+def test_a_topic_is_deleted_whole_or_not_at_all(filled: Path) -> None:
+    with kafkalog.open_dirs(filled, "a") as dirs:
+        dirs.create_topic("d", 3)
+        for _ in moments(lambda: dirs.delete_topic("d"), 7):
+            if "d" in dirs.topics:
+                assert len(dirs.topics["d"].partitions) == 3
+            else:
+                dirs.create_topic("d", 3)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_no_thread_loads_logs_any_more_once_an_interrupt_has_ended_the_opening(filled: Path, times: int) -> None:
+    """However often it comes: what recovers a log cuts its files, and somebody else may have them by then."""
+    ended, told = threading.Event(), threading.Event()
+
+    def interrupt(progress: LoadProgress) -> None:
+        if not told.is_set():
+            told.set()
+            for _ in range(times):
+                os.kill(os.getpid(), signal.SIGINT)
+                ended.wait(0.2)  # with an opening that ends, this thread would be left
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            kafkalog.open_dirs(filled, "a", progress=interrupt)
+        names = [thread.name for thread in threading.enumerate()]
+        assert told.is_set() and not [name for name in names if name.startswith("kafkalog-")], names
+    finally:
+        ended.set()
+        signal.signal(signal.SIGINT, before)

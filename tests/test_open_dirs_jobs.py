@@ -161,3 +161,13 @@ def test_damaged_settings_are_an_error(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + b"torn")
     with pytest.raises(CorruptRecord, match="kafkalog repair"):
         kafkalog.open_dirs(tmp_path, "a")
+
+
+def test_nobody_is_told_of_a_topic_that_is_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its directory waits for its delete; the topics file does not have it any more."""
+    with kafkalog.open_dirs(tmp_path, "a") as dirs:
+        dirs.create_topic("t")
+        dirs.delete_topic("t")
+    assert [path.name for path in tmp_path.glob("t-0.*-delete")]
+    with kafkalog.open_dirs(tmp_path, "a"):
+        assert "nobody knows" not in caplog.text

@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import Any, Final, NamedTuple
 
 from kafkalog.config import LogConfig
@@ -31,6 +31,7 @@ from kafkalog.util.fileio import FileSystem
 from kafkalog.util.scheduler import Schedules
 
 _LOG: Final = logging.getLogger(__name__)
+_LOOK_UP_S: Final = 0.05
 DAMAGE: Final = (OSError, FormatError, CorruptRecord)
 """What takes one directory offline; any other exception is a mistake of ours and ends the start (LOAD-32)."""
 Offsets = dict[TopicPartition, int]
@@ -217,18 +218,24 @@ class DirectoryLoader:
                 _LOG.warning("%s: %s", log.path, error)
 
 
-def load_all(loaders: Sequence[DirectoryLoader], threads: int) -> None:
-    """Return when every loader has its logs, or its failure. What is no failure of a disk is raised, and stops all."""
+def load_all(loaders: Sequence[DirectoryLoader], threads: int, let_through: Callable[[], object]) -> None:
+    """Return when every loader has its logs, or its failure. What is no failure of a disk is raised, and stops all.
+
+    `let_through` is called now and then and may raise, as for a Ctrl-C. However it ends, no thread is left.
+    """
     pools: list[ThreadPoolExecutor] = []
-    futures: list[Future[None]] = []
+    futures: set[Future[None]] = set()
     try:
         for loader in loaders:
             work = loader.work
             if work:
                 pools.append(ThreadPoolExecutor(min(loader.threads(threads), len(work)), "kafkalog-load"))
-                futures += [pools[-1].submit(loader.load_one, place) for place in work]
-        for future in futures:
-            future.result()
+                futures.update(pools[-1].submit(loader.load_one, place) for place in work)
+        while futures:
+            done, futures = wait(futures, _LOOK_UP_S, FIRST_EXCEPTION)
+            let_through()
+            for future in done:
+                future.result()
     except BaseException:
         for loader in loaders:
             loader.stop()

@@ -101,6 +101,9 @@ def load_directories(
 
     Partitions for which `is_stray` holds are renamed first. A directory whose disk fails goes offline. NotAPartition,
     IllegalState (a partition in two directories): nothing was touched. StorageError when no directory is left.
+
+    A Ctrl-C drops the logs that no thread has begun with; a second one waits for the threads like the first: they write
+    into directories whose locks go as soon as this has raised.
     """
     inventories: dict[str, Inventory] = {}
     for directory in directories:
@@ -122,14 +125,16 @@ def load_directories(
                 loaders.append(loader)
             except DAMAGE as error:
                 take_offline(directory, error)
-    try:
-        load_all(loaders, rules.threads)
-    except BaseException:
+    interrupts = deferred_interrupts()
+    with interrupts:
+        try:
+            load_all(loaders, rules.threads, interrupts.let_through)
+        except BaseException:
+            for loader in loaders:
+                loader.give_up()
+            raise
         for loader in loaders:
-            loader.give_up()
-        raise
-    for loader in loaders:
-        _finish(loader)
+            _finish(loader)
     check_some_online(directories)
     return {path: found for path, found in inventories.items() if _is_online(directories, path)}
 
