@@ -163,6 +163,8 @@ def check_append(
     _check_header(table, from_client, magic, metrics)
     data, plain = (buffer, table) if not source else plain_row(buffer, table, 0)
     check = _check_records(data, plain, table, rules, now_ms, partition, metrics)
+    if check.count == 0:  # compaction leaves such a batch; one that is appended would take no offset
+        raise InvalidRecord("the batch holds no records", offset=table[0].base_offset)
     if in_place and packed and source:
         in_place = _numbered_from_zero(check, plain, magic, any_base_offset)
     if in_place:
@@ -173,8 +175,6 @@ def check_append(
         size = check.size + _overhead(magic, source) if packed else 0
         return Checked(buffer, table, None, check.max_timestamp, check.count, ValidationStats(size))
     _check_producer(table[0])
-    if check.count == 0:
-        raise InvalidRecord("the batch holds no records, so there is none to write anew", offset=table[0].base_offset)
     made = _written_anew(data, plain, check, rules, target, magic, first_offset, now_ms)
     used = made.plain_size + (_overhead(magic, target) if magic < MAGIC_V2 and target else 0)
     if packed:

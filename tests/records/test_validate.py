@@ -464,8 +464,10 @@ def test_builders_of_a_stamped_wrapper_are_taken_by_nobody() -> None:
         validate(bytes(builder.build()), STAMPED)
 
 
-def test_a_batch_without_records_is_not_written_anew() -> None:
-    """Compaction leaves such a batch in place; no leader is given one, and a header alone has nothing to recompress."""
-    empty = frame(b"", count=0, last_delta=2, attributes=CompressionType.LZ4, base_offset=0)
-    with pytest.raises(InvalidRecord, match="no records"):
-        validate_and_assign_offsets(empty, 5, ValidationRules(CompressionType.SNAPPY), 1, from_client=False)
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.SNAPPY, CompressionType.LZ4])
+def test_a_batch_without_records_is_refused(codec: int) -> None:
+    """Whoever sends it: compaction leaves such a batch in place, and one that is appended would take no offset."""
+    empty = frame(b"", count=0, last_delta=2, attributes=codec, base_offset=0)
+    for rules in (ValidationRules(), ValidationRules(CompressionType.SNAPPY)):
+        with pytest.raises(InvalidRecord, match="no records"):
+            validate_and_assign_offsets(empty, 5, rules, 1, from_client=False)
