@@ -24,6 +24,17 @@ def _golden_scratch() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _ctrl_c_is_as_it_was() -> Iterator[None]:
+    """No test leaves Ctrl-C held back for those that come after it."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    after = signal.getsignal(signal.SIGINT)
+    if after is not before:
+        signal.signal(signal.SIGINT, before)
+        pytest.fail(f"this test leaves {after} in the place of {before}")
+
+
+@pytest.fixture(autouse=True)
 def _own_cursors(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test touches the positions that the user who runs it keeps."""
     monkeypatch.delenv("KAFKALOG_CURSORS", raising=False)
