@@ -15,7 +15,7 @@ cdef struct EpochRun:
 cdef struct AbortMarker:
     int64_t producer_id
     int64_t offset
-    int64_t first_offset            # of the transaction as far as this file shows it, -1 where it shows no data
+    int64_t first_offset            # of the transaction's data in this file and above the log start, -1 for none
 
 
 cdef struct Entries:
@@ -41,6 +41,7 @@ cdef class BatchCheck(BatchWalk):
     cdef readonly int64_t thinned
     cdef readonly int64_t max_timestamp
     cdef readonly int64_t first_offset
+    cdef int64_t log_start_offset
     cdef int64_t fault_from
     cdef Entries index
     cdef Entries times

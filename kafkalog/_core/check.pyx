@@ -51,13 +51,15 @@ cdef class BatchCheck(BatchWalk):
     `next_offset` is the lowest offset that the batch at `position` may begin with, `last_good` the byte after the last
     batch that was accepted. `gaps` counts the places where offsets jump (`gap_position`,
     `gap_from` and `gap_to` of the last one), `thinned` the batches that hold fewer records than offsets; `first_offset`
-    is that of the first batch, -1 for none. `value` explains the last fault of order or size.
+    is that of the first batch, -1 for none. `value` explains the last fault of order or size. Of
+    transactions only the data that ends at `log_start_offset` or above counts: nobody reads what lies below.
     """
 
-    def __cinit__(self, int64_t base_offset, int64_t end, *, bint check_crc=True):
+    def __cinit__(self, int64_t base_offset, int64_t end, *, bint check_crc=True, int64_t log_start_offset=0):
         self.base_offset = self.next_offset = base_offset
         self.end = end
         self.check_crc = check_crc
+        self.log_start_offset = log_start_offset
         make_ids(&self.ids)
         self.fault_from = self.gap_position = self.max_timestamp = self.first_offset = self.pending = -1
 
@@ -133,7 +135,7 @@ cdef class BatchCheck(BatchWalk):
 
     @property
     def abort_markers(self) -> list[tuple[int, int, int]]:
-        """(producer id, offset, first offset) of each ABORT marker; the first of the data in this file, -1 for none."""
+        """(producer id, offset, first offset) of each ABORT marker; the first of the data that counts, -1 for none."""
         cdef Py_ssize_t i
         self.refuse_a_second()
         return [
@@ -280,7 +282,7 @@ cdef class BatchCheck(BatchWalk):
         if open_from == NULL:
             return -1
         if not self.row.attributes & CONTROL_BIT:
-            if open_from[0] < 0:
+            if open_from[0] < 0 and self.row.last_offset >= self.log_start_offset:
                 open_from[0] = self.row.base_offset
             return 0
         if batch != NULL and self.row.count > 0:

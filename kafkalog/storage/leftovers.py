@@ -45,8 +45,8 @@ class Leftovers(NamedTuple):
     swaps: tuple[str, ...]
 
 
-def robbed_segments(names: Iterable[str]) -> dict[int, str]:
-    """Base offsets of segments that are there without their transaction index, each with the name that one has now.
+def renamed_txn_indexes(names: Iterable[str]) -> dict[int, str]:
+    """Transaction indexes that wait for a delete while their segments do not: the file's name by base offset.
 
     Of a delete that was not synced the disk may keep some renames and not others. A segment without `.txnindex` says
     that nothing in it was aborted, so it has to be recovered. The file itself may be of another segment, one that
@@ -67,12 +67,12 @@ def robbed_segments(names: Iterable[str]) -> dict[int, str]:
 def plan_leftovers(names: Iterable[str]) -> Leftovers:
     """What is to be removed, and which swaps are valid, by the names of the files alone."""
     files = sorted(names)
-    robbed = frozenset(robbed_segments(files).values())
+    kept = frozenset(renamed_txn_indexes(files).values())
     cleaned = [name for name in files if name.endswith(CLEANED_SUFFIX)]
     bases = [base for base in map(parse_base_offset, cleaned) if base is not None]
     first_cleaned = min(bases, default=None)
     deleted = [n for n in files if n.endswith(DELETED_SUFFIX) and not n.endswith(CHECKPOINT_DELETED_SUFFIX)]
-    removed = [name for name in deleted if name not in robbed]
+    removed = [name for name in deleted if name not in kept]
     swaps = []
     for name in files:
         base = parse_base_offset(name)

@@ -21,7 +21,7 @@ from kafkalog.config import LogConfig
 from kafkalog.errors import FormatError, IllegalState, SegmentOffsetOverflow
 from kafkalog.storage.directory import Directory, list_directory
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.leftovers import clear_leftovers, remove_file, robbed_segments
+from kafkalog.storage.leftovers import clear_leftovers, remove_file, renamed_txn_indexes
 from kafkalog.storage.listed_segment import open_listed
 from kafkalog.storage.names import (
     DELETED_SUFFIX,
@@ -100,7 +100,7 @@ class LogLoader:
         self._segments: dict[int, LogSegment] = {}
         self._unindexed: list[LogSegment] = []
         self._tails: dict[int, SegmentTail] = {}  # of the segments that were recovered
-        self._robbed = robbed_segments(self._found.names)
+        self._renamed_txns = renamed_txn_indexes(self._found.names)
         self._given_up: list[LogSegment] = []
         self._given_up_files: list[str] = []
         self._touched = False  # names in the directory have changed
@@ -180,7 +180,7 @@ class LogLoader:
         )
         stem = base_name(base)
         has_index, has_times, has_txns = [stem + suffix in indexes for suffix in INDEX_SUFFIXES]
-        if not has_index or base in self._robbed or has_txns and not self._is_txn_index_sound(segment):
+        if not has_index or base in self._renamed_txns or has_txns and not self._is_txn_index_sound(segment):
             if segment.size:
                 _LOG.warning("%s: an index is missing or damaged, all are made anew", segment.path)
             if self._clean:
@@ -364,7 +364,7 @@ class LogLoader:
         self._producers.snapshots.remove_strays(segments.base_offsets)
         self._load_producers(segments, start, next_offset)
         segments.active.become_active(self._tails.get(segments.active.base_offset))
-        for name in self._robbed.values():
+        for name in self._renamed_txns.values():
             remove_file(self._directory, name, self._fs)
         given_up, files = tuple(self._given_up), tuple(self._given_up_files)
         return Loaded(segments, start, point, next_offset, given_up, files, self._clean and not self._touched)

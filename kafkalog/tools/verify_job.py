@@ -131,7 +131,7 @@ def _look(
             )  # fmt: skip
     try:
         txn = TxnCheck(job.beside(names.TXN_INDEX_SUFFIX), facts, findings, fs)
-        files += txn.run(is_live=job.is_last and job.state.is_live, log_start_offset=job.state.log_start_offset)
+        files += txn.run(is_live=job.is_last and job.state.is_live)
     except StorageError as error:
         unreadable(findings, error, job.path)
     return SegmentOutcome(facts, findings, files)
@@ -167,5 +167,6 @@ def _pass(
     entries = [b"" if index is None else index.entries for index in indexes] or [b"", b""]
     return SegmentPass(
         file, job.base_offset, findings, fs=fs, length=length, is_last=job.is_last, is_live=job.state.is_live,
-        is_clean=job.state.is_clean, check_crc=check_crc, entries=(entries[0], entries[1]), progress=progress,
+        is_clean=job.state.is_clean, check_crc=check_crc, log_start_offset=job.state.log_start_offset,
+        entries=(entries[0], entries[1]), progress=progress,
     ).run()  # fmt: skip

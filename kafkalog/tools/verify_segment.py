@@ -80,8 +80,8 @@ class SegmentPass:
     """One pass over an open `.log` file of `length` bytes; `run` gives the facts, findings go to `findings`.
 
     `is_live` says that somebody writes the directory: then an end that is no batch may become one; `is_clean` that it
-    was closed well: then it is no torn write. StorageError when the system fails. A file that is cut or grows meanwhile
-    ends where it ends.
+    was closed well: then it is no torn write. What lies below `log_start_offset` is read by nobody. StorageError when
+    the system fails. A file that is cut or grows meanwhile ends where it ends.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class SegmentPass:
         is_live: bool = False,
         is_clean: bool = False,
         check_crc: bool = True,
+        log_start_offset: int = 0,
         entries: tuple[bytes, bytes] = (b"", b""),
         progress: Progress | None = None,
     ) -> None:
@@ -106,7 +107,7 @@ class SegmentPass:
         self._is_clean = is_clean
         self._progress = progress
         self._advice = ScanAdvice(file, length, fs)
-        self._check = BatchCheck(base_offset, length, check_crc=check_crc)
+        self._check = BatchCheck(base_offset, length, check_crc=check_crc, log_start_offset=log_start_offset)
         self._check.expect_entries(*entries)
         self._facts = SegmentFacts(file.path, base_offset)
         self._budget = Budget(length)

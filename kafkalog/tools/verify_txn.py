@@ -23,13 +23,12 @@ class TxnCheck:
         self._findings = findings
         self._fs = fs
 
-    def run(self, *, is_live: bool, log_start_offset: int = 0) -> bool:
+    def run(self, *, is_live: bool) -> bool:
         """Notes what is wrong; True when there is such a file. StorageError when the system fails.
 
         `is_live` says that the segment is written to: then its index may know more or less than the log that was read.
-        A transaction that ended below `log_start_offset` needs no entry: a delete that a crash stopped may leave a log
-        without its index. One that began below it may have an entry from there on: producers are known again from the
-        log start when a log is opened.
+        Of a transaction that began below the log start only what lies above it counts: producers are known again from
+        there on when a log is opened, and a delete that a crash stopped may leave no entry of what lies below.
         """
         data, exists = self._content()
         if data is None:
@@ -43,7 +42,7 @@ class TxnCheck:
             self._add("txn-version", error.message, error.position)
             return exists
         self._check_order(entries)
-        self._check_markers(entries, is_live, log_start_offset)
+        self._check_markers(entries, is_live)
         return exists
 
     def _content(self) -> tuple[bytes | None, bool]:
@@ -78,7 +77,7 @@ class TxnCheck:
                 self._add("txn-entry", f"entry {number}: {what}", number * ENTRY_BYTES, entry.last_offset)
             last = max(last, entry.last_offset)
 
-    def _check_markers(self, entries: list[AbortedTxn], is_live: bool, log_start_offset: int) -> None:
+    def _check_markers(self, entries: list[AbortedTxn], is_live: bool) -> None:
         """Each entry has its ABORT marker in the log, and each aborted transaction seen in it has its entry."""
         facts = self._facts
         markers = {(producer, offset): first for producer, offset, first in facts.aborts}
@@ -89,7 +88,7 @@ class TxnCheck:
                     continue
                 what = f"entry {number}: the log has no ABORT marker of producer {entry.producer_id} there"
                 self._add("txn-entry", what, number * ENTRY_BYTES, entry.last_offset)
-            elif 0 <= first < entry.first_offset and first >= log_start_offset:
+            elif 0 <= first < entry.first_offset:
                 what = (
                     f"entry {number}: the transaction of producer {entry.producer_id} begins at offset {first}, "
                     f"not {entry.first_offset}"
@@ -98,7 +97,7 @@ class TxnCheck:
         known = entries[-1].last_offset if entries else -1
         for (producer, offset), first in markers.items():
             # without data in this segment the transaction may have been empty, or compacted away
-            if first >= 0 and offset >= log_start_offset and not facts.damaged and not (is_live and offset > known):
+            if first >= 0 and not facts.damaged and not (is_live and offset > known):
                 self._add(
                     "txn-missing",
                     f"producer {producer} aborted offsets {first} to {offset}, and no entry says so: "

@@ -22,5 +22,8 @@ def test_a_transaction_that_began_below_the_log_start(tmp_path: Path) -> None:
     entries = parse_aborted_txns(index.read_bytes(), str(index))
     assert [(one.first_offset, one.last_offset) for one in entries] == [(2, 5)]
     assert verify(directory, deep=True).ok
+    index.write_bytes(transactional.txn_index([(7, 3, 5, 6)]))
+    assert [one.kind for one in verify(directory, deep=True).findings] == ["txn-entry"], "not all of what is read"
+    index.write_bytes(transactional.txn_index([(7, 2, 5, 6)]))
     (tmp_path / "log-start-offset-checkpoint").unlink()
     assert [one.kind for one in verify(directory, deep=True).findings] == ["txn-entry"]
