@@ -40,7 +40,8 @@ def _paths(arguments: tuple[str, ...], listed: tuple[str, ...]) -> list[str]:
 
 def _reader(given: dict[str, Any]) -> Callable[[], RecordReader | None] | None:
     """Makes the decoder that the flags name; None where they name none."""
-    if not any(given[name] for name in given if name.endswith(("_decoder", "_decoder_class"))):
+    named = (value for name, value in given.items() if name.endswith(("_decoder", "_decoder_class")))
+    if all(value is None or value is False for value in named):
         return None
     from kafkalog.tools import record_readers
 
