@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ PACKAGE = ROOT / "kafkalog"
 BASE = {"errors", "config", "config_keys", "broker_config", "_version"}
 CORE = {"_core"}
 VALUES = {"types", "records"}
-FOLDERS = {"util", "storage", "manager", "tools", "inspect", "cli"}
+FOLDERS = {"util", "storage", "manager", "tools", "inspect", "spark", "cli"}
 # what each part may import besides itself; "face" is every other module at the top of the package
 ALLOWED = {
     "errors": {"_version"},
@@ -28,10 +30,12 @@ ALLOWED = {
     "tools": BASE | CORE | VALUES | {"util", "storage", "manager"},
     "inspect": BASE | CORE | VALUES | {"util", "storage", "manager"},
     "face": BASE | CORE | VALUES | {"util", "storage", "manager", "tools", "inspect"},
-    "cli": BASE | CORE | VALUES | {"util", "storage", "manager", "tools", "inspect", "face"},
+    "spark": BASE | CORE | VALUES | {"util", "storage", "manager", "tools", "inspect", "face"},
+    "cli": BASE | CORE | VALUES | {"util", "storage", "manager", "tools", "inspect", "face", "spark"},
 }
 # the start of `kafkalog --version` has 0.15 s: these are imported where they are first used
 LATE = {"numpy", "rich", "cramjam", "crc32c", "deflate", "zstandard", "pyarrow", "pandas", "polars", "asyncio"}
+SPARK = {"pyspark", "py4j"}
 CIMPORT = re.compile(r"^\s*(?:from\s+(kafkalog[\w.]*)\s+c?import|c?import\s+(kafkalog[\w.]*))", re.MULTILINE)
 
 
@@ -75,17 +79,37 @@ def test_imports_only_what_lies_below(path: Path) -> None:
     assert not wrong, f"layer {part!r} may import {sorted(ALLOWED[part])}, not {sorted(wrong)}"
 
 
+def imported_at_start(path: Path) -> set[str]:
+    """The modules that a file imports as it is imported itself."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        # imports in functions and under `if TYPE_CHECKING:` cost nothing at start
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "")
+    return names
+
+
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
 def test_slow_packages_are_imported_on_first_use(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    names: set[str] = set()
-    for node in tree.body:  # imports in functions and under `if TYPE_CHECKING:` cost nothing at start
-        if isinstance(node, ast.Import):
-            names.update(alias.name.split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            names.add((node.module or "").split(".")[0])
+    names = {name.split(".")[0] for name in imported_at_start(path)}
+    if PACKAGE / "spark" in path.parents:
+        return
     if path not in (PACKAGE / "aio.py", PACKAGE / "aio_cursor.py"):
         assert not names & LATE
+    assert not names & SPARK
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "cli").glob("*.py")), ids=lambda p: p.name)
+def test_no_command_imports_spark_before_it_is_asked_to(path: Path) -> None:
+    assert not {name for name in imported_at_start(path) if part_of(name) == "spark"}
+
+
+def test_importing_the_package_and_its_face_imports_nothing_of_spark() -> None:
+    code = "import sys, kafkalog, kafkalog.spark; kafkalog.open, kafkalog.verify; import kafkalog.cli.main"
+    code += "; assert not {'pyspark', 'py4j', 'pyarrow', 'pandas'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 def test_the_rule_itself_sees_an_upward_import(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("kafkalog", "tests", "examples", "asv_benchmarks", "ci", "fuzz")
+FOLDERS = ("kafkalog", "pyspark_kafkalog", "tests", "examples", "asv_benchmarks", "ci", "fuzz")
 CODE = (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".sh", ".java")
 FILE_LINES, FUNCTION_LINES = 500, 70
 LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")

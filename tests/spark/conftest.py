@@ -1,0 +1,93 @@
+"""One Spark session for all tests that ask for it; without Java 17 or PySpark they are skipped, with the reason."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+LEAST_JAVA = 17
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that asks for the session is one of Spark's, and not quick."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.slow)
+
+
+def why_not() -> str | None:
+    """Why Spark cannot run here, in one line; None where it can."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
+    if java is None:
+        return f"Spark needs Java {LEAST_JAVA} or newer: there is no java"
+    told = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
+    version = re.search(r'version "(\d+)', told)
+    if version is None or int(version[1]) < LEAST_JAVA:
+        return f"Spark needs Java {LEAST_JAVA} or newer: {told.splitlines()[:1]}"
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        return "PySpark is not installed: pip install 'kafkalog[spark]'"
+    return None
+
+
+def settings(scratch: Path) -> dict[str, str]:
+    """What every session of the tests is set to: small, quiet, on the loopback, its files in `scratch`."""
+    return {
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "UTC",
+    }
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """A session on two threads, for all tests of a run."""
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    patch = pytest.MonkeyPatch()
+    patch.setenv("PYSPARK_PYTHON", sys.executable)
+    patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master("local[2]").appName("kafkalog tests")
+    for name, value in settings(tmp_path_factory.mktemp("spark")).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # PySpark leaves its sockets to the collector
+            session.stop()
+            gateway = SparkContext._gateway
+            assert gateway is not None
+            gateway.shutdown()
+            gateway.proc.stdin.close()  # the JVM ends with its input
+            gateway.proc.wait(60)
+            SparkContext._gateway = SparkContext._jvm = None
+        patch.undo()
