@@ -10,12 +10,12 @@ MODULES = (
     "assign", "index", "pick", "mapping", "render", "text", "template", "listing", "xxhash", "spare",
     "store", "unpack", "arena", "legacy", "repack", "walk", "check", "residency", "agree", "txns", "admit", "rewrite",
     "arrow_memory", "columns", "column_builder", "arrow", "producer", "staged", "producers",
-    "trace", "recovery", "counter",
+    "trace", "recovery", "counter", "stamp",
 )  # fmt: skip
 USES_CRC = (
     "crc", "scan", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",
     "walk", "check", "agree", "txns", "admit", "rewrite", "unpack",
-    "recovery", "producer", "staged", "producers", "trace",
+    "recovery", "producer", "staged", "producers", "trace", "stamp",
 )  # fmt: skip
 DEBUG = os.environ.get("KAFKALOG_DEBUG") == "1"
 DIRECTIVES = {
