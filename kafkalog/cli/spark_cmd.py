@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import click
 
-from kafkalog.cli import spark_verify
+from kafkalog.cli import (
+    spark_compact,
+    spark_reindex,
+    spark_retain,
+    spark_verify,
+)
 
-JOBS = (spark_verify,)
+JOBS = (
+    spark_compact,
+    spark_reindex,
+    spark_retain,
+    spark_verify,
+)
 """A module for each job; Spark itself is imported when one runs."""
 
 
