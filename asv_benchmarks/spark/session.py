@@ -46,6 +46,7 @@ def _settings(scratch: Path, kafka: bool, memory: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
     }
+    settings["spark.ui.showConsoleProgress"] = "false"
     if kafka:
         settings["spark.jars"] = ",".join(map(str, toolchain.spark_jars()))
     return settings

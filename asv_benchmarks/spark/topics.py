@@ -4,7 +4,7 @@ import contextlib
 import random
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,10 +31,14 @@ class Topic:
     codec: str = "none"
 
 
-def topics(rows: int, codecs: Sequence[str] = ()) -> list[Topic]:
-    """One of one partition, one of two, and one for each codec."""
-    plain = [Topic(f"rows{partitions}", partitions, rows) for partitions in (1, 2)]
-    return plain + [Topic(f"rows-{codec}", 1, rows, codec) for codec in codecs]
+def topics(rows: int) -> list[Topic]:
+    """One of one partition, and one of two."""
+    return [Topic(f"rows{partitions}", partitions, rows) for partitions in (1, 2)]
+
+
+def compressed(rows: int) -> list[Topic]:
+    """One of one partition for each codec."""
+    return [Topic(f"rows-{codec}", 1, rows, codec) for codec in CODECS]
 
 
 def write(data: Path, topic: Topic) -> None:
