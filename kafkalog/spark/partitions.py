@@ -13,6 +13,7 @@ from kafkalog.storage.names import PARTITION_METADATA, is_log_file, parse_dir
 from kafkalog.storage.view import LogView
 from kafkalog.tools.directories import PartitionPath, partitions
 from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint_cache import CheckpointCache
 from kafkalog.util.fileio import OS, FileSystem
 
 __all__ = ["Bounds", "PartitionViews", "bounds_of", "find_partitions"]
@@ -135,13 +136,15 @@ class PartitionViews:
         self.directories = directories
         self.isolation = isolation
         self._fs = fs
+        self._checkpoints = CheckpointCache(fs=fs)
         self._views: dict[TopicPartition, LogView] = {}
         self._bounds: dict[TopicPartition, Bounds] = {}
 
     def __getitem__(self, partition: TopicPartition) -> LogView:
         view = self._views.get(partition)
         if view is None:
-            view = self._views[partition] = LogView(self.directories[partition], fs=self._fs)
+            path = self.directories[partition]
+            view = self._views[partition] = LogView(path, fs=self._fs, checkpoints=self._checkpoints)
         return view
 
     def bounds(self, partition: TopicPartition) -> Bounds:
