@@ -14,9 +14,14 @@ from kafkalog.spark.partitions import PartitionViews, find_partitions
 from kafkalog.spark.ranges import OffsetRange, plan_ranges
 from kafkalog.types import TopicPartition
 
-__all__ = ["plan_batch", "within_bounds"]
+__all__ = ["DataLoss", "plan_batch", "within_bounds"]
 
 _LOG: Final = logging.getLogger("kafkalog.spark")
+
+
+class DataLoss(UserWarning):
+    """Records that a job was to have are gone, and it goes on without them: `failOnDataLoss` is false."""
+
 
 def plan_batch(options: SourceOptions, pruning: Pruning | None = None) -> list[OffsetRange]:
     """The ranges of a batch read, with what `pruning` leaves of them.
