@@ -398,6 +398,16 @@ class CursorInUse(KafkalogError, OSError):
     default_hint = "close the cursor there first, or take another name: each name is one reader's position"
 
 
+class MissingRequirement(KafkalogError, RuntimeError):
+    """Something beside kafkalog that the call needs is not installed, here or on another node: a package, or Java."""
+
+    default_hint = "install what is missing"
+
+
+class JobFailed(KafkalogError, RuntimeError):
+    """An engine that was to do the work could not start, or gave up; the message has its words."""
+
+
 class ConfigError(KafkalogError, ValueError):
     """A configuration name or value that is not accepted (wire: INVALID_CONFIG)."""
 
@@ -425,6 +435,12 @@ class CorruptSnapshot(FormatError):
 
 class CorruptCheckpoint(FormatError):
     """A checkpoint, metadata or topics file that cannot be read."""
+
+
+class CorruptStagedFile(FormatError):
+    """A file that a Spark task staged is missing, or is not as the task left it: nothing of it was appended."""
+
+    default_hint = "bring the file back as it was; else run the write again, which stages its records anew"
 
 
 # Warnings

@@ -42,6 +42,8 @@ CIMPORT = re.compile(r"^\s*(?:from\s+(kafkalog[\w.]*)\s+c?import|c?import\s+(kaf
 def part_of(module: str) -> str:
     """The part of the package a dotted module name belongs to."""
     names = module.split(".")
+    if names[-1] == "__main__":
+        return "cli"  # a command line, wherever it lies
     top = names[1] if len(names) > 1 else "__init__"
     return top if top in FOLDERS | BASE | CORE | VALUES else "face"
 

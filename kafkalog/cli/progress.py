@@ -87,3 +87,47 @@ class RecoveryMeter:
     ) -> None:
         if self._meter is not None:
             self._meter.__exit__(kind, error, trace)
+
+
+class TaskMeter:
+    """Tasks done and in all, on a terminal after a second of work; `tell` may be called from another thread."""
+
+    def __init__(self, what: str, *, quiet: bool) -> None:
+        self._what = what
+        self._began = time.monotonic()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self.shown = not quiet and sys.stderr.isatty()
+
+    def tell(self, progress: tuple[int, int]) -> None:
+        """Notes (tasks done, tasks in all) as they are now."""
+        done, total = progress
+        if self._bar is None and self.shown and time.monotonic() - self._began > SHOW_AFTER_S:
+            self._show()
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=done, total=total or None)
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("tasks"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task(self._what, total=None)
+
+    def __enter__(self) -> TaskMeter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -16,10 +16,18 @@ from kafkalog.cli.progress import Meter
 @click.option("--deep", is_flag=True, help="Decode every record too, of every format and codec.")
 @click.option("--indexes", is_flag=True, help="Compare indexes with batch headers only; no checksums.")
 @click.option("-j", "--threads", type=click.IntRange(1, 256), metavar="N", help="Threads. Default: one for each core.")
+@click.option("--spark", "master", metavar="MASTER", help="Let Spark's tasks do it; see `kafkalog spark verify`.")
 @common.json_option("One JSON object for each finding, and one for the report.")
 @common.quiet_options
 def command(
-    paths: tuple[str, ...], deep: bool, indexes: bool, threads: int | None, as_json: bool, quiet: bool, verbose: int
+    paths: tuple[str, ...],
+    deep: bool,
+    indexes: bool,
+    threads: int | None,
+    master: str | None,
+    as_json: bool,
+    quiet: bool,
+    verbose: int,
 ) -> int:
     """Check data directories, partition directories or single files, and change nothing.
 
@@ -37,6 +45,14 @@ def command(
     common.set_verbosity(quiet, verbose)
     if deep and indexes:
         raise click.UsageError("--deep reads records, --indexes leaves them out: give one of them")
+    if master is not None:
+        if threads is not None:
+            raise click.UsageError("-j is of this process; with --spark the master says how many cores there are")
+        from kafkalog.cli import spark_verify
+
+        return spark_verify.run(
+            paths, master, {}, deep=deep, indexes=indexes, as_json=as_json, quiet=quiet, verbose=verbose
+        )
     lock = Lock()
     with Meter("verify", total_bytes(paths) if sys.stderr.isatty() else None, quiet=quiet) as meter:
 

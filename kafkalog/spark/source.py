@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from kafkalog.spark.batch_plan import plan_batch
+from kafkalog.spark.filters import Pruning
+from kafkalog.spark.options import SourceOptions
+from kafkalog.spark.reading import arrow_batches
+from kafkalog.spark.row_schema import ddl_of, wanted_columns
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
 
 __all__ = ["KafkalogDataSource"]
+
+_PUSHING: Final = "data_source_pushdown_filters"
 
 
 class KafkalogDataSource(DataSource):
@@ -14,3 +30,54 @@ class KafkalogDataSource(DataSource):
     def name(cls) -> str:
         """The name that `format` takes."""
         return "kafkalog"
+
+    def schema(self) -> str:
+        """The columns that the options ask for, as DDL."""
+        return ddl_of(SourceOptions.parse(self.options, streaming=False).columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of a batch; one that takes filters where Spark is about to hand them over."""
+        options = SourceOptions.parse(self.options, streaming=False)
+        columns = wanted_columns(schema)
+        if options.push_filters and _asked_by_pushdown():
+            return _PushingReader(options, columns)
+        return BatchReader(options, columns)
+
+
+def _asked_by_pushdown() -> bool:
+    """True in the worker that hands filters over.
+
+    Spark refuses every query of a reader that has `pushFilters` while `spark.sql.python.filterPushdown.enabled` is
+    false, as it is by default, and a reader is not told of that setting. The worker that pushes filters runs only
+    where it is true.
+    """
+    frame = sys._getframe(2)
+    return frame.f_globals.get("__name__", "").endswith(_PUSHING) or frame.f_code.co_filename.endswith(f"{_PUSHING}.py")
+
+
+class BatchReader(DataSourceReader):
+    """A batch: offsets are frozen when it is planned."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self.options = options
+        self.columns = columns
+        self.pruning: Pruning | None = None
+
+    def partitions(self) -> list[InputPartition]:
+        """The ranges of offsets that tasks read."""
+        return [InputPartition(one) for one in plan_batch(self.options, self.pruning)]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """The records of one range; none where Spark made a partition of no partitions."""
+        if partition.value is None:
+            return iter(())
+        return arrow_batches(partition.value, self.columns, self.options)
+
+
+class _PushingReader(BatchReader):
+    """A reader that takes the filters it can."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        """Takes the filters that it applies exactly; gives back the others."""
+        self.pruning = Pruning()
+        return [one for one in filters if not self.pruning.take(one)]

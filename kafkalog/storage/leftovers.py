@@ -3,6 +3,7 @@
     .deleted   waits for its delete: removed; a transaction index whose segment is still there, once that has another
     .cleaned   unfinished output: removed, and with it each .swap from its lowest offset on (an unfinished split)
     .swap      finished output: the segments that it replaces go, then it loses the suffix
+    .snapshot.tmp   a producer snapshot that was being written: removed, nobody else ever would
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from kafkalog.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TXN_INDEX_SUFFIX,
     base_name,
@@ -29,13 +31,14 @@ from kafkalog.storage.names import (
     parse_base_offset,
 )
 from kafkalog.storage.recovery import scan_segment
-from kafkalog.util.fileio import FileSystem
+from kafkalog.util.fileio import TMP_SUFFIX, FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
 _DELETED_LOG: Final = LOG_SUFFIX + DELETED_SUFFIX
 _SWAPPED_LOG: Final = LOG_SUFFIX + SWAP_SUFFIX
 _DELETED_TXNS: Final = TXN_INDEX_SUFFIX + DELETED_SUFFIX
-_IN_TRANSIT: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
+_UNWRITTEN: Final = SNAPSHOT_SUFFIX + TMP_SUFFIX
+_IN_TRANSIT: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, _UNWRITTEN)
 
 
 class Leftovers(NamedTuple):
@@ -73,6 +76,7 @@ def plan_leftovers(names: Iterable[str]) -> Leftovers:
     first_cleaned = min(bases, default=None)
     deleted = [n for n in files if n.endswith(DELETED_SUFFIX) and not n.endswith(CHECKPOINT_DELETED_SUFFIX)]
     removed = [name for name in deleted if name not in kept]
+    removed += [name for name in files if name.endswith(_UNWRITTEN) and parse_base_offset(name) is not None]
     swaps = []
     for name in files:
         base = parse_base_offset(name)

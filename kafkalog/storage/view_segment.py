@@ -64,6 +64,11 @@ class ViewSegment(ViewFiles):
             return None
         return batch
 
+    def boundary_after(self, position: int) -> BatchHeader | None:
+        """The first batch at or after byte `position` that the offset index knows; None where it knows none."""
+        entry = self.offset_index.fetch_upper_bound_offset(OffsetPosition(self.base_offset, position), 0)
+        return None if entry is None else self._advised(entry)
+
     def _start_position(self, offset: int) -> int:
         """Where to begin a walk to `offset`: the index's advice where it holds, else 0."""
         entry = self.offset_index.lookup(offset)

@@ -7,7 +7,7 @@ meanwhile. Damage never raises; it is in the report.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -38,10 +38,11 @@ from kafkalog.tools.verify_segment import Progress
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 
-__all__ = ["Finding", "Report", "Severity", "is_partition", "total_bytes", "verify"]
+__all__ = ["Finding", "Report", "Severity", "is_partition", "total_bytes", "verify", "verify_elsewhere"]
 
 MOST_THREADS: Final = 256
 Path = str | os.PathLike[str]
+LookAll = Callable[[Sequence[SegmentJob]], Iterable[SegmentOutcome]]
 
 
 def verify(
@@ -67,27 +68,44 @@ def verify(
         raise IllegalArgument("deep and indexes_only are both given", hint="leave one of them out")
     several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     run = _Run(deep, not indexes_only, progress, fs)
-    parts = [run.part(os.fspath(path)) for path in several]
-    run.work(threads or len(os.sched_getaffinity(0)) or 1)
-    for part in parts:
-        part.finish()
-    findings, sums = Findings(""), Sums()
-    for part in parts:
-        findings.extend(part.findings)
-        sums.add(part.sums)
-    return Report(tuple(findings.all()), sums)
+    return run.report(several, threads or len(os.sched_getaffinity(0)) or 1)
+
+
+def verify_elsewhere(
+    paths: Iterable[Path], look_all: LookAll, *, deep: bool = False, indexes_only: bool = False, fs: FileSystem = OS
+) -> Report:
+    """The same report, with the files of batches looked at by `look_all`: all of that work in one call.
+
+    It gets the jobs, largest files first, and gives what `check_segment` makes of each, in their order. The rest,
+    listing directories and putting together what belongs together, is done here. Errors as for `verify`.
+    """
+    return _Run(deep, not indexes_only, None, fs, look_all).report(list(paths), 1)
 
 
 class _Run:
     """One call of `verify`: its options, and the work of all threads."""
 
-    def __init__(self, deep: bool, check_crc: bool, progress: Progress | None, fs: FileSystem) -> None:
+    def __init__(
+        self, deep: bool, check_crc: bool, progress: Progress | None, fs: FileSystem, look_all: LookAll | None = None
+    ) -> None:
         self.deep = deep
         self.check_crc = check_crc
         self.progress = progress
         self.fs = fs
+        self._look_all = look_all
         self._jobs: list[SegmentJob] = []
         self._done: dict[SegmentJob, SegmentOutcome] = {}
+
+    def report(self, paths: Sequence[Path], threads: int) -> Report:
+        """All of it, from the paths to the report."""
+        parts = [self.part(os.fspath(path)) for path in paths]
+        self.work(threads)
+        findings, sums = Findings(""), Sums()
+        for part in parts:
+            part.finish()
+            findings.extend(part.findings)
+            sums.add(part.sums)
+        return Report(tuple(findings.all()), sums)
 
     def part(self, path: str) -> _Part:
         """What the path stands for."""
@@ -107,6 +125,9 @@ class _Run:
     def work(self, threads: int) -> None:
         """Does all work, large files first: so no large one is left for the end, when the other threads are idle."""
         jobs = sorted(dict.fromkeys(self._jobs), key=lambda one: -one.size)
+        if self._look_all is not None:
+            self._done = dict(zip(jobs, self._look_all(jobs), strict=True))
+            return
         if threads == 1 or len(jobs) < 2:
             self._done = {job: self.look(job) for job in jobs}
             return

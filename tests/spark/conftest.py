@@ -49,6 +49,7 @@ def settings(scratch: Path) -> dict[str, str]:
     """What every session of the tests is set to: small, quiet, on the loopback, its files in `scratch`."""
     return {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

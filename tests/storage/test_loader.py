@@ -67,6 +67,19 @@ def test_an_index_whose_log_was_renamed_already(tmp_path: Path) -> None:
     assert (folder / name(5, ".index")).read_bytes() == wanted and not list(folder.glob("*.swap"))
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_snapshot_that_a_power_cut_left_unfinished_goes(tmp_path: Path, clean: bool) -> None:
+    """Nobody writes a snapshot of that offset again, so nobody else would remove it; another program's file stays."""
+    folder = filled(tmp_path, killed=not clean)
+    half = folder / f"{snapshot_file_name(7)}.tmp"
+    half.write_bytes(b"half of one")
+    (folder / "notes.tmp").write_bytes(b"not ours")
+    again = log(tmp_path, **SETTINGS, had_clean_shutdown=clean)
+    assert not half.exists() and (folder / "notes.tmp").exists()
+    assert whole(again) and again.log_end_offset == 12
+    again.close()
+
+
 def test_an_index_without_its_log_goes_and_a_missing_one_is_made(tmp_path: Path) -> None:
     """LOAD-7: orphans of all kinds."""
     folder = filled(tmp_path)

@@ -1,0 +1,71 @@
+"""What the jobs of `kafkalog spark` have in common: where they run, and how far they are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkalog.cli import common
+from kafkalog.cli.progress import TaskMeter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kafkalog.spark.progress import Tell
+
+
+def master_option(command: common.Command) -> common.Command:
+    """--master, where a job runs."""
+    return click.option(
+        "--master",
+        metavar="MASTER",
+        help="Where it runs: local[N], spark://HOST:7077, yarn, k8s://... Default: all cores of this machine, or "
+        "what spark-submit says.",
+    )(command)
+
+
+def conf_option(command: common.Command) -> common.Command:
+    """--conf, settings of Spark."""
+    return click.option(
+        "--conf",
+        "conf",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=lambda ctx, param, given: common.parse_settings(given),
+        help="Setting of Spark, such as spark.executor.memory=4g; repeats.",
+    )(command)
+
+
+def session_options(command: common.Command) -> common.Command:
+    """--master and --conf."""
+    return master_option(conf_option(command))
+
+
+def need_paths(paths: Sequence[str]) -> None:
+    """PartitionNotFound for a path that is not there: Spark is not started for it."""
+    from kafkalog.errors import PartitionNotFound
+
+    for path in paths:
+        if not os.path.exists(path):
+            raise PartitionNotFound("there is no such file or directory", path=path, hint="check the path")
+
+
+@contextmanager
+def session(
+    master: str | None, conf: dict[str, str], what: str, *, quiet: bool, verbose: int
+) -> Iterator[tuple[SparkSession, Tell | None]]:
+    """The session of a job, and what to call with its progress: None where nobody would see it.
+
+    With -v what Spark's virtual machine says goes to stderr.
+    """
+    from kafkalog.spark.session import check_master, spark_session
+
+    with common.usage_of("--master"):
+        check_master(master)
+    with TaskMeter(what, quiet=quiet) as meter:
+        with spark_session(master, conf, name=f"kafkalog {what}", verbose=verbose > 0) as spark:
+            yield spark, meter.tell if meter.shown else None

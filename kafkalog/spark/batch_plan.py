@@ -1,0 +1,76 @@
+"""What a batch read comes to: the ranges of offsets, frozen when it is planned."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from kafkalog.errors import OffsetOutOfRange
+from kafkalog.spark.filters import Pruning
+from kafkalog.spark.limits import Limit, check_order, resolve
+from kafkalog.spark.options import SourceOptions
+from kafkalog.spark.partitions import PartitionViews, find_partitions
+from kafkalog.spark.ranges import OffsetRange, plan_ranges
+from kafkalog.types import TopicPartition
+
+__all__ = ["DataLoss", "plan_batch", "within_bounds"]
+
+_LOG: Final = logging.getLogger("kafkalog.spark")
+
+
+class DataLoss(UserWarning):
+    """Records that a job was to have are gone, and it goes on without them: `failOnDataLoss` is false."""
+
+
+def plan_batch(options: SourceOptions, pruning: Pruning | None = None) -> list[OffsetRange]:
+    """The ranges of a batch read, with what `pruning` leaves of them.
+
+    Errors of `find_partitions` and `resolve`; OffsetOutOfRange for offsets that a partition has not, unless
+    `fail_on_data_loss` is False, which makes that a line of the log; IllegalArgument for a start after its end.
+    """
+    found = find_partitions(options.paths, options.subscription)
+    with PartitionViews(found, options.isolation, skip_corrupt=options.skip_corrupt) as views:
+        starts = _resolved(options.starting, views, "starting")
+        stops = _resolved(options.ending, views, "ending")
+        starts, stops = within_bounds(starts, stops, views, options.fail_on_data_loss)
+        if pruning is not None:
+            starts, stops = pruning.narrowed(starts, stops, views)
+        return plan_ranges(views, starts, stops, options)
+
+
+def _resolved(limit: Limit, views: PartitionViews, side: str) -> dict[TopicPartition, int]:
+    return resolve(
+        limit, views.directories, side=side, earliest=views.earliest, latest=views.latest, at_time=views.at_time
+    )
+
+
+def within_bounds(
+    starts: Mapping[TopicPartition, int],
+    stops: Mapping[TopicPartition, int],
+    views: PartitionViews,
+    fail_on_data_loss: bool,
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """The bounds, checked: start at or before the end, both among the offsets there are.
+
+    Offsets that are not there are OffsetOutOfRange or, without `fail_on_data_loss`, logged and left out.
+    """
+    check_order(starts, stops)
+    new_starts, new_stops = dict(starts), dict(stops)
+    for one in starts:
+        earliest, latest = views.bounds(one)
+        for offset, side in ((starts[one], "starting"), (stops[one], "ending")):
+            if earliest <= offset <= latest:
+                continue
+            text = f"the {side} offset {offset} of {one} is not there: it holds {earliest} to {latest}"
+            if fail_on_data_loss:
+                raise OffsetOutOfRange(
+                    text,
+                    path=views.directories[one],
+                    offset=offset,
+                    hint="give an offset between them, or set failOnDataLoss to false to read what is there",
+                )
+            _LOG.warning("data loss: %s; reading what is there", text)
+        new_starts[one] = min(max(starts[one], earliest), latest)
+        new_stops[one] = min(max(stops[one], earliest), latest)
+    return new_starts, new_stops

@@ -1,0 +1,111 @@
+"""What a job finds out about executors before it gives them work: have they this package, and do they see the files?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog import __version__
+from kafkalog.errors import JobFailed, MissingRequirement, PartitionNotFound
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOST_PROBES: Final = 64
+HOW_TO_SHIP: Final = (
+    f"install it on every node (pip install 'kafkalog[spark]=={__version__}'), or ship an environment with "
+    "--conf spark.archives=env.tar.gz#env (see docs/spark.md)"
+)
+
+
+class Probed(NamedTuple):
+    """What one executor said: its host, the version of its kafkalog or why there is none, the paths it misses."""
+
+    host: str
+    version: str | None
+    why: str
+    missing: tuple[str, ...]
+
+
+def probe(paths: Sequence[str]) -> Callable[[Iterable[int]], Iterable[Probed]]:
+    """The work of a probe task; it travels by value, since an executor may have no kafkalog to import it from."""
+    wanted = tuple(paths)
+
+    def look(items: Iterable[int]) -> Iterable[Any]:
+        import os
+        import socket
+
+        version, why = None, ""
+        try:
+            import kafkalog
+            import kafkalog._core.scan
+            import kafkalog.spark.tasks
+
+            version = kafkalog.__version__
+        except ImportError as error:
+            why = str(error)
+        missing = tuple(path for path in wanted if not os.path.exists(path))
+        return [(socket.gethostname(), version, why, missing) for _ in items]
+
+    return look
+
+
+def check_executors(spark: SparkSession, paths: Iterable[str] = ()) -> None:
+    """Runs one tiny task for each core there is, and says what is wrong before any work is begun.
+
+    `paths` are absolute, and there on the driver. MissingRequirement where an executor has no kafkalog or another
+    version, PartitionNotFound where it does not see one of the paths, JobFailed where it runs no task at all.
+    """
+    context = spark.sparkContext
+    count = max(1, min(context.defaultParallelism, MOST_PROBES))
+    context.setJobDescription("kafkalog: are the executors ready?")
+    try:
+        said = context.parallelize(range(count), count).mapPartitions(probe([*paths])).collect()
+    except Exception as error:
+        raise failed(error, "the executors run no task") from error
+    finally:
+        context.setJobDescription(None)
+    judge([Probed(*one) for one in said], os.uname().nodename)
+
+
+def judge(said: Iterable[Probed], driver: str) -> None:
+    """Raises what `check_executors` raises for what the probes said; `driver` is the driver's host."""
+    for one in said:
+        if one.version is None:
+            raise MissingRequirement(
+                f"the executor on {one.host} cannot import kafkalog ({one.why}), the driver on {driver} has version "
+                f"{__version__}", hint=HOW_TO_SHIP,
+            )  # fmt: skip
+        if one.version != __version__:
+            raise MissingRequirement(
+                f"the executor on {one.host} has kafkalog {one.version}, the driver on {driver} has {__version__}",
+                hint=HOW_TO_SHIP,
+            )
+        if one.missing:
+            raise PartitionNotFound(
+                f"the executor on {one.host} does not see what the driver on {driver} sees", path=one.missing[0],
+                hint="directories must lie on a file system that every node mounts in the same place",
+            )  # fmt: skip
+
+
+def failed(error: Exception, what: str) -> Exception:
+    """JobFailed for an error of Spark, with the line that says most; any other error as it is."""
+    from pyspark.errors import PySparkException
+
+    if not isinstance(error, PySparkException) and type(error).__module__.split(".")[0] != "py4j":
+        return error
+    cause = getattr(error, "java_exception", None)
+    text = str(error if cause is None else cause.getMessage())
+    return JobFailed(f"{what}: {last_line(text)}", hint="Spark's own log has the rest; -v shows it")
+
+
+def last_line(text: str) -> str:
+    """The line of a Java or Python trace that names the error: the last one of the first trace that is in it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    python = [n for n, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    for line in lines[python[-1] + 1 :] if python else ():
+        name, _, _ = line.partition(":")
+        if name.replace(".", "").replace("_", "").isalnum() and not line.startswith(("File ", "at ")) and ":" in line:
+            return line
+    return lines[0] if lines else "it did not say why"

@@ -1,0 +1,153 @@
+"""Filters that a read need not leave to Spark: what they leave of each partition's offsets.
+
+Filters are those of `pyspark.sql.datasource`, known here by their names, so that nothing of Spark is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from errno import ENOENT
+from typing import Any, Final
+
+from kafkalog.errors import StorageError
+from kafkalog.spark.partitions import PartitionViews
+from kafkalog.storage.names import MAX_OFFSET
+from kafkalog.types import TopicPartition
+
+__all__ = ["Pruning"]
+
+_NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
+_COMPARISONS: Final = frozenset({"GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual"})
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+@dataclass(slots=True)
+class Bounded:
+    """The whole numbers from `first` to `last`, both included, and of those only `among` where that is a set."""
+
+    first: int = 0
+    last: int = MAX_OFFSET
+    among: frozenset[int] | None = None
+
+    def take(self, kind: str, value: Any) -> bool:
+        """Leaves what the filter leaves; False for one that is not understood, which changes nothing."""
+        if kind == "In":
+            if not all(_is_number(one) or one is None for one in value):
+                return False
+            wanted = frozenset(one for one in value if one is not None)  # nothing equals null
+            self.among = wanted if self.among is None else self.among & wanted
+            return True
+        if not _is_number(value):
+            return False
+        if kind in ("EqualTo", "EqualNullSafe"):
+            return self.take("In", (value,))
+        if kind not in _COMPARISONS:
+            return False
+        if kind.startswith("Greater"):
+            self.first = max(self.first, value + (kind == "GreaterThan"))
+        else:
+            self.last = min(self.last, value - (kind == "LessThan"))
+        return True
+
+    def holds(self, number: int) -> bool:
+        """Whether the number is left."""
+        return self.first <= number <= self.last and (self.among is None or number in self.among)
+
+    def span(self) -> tuple[int, int]:
+        """The smallest [start, stop) that has all that is left."""
+        left = [one for one in self.among if self.first <= one <= self.last] if self.among is not None else None
+        if left is None:
+            return self.first, self.last + 1
+        return (min(left), max(left) + 1) if left else (0, 0)
+
+
+class Pruning:
+    """What the filters taken so far leave: topics (None: all), partitions, offsets; and the least time, in ms."""
+
+    __slots__ = ("nothing", "offsets", "partitions", "since_ms", "topics")
+
+    def __init__(self) -> None:
+        self.topics: frozenset[str] | None = None
+        self.partitions = Bounded()
+        self.offsets = Bounded()
+        self.since_ms: int | None = None
+        self.nothing = False
+
+    def take(self, one: Any) -> bool:
+        """Takes a filter: True where it is applied exactly here, so that Spark need not apply it again.
+
+        Filters on time leave out segments that are too old and are False: times need not rise with offsets. So are a
+        set of offsets, of which only the span is read, and all that is not understood.
+        """
+        kind = type(one).__name__
+        column = ".".join(getattr(one, "attribute", ()))
+        if kind in ("IsNotNull", "IsNull"):
+            if column not in _NEVER_NULL:
+                return False
+            self.nothing = self.nothing or kind == "IsNull"
+            return True
+        value: Any = getattr(one, "value", None)
+        if column == "topic":
+            return self._take_topic(kind, value)
+        if column == "partition":
+            return self.partitions.take(kind, value)
+        if column == "offset":
+            return self.offsets.take(kind, value) and not (kind == "In" and len(set(value)) > 1)
+        if column == "timestamp":
+            self._take_time(kind, value)
+        return False
+
+    def _take_topic(self, kind: str, value: Any) -> bool:
+        if kind in ("EqualTo", "EqualNullSafe") and isinstance(value, str):
+            value = (value,)
+        elif kind != "In" or not all(isinstance(name, str) or name is None for name in value):
+            return False
+        wanted = frozenset(name for name in value if name is not None)
+        self.topics = wanted if self.topics is None else self.topics & wanted
+        return True
+
+    def _take_time(self, kind: str, value: Any) -> None:
+        if not isinstance(value, datetime) or kind not in ("EqualTo", "GreaterThan", "GreaterThanOrEqual"):
+            return
+        if value.tzinfo is None:
+            value = value.replace(tzinfo=UTC)
+        since = (value - _EPOCH) // _MILLISECOND
+        self.since_ms = since if self.since_ms is None else max(self.since_ms, since)
+
+    def narrowed(
+        self, starts: Mapping[TopicPartition, int], stops: Mapping[TopicPartition, int], views: PartitionViews
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """The bounds of the partitions that are left, with no offsets that are not left but at most between others."""
+        first, stop = self.offsets.span()
+        left = [one for one in starts if self._holds(one)]
+        begins = {one: max(starts[one], first) for one in left}
+        ends = {one: max(begins[one], min(stops[one], stop)) for one in left}
+        if self.since_ms is not None:
+            begins = {one: min(max(begins[one], first_since(views, one, self.since_ms)), ends[one]) for one in left}
+        return begins, ends
+
+    def _holds(self, one: TopicPartition) -> bool:
+        if self.nothing or not self.partitions.holds(one.partition):
+            return False
+        return self.topics is None or one.topic in self.topics
+
+
+def first_since(views: PartitionViews, partition: TopicPartition, since_ms: int) -> int:
+    """The base offset of the first segment that has a time at or after `since_ms`; the log end for none."""
+    view = views[partition]
+    for segment in view.segments:
+        try:
+            if segment.largest_timestamp >= since_ms:
+                return segment.base_offset
+        except StorageError as error:
+            if error.errno != ENOENT:
+                raise
+            return segment.base_offset  # deleted meanwhile: reading tells what that means
+    return views.latest(partition)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

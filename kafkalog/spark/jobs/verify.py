@@ -1,0 +1,83 @@
+"""The job `verify`: `kafkalog.verify` of a whole tree, with the segments checked by a cluster's tasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import IllegalArgument, PartitionNotFound
+from kafkalog.spark.executors import check_executors
+from kafkalog.spark.packing import packed
+from kafkalog.spark.progress import Tell
+from kafkalog.spark.tasks import results, run_tasks
+from kafkalog.tools.verify import verify_elsewhere
+from kafkalog.tools.verify_job import SegmentJob, SegmentOutcome, check_segment
+from kafkalog.tools.verify_report import Finding, Report
+from kafkalog.util.fileio import OS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Path = str | os.PathLike[str]
+
+
+def verify(
+    spark: SparkSession,
+    paths: Path | Iterable[Path],
+    *,
+    deep: bool = False,
+    indexes_only: bool = False,
+    tell: Tell | None = None,
+) -> Report:
+    """The report on data directories, partition directories and single files: that of `kafkalog.verify`, word for word.
+
+    The driver lists the directories, tasks check segments (each with its indexes; one of many gigabytes in a partition
+    weighs no more than any other), and the driver holds what they found against each other and the checkpoints. What
+    travels back is some hundred bytes a segment and the findings. No lock is taken, and a broker may run meanwhile.
+
+    Errors are those of `kafkalog.verify` for paths, MissingRequirement for executors without this package,
+    PartitionNotFound for executors that do not see the files (never a report on files that nobody read), JobFailed.
+    """
+    if deep and indexes_only:
+        raise IllegalArgument("deep and indexes_only are both given", hint="leave one of them out")
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    given = {os.path.abspath(path): os.fspath(path) for path in several}
+    check_executors(spark, [path for path in given if os.path.exists(path)])
+
+    def look_all(jobs: Sequence[SegmentJob]) -> list[SegmentOutcome]:
+        tasks = packed(jobs, lambda one: one.size, spark.sparkContext.defaultParallelism)
+        work = partial(_look, deep=deep, check_crc=not indexes_only)
+        found = results(run_tasks(spark, work, tasks, "verify", tell))
+        outcomes: dict[SegmentJob, SegmentOutcome] = {}
+        for task, some in zip(tasks, found, strict=True):
+            outcomes.update(zip(task, some, strict=True))
+        for job, outcome in outcomes.items():
+            if outcome.facts is None and outcome.files == 0 and os.path.exists(job.path):
+                raise _not_seen(job.path)
+        return [outcomes[job] for job in jobs]
+
+    report = verify_elsewhere(given, look_all, deep=deep, indexes_only=indexes_only)
+    return Report(tuple(as_given(one, given) for one in report.findings), report.sums)
+
+
+def _look(jobs: Sequence[SegmentJob], *, deep: bool, check_crc: bool) -> list[SegmentOutcome]:
+    """A task: what comes of its segments."""
+    return [check_segment(job, deep=deep, check_crc=check_crc, fs=OS) for job in jobs]
+
+
+def _not_seen(path: str) -> PartitionNotFound:
+    return PartitionNotFound(
+        "an executor did not find a file that the driver sees", path=path,
+        hint="directories must lie on a file system that every node mounts in the same place",
+    )  # fmt: skip
+
+
+def as_given(finding: Finding, given: dict[str, str]) -> Finding:
+    """The finding with its path as the caller began it: executors work with absolute paths."""
+    for absolute, path in given.items():
+        if finding.path == absolute or finding.path.startswith(absolute + os.sep):
+            below = finding.path[len(absolute) :]
+            return finding._replace(path=(path.rstrip("/") or path) + below)
+    return finding

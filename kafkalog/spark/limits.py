@@ -1,0 +1,164 @@
+"""Where a read starts and ends, as options say it, and what that is in the offsets of each partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.spark.offsets import EARLIEST_OFFSET, LATEST_OFFSET, format_offsets, parse_offsets, parse_timestamps
+from kafkalog.types import TopicPartition
+
+__all__ = ["EARLIEST", "LATEST", "End", "Limit", "Offsets", "Timestamp", "Timestamps", "ending_limit", "starting_limit"]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One end of every partition; `code` is its number in offset JSON."""
+
+    code: int
+
+
+EARLIEST: Final = End(EARLIEST_OFFSET)
+LATEST: Final = End(LATEST_OFFSET)
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """An offset for each partition; -2 and -1 are the ends."""
+
+    of: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamps:
+    """A time (ms) for each partition; `or_latest`: without a record that young the end, else an error."""
+
+    of: Mapping[TopicPartition, int]
+    or_latest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """One time (ms) for all partitions; `or_latest` as for `Timestamps`."""
+
+    at: int
+    or_latest: bool
+
+
+Limit = End | Offsets | Timestamps | Timestamp
+
+
+def starting_limit(given: Mapping[str, str], default: End) -> Limit:
+    """Where the options (names in lower case) say to start: a time before times before offsets before the default."""
+    strategy = given.get("startingoffsetsbytimestampstrategy", "error").strip().lower()
+    if strategy not in ("error", "latest"):
+        raise IllegalArgument(
+            f"startingOffsetsByTimestampStrategy is {strategy!r}", hint="give error or latest"
+        )
+    return _limit(given, "starting", default, strategy == "latest")
+
+
+def ending_limit(given: Mapping[str, str]) -> Limit:
+    """Where the options say to end, in the same order; where no record is as young as a time, the end."""
+    return _limit(given, "ending", LATEST, True)
+
+
+def _limit(given: Mapping[str, str], side: str, default: End, or_latest: bool) -> Limit:
+    text = given.get(f"{side}timestamp")
+    if text is not None:
+        return Timestamp(_time(text, f"{side}Timestamp"), or_latest)
+    text = given.get(f"{side}offsetsbytimestamp")
+    if text is not None:
+        return Timestamps(parse_timestamps(text, f"{side}OffsetsByTimestamp"), or_latest)
+    text = given.get(f"{side}offsets", "").strip()
+    if not text:
+        return default
+    if text.lower() in ("earliest", "latest"):
+        return EARLIEST if text.lower() == "earliest" else LATEST
+    return Offsets(parse_offsets(text, f"{side}Offsets"))
+
+
+def _time(text: str, option: str) -> int:
+    try:
+        time = int(text)
+    except ValueError:
+        time = -1
+    if not 0 <= time < 2**63:
+        raise IllegalArgument(f"{option} is {text!r}", hint="give milliseconds since 1970, such as 1700000000000")
+    return time
+
+
+def check_named(named: Iterable[TopicPartition], assigned: Iterable[TopicPartition], what: str) -> None:
+    """IllegalArgument unless the partitions that offsets or times are given for are just those that are read."""
+    named, assigned = set(named), set(assigned)
+    missing, extra = sorted(assigned - named), sorted(named - assigned)
+    if missing or extra:
+        parts = [f"it lacks {_listed(missing)}"] * bool(missing) + [f"it has {_listed(extra)}"] * bool(extra)
+        raise IllegalArgument(
+            f"{what} must name every partition that is read, and no other: {'; '.join(parts)}",
+            hint="use -1 for the latest and -2 for the earliest offset where it does not matter",
+        )
+
+
+def _listed(partitions: list[TopicPartition]) -> str:
+    shown = ", ".join(map(str, partitions[:8]))
+    return shown + (f" and {len(partitions) - 8} more" if len(partitions) > 8 else "")
+
+
+def resolve(
+    limit: Limit,
+    partitions: Iterable[TopicPartition],
+    *,
+    side: str,
+    earliest: Callable[[TopicPartition], int],
+    latest: Callable[[TopicPartition], int],
+    at_time: Callable[[TopicPartition, int], int | None],
+) -> dict[TopicPartition, int]:
+    """The offset that `limit` is in each partition; `side` is "starting" or "ending".
+
+    `at_time` gives the first offset at or after a time (ms), None where no record is that young. IllegalArgument for
+    partitions that the limit does not name, or names in vain, and where no record is as young as a starting time.
+    """
+    partitions = list(partitions)
+    if isinstance(limit, Offsets):
+        check_named(limit.of, partitions, f"{side}Offsets")
+        wanted = {one: limit.of[one] for one in partitions}
+    elif isinstance(limit, End):
+        wanted = dict.fromkeys(partitions, limit.code)
+    else:
+        if isinstance(limit, Timestamps):
+            check_named(limit.of, partitions, f"{side}OffsetsByTimestamp")
+        wanted = {one: _offset_at(limit, one, side, at_time) for one in partitions}
+    ends = {EARLIEST_OFFSET: earliest, LATEST_OFFSET: latest}
+    return {one: ends[offset](one) if offset in ends else offset for one, offset in wanted.items()}
+
+
+def _offset_at(
+    limit: Timestamp | Timestamps,
+    partition: TopicPartition,
+    side: str,
+    at_time: Callable[[TopicPartition, int], int | None],
+) -> int:
+    time = limit.at if isinstance(limit, Timestamp) else limit.of[partition]
+    found = at_time(partition, time)
+    if found is not None:
+        return found
+    if not limit.or_latest:
+        raise IllegalArgument(
+            f"{partition} has no record at or after the {side} time {time}",
+            hint="set startingOffsetsByTimestampStrategy to latest to begin at the end there",
+        )
+    return LATEST_OFFSET
+
+
+def check_order(starts: Mapping[TopicPartition, int], stops: Mapping[TopicPartition, int]) -> None:
+    """IllegalArgument where a partition's start lies after its end."""
+    wrong = {one: starts[one] for one in starts if starts[one] > stops[one]}
+    if wrong:
+        one = min(wrong)
+        raise IllegalArgument(
+            f"{one} is to be read from offset {starts[one]} to {stops[one]}, which lies before it",
+            hint=f"start at or before the end; the ends are {format_offsets({one: stops[one] for one in wrong})}",
+        )

@@ -1,0 +1,132 @@
+"""Offsets of many partitions as the Kafka source writes and reads them: `{"topic":{"0":23,"1":-2}}`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kafkalog.errors import IllegalArgument, InvalidTopic
+from kafkalog.storage.names import MAX_OFFSET, MAX_PARTITION, validate_topic
+from kafkalog.types import TopicPartition
+
+__all__ = [
+    "EARLIEST_OFFSET", "LATEST_OFFSET", "format_offsets", "offsets_from_dict", "offsets_to_dict", "parse_assignment",
+    "parse_offsets", "parse_timestamps",
+]  # fmt: skip
+
+LATEST_OFFSET: Final = -1
+"""In offset JSON: where the partition ends."""
+EARLIEST_OFFSET: Final = -2
+"""In offset JSON: where the partition starts."""
+_SHOWN: Final = 200
+
+
+def parse_offsets(text: str, option: str) -> dict[TopicPartition, int]:
+    """The offsets of an option's JSON, by partition; -2 is the earliest, -1 the latest.
+
+    IllegalArgument, naming the option, for what is no such JSON.
+    """
+    return _parsed(text, option, '{"a":{"0":23,"1":-1}}', EARLIEST_OFFSET)
+
+
+def parse_timestamps(text: str, option: str) -> dict[TopicPartition, int]:
+    """The times (ms) of an option's JSON, by partition; IllegalArgument as for `parse_offsets`."""
+    return _parsed(text, option, '{"a":{"0":1700000000000}}', 0)
+
+
+def _parsed(text: str, option: str, example: str, least: int) -> dict[TopicPartition, int]:
+    try:
+        found = _flat(_loaded(text), least)
+    except (ValueError, InvalidTopic) as error:
+        raise IllegalArgument(f"{option} is {_shown(text)}: {_reason(error)}", hint=f"give JSON: {example}") from None
+    if not found:
+        raise IllegalArgument(f"{option} is {_shown(text)}, which names no partition", hint=f"give JSON: {example}")
+    return found
+
+
+def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
+    """The partitions of `{"topic":[0,1]}`, each once, in order; IllegalArgument for anything else."""
+    example = 'give JSON: {"a":[0,1],"b":[2]}'
+    try:
+        loaded = _loaded(text)
+        pairs = [(validate_topic(topic), one) for topic in loaded for one in _list(loaded[topic])]
+        found = [TopicPartition(topic, _partition(one)) for topic, one in pairs]
+    except (ValueError, InvalidTopic) as error:
+        raise IllegalArgument(f"assign is {_shown(text)}: {_reason(error)}", hint=example) from None
+    if not found:
+        raise IllegalArgument(f"assign is {_shown(text)}, which names no partition", hint=example)
+    return tuple(dict.fromkeys(found))
+
+
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
+    """Offsets as JSON, topics and partitions in order, in the Kafka source's form."""
+    return json.dumps(offsets_to_dict(offsets), separators=(",", ":"))
+
+
+def offsets_to_dict(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """The same as nested dicts: what a streaming reader gives to Spark, which writes it as JSON."""
+    nested: dict[str, dict[str, int]] = {}
+    for one in sorted(offsets):
+        nested.setdefault(one.topic, {})[str(one.partition)] = offsets[one]
+    return nested
+
+
+def offsets_from_dict(nested: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """Offsets from nested dicts, as a checkpoint has them; IllegalArgument for another shape."""
+    try:
+        return _flat(dict(nested), EARLIEST_OFFSET)
+    except (ValueError, TypeError, InvalidTopic) as error:
+        raise IllegalArgument(
+            f"offsets are {_shown(repr(nested))}: {_reason(error)}",
+            hint="the checkpoint is damaged, or another source's",
+        ) from None
+
+
+def _loaded(text: str) -> dict[str, Any]:
+    loaded = json.loads(text, object_pairs_hook=_without_duplicates)
+    if not isinstance(loaded, dict):
+        raise ValueError("no JSON object")
+    return loaded
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+def _flat(nested: dict[str, Any], least: int) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for topic, numbers in nested.items():
+        validate_topic(topic)
+        if not isinstance(numbers, dict):
+            raise ValueError(f"{topic} has no offsets by partition")
+        for partition, number in numbers.items():
+            if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= MAX_OFFSET:
+                raise ValueError(f"{topic} {partition} has {number!r}, which is no such number")
+            found[TopicPartition(topic, _partition(partition))] = number
+    return found
+
+
+def _list(value: Any) -> Iterable[Any]:
+    if not isinstance(value, list):
+        raise ValueError("a topic's partitions are a list")
+    return value
+
+
+def _partition(number: Any) -> int:
+    if isinstance(number, str) and number.isascii() and number.isdigit() and len(number) <= 10:
+        number = int(number)
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_PARTITION:
+        raise ValueError(f"{number!r} is no partition")
+    return number
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, InvalidTopic) else str(error)
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

@@ -1,0 +1,109 @@
+"""The options that `format("kafkalog")` knows, as data: names, defaults, who reads them, what they mean."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.keywords import near
+
+__all__ = ["SINK_OPTIONS", "SOURCE_OPTIONS", "Option", "checked_names"]
+
+_LOG: Final = logging.getLogger("kafkalog.spark")
+BATCH: Final = "batch"
+STREAM: Final = "stream"
+BOTH: Final = "batch, stream"
+
+
+class Option(NamedTuple):
+    """An option: its name, the default in words, the reads or writes it is for, what it means.
+
+    `kafka` says that Spark's Kafka source or sink has it, with the same meaning.
+    """
+
+    name: str
+    default: str
+    used_by: str
+    meaning: str
+    kafka: bool = True
+
+
+SOURCE_OPTIONS: Final = (
+    Option("path", "none", BOTH, "a data directory, or a partition's directory; several by `load([a, b])`", False),
+    Option("paths", "none", BOTH, "several of them as a JSON list: what Spark makes of `load([a, b])`", False),
+    Option("subscribe", "none", BOTH, "topics, with commas between them"),
+    Option("subscribePattern", "none", BOTH, "a regular expression that a topic's whole name matches"),
+    Option("assign", "none", BOTH, 'partitions as JSON: `{"a":[0,1],"b":[2]}`'),
+    Option("startingOffsets", "earliest; latest for streams", BOTH,
+           'where to start: `earliest`, `latest` (streams only), or JSON `{"a":{"0":23,"1":-2}}`, -2 the earliest, '
+           "-1 the latest; every partition is named"),
+    Option("startingTimestamp", "none", BOTH, "start at the first record at or after this time (ms)"),
+    Option("startingOffsetsByTimestamp", "none", BOTH, 'the same for each partition: `{"a":{"0":1700000000000}}`'),
+    Option("startingOffsetsByTimestampStrategy", "error", BOTH,
+           "where no record is that young: `error`, or `latest`: start at the end"),
+    Option("endingOffsets", "latest", BATCH, "where to end: `latest`, or JSON as for `startingOffsets`, -1 the latest"),
+    Option("endingTimestamp", "none", BATCH, "end before the first record at or after this time (ms)"),
+    Option("endingOffsetsByTimestamp", "none", BATCH, "the same for each partition"),
+    Option("failOnDataLoss", "true", BOTH,
+           "fail where records that were to be read are gone; `false`: warn and go on with what is there"),
+    Option("minPartitions", "none", BOTH, "at least so many Spark partitions; the largest are divided"),
+    Option("maxRecordsPerPartition", "none", BOTH, "at most so many offsets in a Spark partition"),
+    Option("includeHeaders", "false", BOTH, "give the column `headers` too"),
+    Option("maxOffsetsPerTrigger", "none", STREAM, "at most so many offsets in a micro-batch"),
+    Option("minOffsetsPerTrigger", "none", STREAM, "wait for so many offsets before a micro-batch"),
+    Option("maxTriggerDelay", "15m", STREAM, "the longest that `minOffsetsPerTrigger` lets a record wait"),
+    Option("groupIdPrefix", "none", BOTH, "taken and not used: there is no consumer group"),
+    Option("columns", "all", BOTH, "the columns wanted, with commas between them; only these are decoded", False),
+    Option("isolationLevel", "read_uncommitted", BOTH,
+           "`read_committed` leaves aborted records out and ends at the last stable offset; `high_watermark` ends "
+           "there", False),
+    Option("verifyCrc", "true", BOTH, "check each batch's checksum; `false` trusts it", False),
+    Option("corruptBatches", "fail", BOTH,
+           "`fail` with file and position, or `skip`: leave damaged batches out, count and report them", False),
+    Option("corruptReport", "none", BOTH,
+           "a directory for what `skip` left out: a file of JSON lines for each task that met damage", False),
+    Option("pushFilters", "auto", BATCH,
+           "`auto` takes filters on topic, partition, offset and timestamp where Spark hands them over; `never` "
+           "leaves all to Spark", False),
+    Option("maxPartitionBytes", "67108864", BOTH, "about so many bytes of log in a Spark partition", False),
+)  # fmt: skip
+"""What the source takes."""
+
+SINK_OPTIONS: Final[tuple[Option, ...]] = (
+    Option("topic", "none", BOTH, "the topic of all rows; before the column `topic`"),
+)
+"""What the sink takes besides `path`."""
+
+_KAFKA_PREFIX: Final = "kafka."
+
+
+def checked_names(given: Mapping[str, str], own: Iterable[Option], others: Iterable[Option]) -> dict[str, str]:
+    """The options of `own` among those given, by their names in lower case.
+
+    Those of `others` are left out: a table in SQL has one set of options for reading and writing. Options of a Kafka
+    client (`kafka.*`) mean nothing here, and a warning says so. IllegalArgument for any other name: it tells the near
+    one.
+    """
+    names = {option.name.lower(): option.name for option in own}
+    passed = {option.name.lower() for option in others}
+    found: dict[str, str] = {}
+    ignored: list[str] = []
+    for name, value in given.items():
+        key = name.lower()
+        if key in names:
+            found[key] = value
+        elif key.startswith(_KAFKA_PREFIX):
+            ignored.append(name)
+        elif key not in passed:
+            nearest = near(key, names)
+            hint = f"did you mean {names[nearest]}? " if nearest else ""
+            raise IllegalArgument(
+                f"there is no option {name!r}", hint=f"{hint}options are {', '.join(names.values())}"
+            )
+    if ignored:
+        _LOG.warning(
+            "options of a Kafka client mean nothing to kafkalog, which reads files: %s", ", ".join(sorted(ignored))
+        )
+    return found

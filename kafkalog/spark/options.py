@@ -1,0 +1,194 @@
+"""The source's options as one value: parsed and checked once, before a file is touched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from kafkalog.engine import ISOLATIONS
+from kafkalog.errors import IllegalArgument
+from kafkalog.keywords import near
+from kafkalog.records.column_reader import COLUMNS, kinds_of
+from kafkalog.spark.durations import duration_ms
+from kafkalog.spark.limits import EARLIEST, LATEST, Limit, Offsets, ending_limit, starting_limit
+from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS, checked_names
+from kafkalog.spark.subscriptions import Subscription, subscription_of
+
+__all__ = ["SourceOptions"]
+
+MAX_PARTITION_BYTES: Final = 64 << 20
+"""Bytes of log in a Spark partition unless the option says otherwise."""
+_PLAIN_COLUMNS: Final = tuple(name for name in COLUMNS if name != "headers")
+_TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What the source was asked for; the fields are the options of `option_table.SOURCE_OPTIONS`.
+
+    `subscription` is None where no topic is named, which only a `path` of partition directories allows.
+    """
+
+    paths: tuple[str, ...]
+    subscription: Subscription | None
+    starting: Limit
+    ending: Limit
+    fail_on_data_loss: bool = True
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_partition_bytes: int = MAX_PARTITION_BYTES
+    columns: tuple[str, ...] = _PLAIN_COLUMNS
+    isolation: str = "read_uncommitted"
+    verify_crc: bool = True
+    skip_corrupt: bool = False
+    corrupt_report: str | None = None
+    push_filters: bool = True
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = _TRIGGER_DELAY_MS
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+        """The options of a read, of a batch or of a stream; names in any case.
+
+        IllegalArgument, with the fix, for an unknown name, a value that is none, and for what contradicts itself, in
+        the situations in which Spark's Kafka source refuses; options of Kafka clients (`kafka.*`) are a warning.
+        """
+        given = checked_names(options, SOURCE_OPTIONS, SINK_OPTIONS)
+        starting = starting_limit(given, LATEST if streaming else EARLIEST)
+        ending = LATEST if streaming else ending_limit(given)
+        if streaming:
+            _refuse_endings(given)
+        else:
+            _check_batch(starting, ending)
+        isolation = given.get("isolationlevel", "read_uncommitted").strip()
+        _one_of("isolationLevel", isolation, [name for name in ISOLATIONS if name])
+        least, most = _count(given, "minOffsetsPerTrigger"), _count(given, "maxOffsetsPerTrigger")
+        if least is not None and most is not None and least > most:
+            raise IllegalArgument(
+                f"minOffsetsPerTrigger is {least}, which is more than maxOffsetsPerTrigger, {most}",
+                hint="lower the one or raise the other",
+            )
+        return cls(
+            paths=_paths(given),
+            subscription=subscription_of(given),
+            starting=starting,
+            ending=ending,
+            fail_on_data_loss=_flag(given, "failOnDataLoss", True),
+            min_partitions=_count(given, "minPartitions"),
+            max_records_per_partition=_count(given, "maxRecordsPerPartition"),
+            max_partition_bytes=_count(given, "maxPartitionBytes") or MAX_PARTITION_BYTES,
+            columns=_columns(given),
+            isolation=isolation,
+            verify_crc=_flag(given, "verifyCrc", True),
+            skip_corrupt=_one_of("corruptBatches", given.get("corruptbatches", "fail"), ("fail", "skip")) == "skip",
+            corrupt_report=local_path(given["corruptreport"]) if given.get("corruptreport") else None,
+            push_filters=_one_of("pushFilters", given.get("pushfilters", "auto"), ("auto", "never")) == "auto",
+            max_offsets_per_trigger=most,
+            min_offsets_per_trigger=least,
+            max_trigger_delay_ms=_duration(given, "maxTriggerDelay", _TRIGGER_DELAY_MS),
+        )
+
+
+def local_path(text: str) -> str:
+    """The path that a `path` option names: as it is, or what a `file:` URI says.
+
+    IllegalArgument for another scheme: kafkalog reads what is mounted.
+    """
+    scheme = urlsplit(text).scheme
+    if scheme == "file":
+        return unquote(urlsplit(text).path)
+    if len(scheme) > 1 and "//" in text:
+        raise IllegalArgument(
+            f"path {text!r} is on {scheme}", hint="kafkalog reads local directories and mounted file systems: mount it"
+        )
+    return text
+
+
+def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
+    found = [given["path"]] if given.get("path") else []
+    if "paths" in given:
+        try:
+            listed = json.loads(given["paths"])
+        except ValueError:
+            listed = None
+        if not isinstance(listed, list) or not all(isinstance(one, str) and one for one in listed):
+            raise IllegalArgument(f"paths is {given['paths']!r}, no JSON list of directories", hint="use load([a, b])")
+        found += listed
+    if not found:
+        raise IllegalArgument("no path is given", hint="name the data directory: load('/var/lib/kafka/data')")
+    return tuple(local_path(one) for one in found)
+
+
+def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
+    with_headers = _flag(given, "includeHeaders", False)
+    if "columns" not in given:
+        return COLUMNS if with_headers else _PLAIN_COLUMNS
+    known = {name.lower(): name for name in COLUMNS}
+    names = [known.get(name.lower(), name) for part in given["columns"].split(",") if (name := part.strip())]
+    return tuple(COLUMNS[kind] for kind in kinds_of(names))
+
+
+def _refuse_endings(given: Mapping[str, str]) -> None:
+    for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
+        if name.lower() in given:
+            raise IllegalArgument(f"{name} is not for streams", hint="a stream has no end: leave it out")
+
+
+def _check_batch(starting: Limit, ending: Limit) -> None:
+    """IllegalArgument for bounds that no batch can have."""
+    if starting == LATEST:
+        raise IllegalArgument("startingOffsets can't be latest for a batch", hint="give earliest, or offsets")
+    if ending == EARLIEST:
+        raise IllegalArgument("endingOffsets can't be earliest for a batch", hint="give latest, or offsets")
+    if isinstance(starting, Offsets):
+        for partition, offset in starting.of.items():
+            if offset == LATEST.code:
+                raise IllegalArgument(
+                    f"startingOffsets for {partition} can't be latest (-1) for a batch", hint="give -2 or an offset"
+                )
+    if isinstance(ending, Offsets):
+        for partition, offset in ending.of.items():
+            if offset == EARLIEST.code:
+                raise IllegalArgument(
+                    f"endingOffsets for {partition} can't be earliest (-2) for a batch", hint="give -1 or an offset"
+                )
+
+
+def _one_of(name: str, value: str, known: list[str] | tuple[str, ...]) -> str:
+    value = value.strip()
+    if value in known:
+        return value
+    nearest = near(value, known)
+    meant = f"did you mean {nearest}? " if nearest else ""
+    raise IllegalArgument(f"{name} is {value!r}", hint=f"{meant}known are {', '.join(known)}")
+
+
+def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    if text.strip().lower() not in ("true", "false"):
+        raise IllegalArgument(f"{name} is {text!r}", hint="give true or false")
+    return text.strip().lower() == "true"
+
+
+def _duration(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name.lower())
+    return default if text is None else duration_ms(text, name)
+
+
+def _count(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if not 0 < number < 2**63:
+        raise IllegalArgument(f"{name} is {text!r}", hint="give a whole number above 0")
+    return number

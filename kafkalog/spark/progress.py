@@ -1,0 +1,83 @@
+"""How far Spark jobs are: tasks done and in all, asked for while the thread that runs them waits."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EVERY_S: Final = 0.25
+
+
+class JobProgress(NamedTuple):
+    """Tasks that are done, and all tasks known of so far: a job of several stages learns of them one after another."""
+
+    done: int
+    total: int
+
+
+Tell = Callable[[JobProgress], None]
+
+
+@contextmanager
+def watched(spark: SparkSession, what: str, tell: Tell | None) -> Iterator[None]:
+    """All Spark jobs that this thread starts inside are named `what`, and `tell` hears of them from another thread.
+
+    They are a group of their own: leaving with an error (Ctrl-C too) cancels what still runs of it. No thread is
+    started without `tell`.
+    """
+    context = spark.sparkContext
+    group = f"kafkalog-{uuid.uuid4()}"
+    kept = {name: context.getLocalProperty(name) for name in _PROPERTIES}
+    context.setJobGroup(group, f"kafkalog: {what}", interruptOnCancel=False)
+    ended = threading.Event()
+    watcher = None
+    if tell is not None:
+        watcher = threading.Thread(
+            target=_watch, args=(context.statusTracker(), group, tell, ended), name="kafkalog-spark", daemon=True
+        )
+        watcher.start()
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # what went wrong is told, not that the rest could not be cancelled
+            context.cancelJobGroup(group)
+        raise
+    finally:
+        ended.set()
+        if watcher is not None:
+            watcher.join()
+        for name, value in kept.items():
+            context.setLocalProperty(name, value)
+    if tell is not None:
+        total = progress_of(context.statusTracker(), group).total  # Spark's own books may be behind by a task
+        tell(JobProgress(total, total))
+
+
+_PROPERTIES: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+
+def _watch(tracker: Any, group: str, tell: Tell, ended: threading.Event) -> None:
+    last = JobProgress(0, 0)
+    while not ended.wait(EVERY_S):
+        now = progress_of(tracker, group)
+        if now != last:
+            tell(now)
+            last = now
+
+
+def progress_of(tracker: Any, group: str) -> JobProgress:
+    """How far the jobs of a group are; stages that the tracker has forgotten count nothing."""
+    stages = {stage for job in tracker.getJobIdsForGroup(group) for stage in _stages_of(tracker, job)}
+    infos = [info for info in map(tracker.getStageInfo, sorted(stages)) if info is not None]
+    return JobProgress(sum(info.numCompletedTasks for info in infos), sum(info.numTasks for info in infos))
+
+
+def _stages_of(tracker: Any, job: int) -> list[int]:
+    info = tracker.getJobInfo(job)
+    return [] if info is None else list(info.stageIds)

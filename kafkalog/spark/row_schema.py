@@ -1,0 +1,64 @@
+"""The columns as Spark and Arrow name them: those of Spark's Kafka source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.keywords import near
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["TYPES", "arrow_schema", "ddl_of", "wanted_columns"]
+
+TYPES: Final = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+"""Spark's type of each column, in the Kafka source's order."""
+
+
+def ddl_of(columns: Iterable[str]) -> str:
+    """A schema of these columns, as Spark's DDL."""
+    return ", ".join(f"{name} {TYPES[name]}" for name in columns)
+
+
+def wanted_columns(schema: Any) -> tuple[str, ...]:
+    """The columns that a schema of Spark's, the user's own or ours, asks for.
+
+    IllegalArgument for a column that there is not and for another type than the column has.
+    """
+    for field in schema.fields:
+        name, kind = field.name, field.dataType.simpleString()
+        if name not in TYPES:
+            nearest = near(name, TYPES)
+            hint = f"did you mean {nearest}? " if nearest else ""
+            raise IllegalArgument(f"there is no column {name!r}", hint=f"{hint}columns are {ddl_of(TYPES)}")
+        if kind != TYPES[name]:
+            raise IllegalArgument(
+                f"the column {name} is {TYPES[name]}, not {kind}", hint=f"read it as {TYPES[name]}, then cast it"
+            )
+    return tuple(field.name for field in schema.fields)
+
+
+def arrow_schema(columns: Iterable[str]) -> pyarrow.Schema:
+    """The schema that Spark expects of Arrow batches with these columns: every column nullable, times in UTC."""
+    import pyarrow as pa
+
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    types = {
+        "binary": pa.binary(),
+        "string": pa.string(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "timestamp": pa.timestamp("us", "UTC"),
+    }
+    return pa.schema([(name, types.get(TYPES[name]) or pa.list_(pa.field("element", header))) for name in columns])

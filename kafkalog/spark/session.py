@@ -1,0 +1,187 @@
+"""A Spark session for a job: the one that runs already, that of spark-submit, or a new one that suits the work."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import IllegalArgument, IllegalState, JobFailed, KafkalogError, MissingRequirement
+from kafkalog.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL: Final = "local[*]"
+SETTINGS: Final = {
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
+"""What a session of ours has unless it is told otherwise."""
+SETTINGS_ON_ONE_HOST: Final = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+"""And besides where all of Spark runs on this host (local, local-cluster): nothing listens to the outside."""
+_ONE_HOST: Final = re.compile(r"local(-cluster)?(\[.*\])?")
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+PATIENCE_S: Final = 30.0
+"""How long a virtual machine may take to end."""
+_TAIL_LINES: Final = 8
+_MOST_SAID: Final = 1 << 20
+
+
+def need_pyspark() -> None:
+    """MissingRequirement where the extra is not installed."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise MissingRequirement(
+            f"Spark's Python package is not installed ({error})", hint="pip install 'kafkalog[spark]'"
+        ) from None
+
+
+def settings_for(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a new session: ours for such a master, those in `conf` over them."""
+    return {**SETTINGS, **(SETTINGS_ON_ONE_HOST if is_on_one_host(master) else {}), **conf}
+
+
+def is_on_one_host(master: str | None) -> bool:
+    """True for a master all of whose executors are on this host."""
+    return master is not None and _ONE_HOST.fullmatch(master) is not None
+
+
+@contextmanager
+def spark_session(
+    master: str | None = None, conf: Mapping[str, str] | None = None, *, name: str = "kafkalog", verbose: bool = False
+) -> Iterator[SparkSession]:
+    """The session to work with; it is stopped at the end if it was made here.
+
+    A session that runs in this process is taken as it is. Under spark-submit the master is the one given there;
+    otherwise it is `master`, by default all cores of this machine. What Spark's virtual machine says on stderr is
+    shown where it is `verbose`, and otherwise when it cannot start.
+
+    MissingRequirement without PySpark or Java 17, IllegalState where a session with another master runs, JobFailed
+    where Spark cannot start (such as an unknown master).
+    """
+    need_pyspark()
+    running = _running(master)
+    if running is not None:
+        yield running
+        return
+    chosen = master if master is not None or _SUBMITTED in os.environ else LOCAL
+    handler = signal.getsignal(signal.SIGINT)
+    with tempfile.TemporaryFile() as said:
+        spark, gateway = _started(chosen, dict(conf or {}), name, None if verbose else said)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+        _end(gateway)
+        if handler is not None and signal.getsignal(signal.SIGINT) is not handler:
+            signal.signal(signal.SIGINT, handler)
+
+
+def _running(master: str | None) -> SparkSession | None:
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is None:
+        return None
+    its: str = running.sparkContext.master
+    if master is not None and master != its:
+        raise IllegalState(
+            f"a Spark session with the master {its} runs in this process, not one with {master}",
+            hint="leave the master out, or stop that session first",
+        )
+    return running
+
+
+def _started(
+    master: str | None, conf: dict[str, str], name: str, said: IO[bytes] | None
+) -> tuple[SparkSession, Any]:
+    """A new session, and the virtual machine that was made for it; None where there was one."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    settings = settings_for(master, conf)
+    made = SparkConf()
+    for key, value in settings.items():
+        made.set(key, value)
+    if master is not None:
+        made.setMaster(master)
+    if _SUBMITTED not in os.environ or not made.contains("spark.app.name"):
+        made.setAppName(name)
+    gateway = None
+    try:
+        if _SUBMITTED not in os.environ and SparkContext._gateway is None:
+            gateway = _launch(made, master, said)
+        return SparkSession(SparkContext(conf=made, gateway=gateway)), gateway
+    except KafkalogError:
+        raise
+    except Exception as error:
+        _end(gateway)
+        if not isinstance(error, PySparkException | OSError) and type(error).__module__.split(".")[0] != "py4j":
+            raise
+        raise JobFailed(f"Spark could not start: {_words(error, said)}", hint=_hint(master)) from error
+
+
+def _launch(conf: Any, master: str | None, said: IO[bytes] | None) -> Any:
+    """A virtual machine for this process, on a Java that is new enough, with what it says kept in `said`."""
+    from pyspark.java_gateway import launch_gateway
+
+    os.environ["JAVA_HOME"] = find_java().home
+    if is_on_one_host(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return launch_gateway(conf, {} if said is None else {"stderr": said})
+
+
+def _end(gateway: Any) -> None:
+    """Ends a virtual machine that was made here; a later session gets a new one."""
+    from pyspark import SparkContext
+
+    if gateway is None:
+        return
+    try:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(PATIENCE_S)
+    finally:
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+def _words(error: Exception, said: IO[bytes] | None) -> str:
+    """What went wrong, in a line: the deepest cause that Java names, else the end of what the machine said."""
+    cause = getattr(error, "java_exception", None)
+    if cause is not None:
+        text = str(cause.getMessage() or cause.toString())
+        return " ".join(text.split())
+    told = " ".join(str(error).split())
+    if said is not None:
+        said.seek(0, os.SEEK_END)
+        said.seek(max(0, said.tell() - _MOST_SAID))
+        lines = [line.strip() for line in said.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        told = "; ".join([told, *lines[-_TAIL_LINES:]])
+    return told
+
+
+def _hint(master: str | None) -> str:
+    if master is None or is_on_one_host(master):
+        return "check the settings given with --conf, and that this host has memory for spark.driver.memory"
+    return f"check that {master} is a Spark master that this host reaches, and the settings given with --conf"
+
+
+def check_master(master: str | None) -> None:
+    """IllegalArgument for what is no name of a master at all."""
+    if master is not None and (not master.strip() or any(char.isspace() for char in master)):
+        raise IllegalArgument(f"{master!r} is no Spark master", hint="local[*], spark://host:7077, yarn or k8s://...")

@@ -1,0 +1,74 @@
+"""What the probes of executors are judged by, and which line of Spark's long errors is told."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from kafkalog import __version__
+from kafkalog.errors import MissingRequirement, PartitionNotFound
+from kafkalog.spark.executors import Probed, judge, last_line, probe
+
+TRACE = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "worker.py", line 4222, in process
+    serializer.dump_stream(out_iter, outfile)
+             ^^^^^^^^^^^
+ValueError: boom: twice
+ SQLSTATE: 38000
+	at org.apache.spark.Somewhere(Somewhere.scala:1)
+"""
+
+
+def test_a_probe_says_who_it_is_and_what_it_misses(tmp_path: object) -> None:
+    (said,) = probe([str(tmp_path), f"{tmp_path}/nowhere"])([0])
+    one = Probed(*said)
+    assert one.version == __version__ and one.why == "" and one.missing == (f"{tmp_path}/nowhere",)
+
+
+def test_a_probe_runs_where_there_is_no_kafkalog() -> None:
+    """It travels by value: an executor without the package could not find a function of its modules."""
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    code = (
+        "import sys; sys.modules['kafkalog'] = None; import pyspark.cloudpickle as pickle;"
+        "print(list(pickle.loads(sys.stdin.buffer.read())([0])))"
+    )
+    travelling = cloudpickle.dumps(probe([]))
+    done = subprocess.run([sys.executable, "-c", code], input=travelling, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    (said,) = ast.literal_eval(done.stdout.decode())
+    assert said[1] is None and "kafkalog" in said[2]
+    with pytest.raises(MissingRequirement, match="cannot import kafkalog"):
+        judge([Probed(*said)], "driver")
+
+
+def test_executors_that_are_ready_pass() -> None:
+    judge([Probed("a", __version__, "", ())] * 2, "driver")
+    judge([], "driver")
+
+
+def test_one_without_the_package_is_told_how_to_get_it() -> None:
+    with pytest.raises(MissingRequirement) as caught:
+        judge([Probed("a", __version__, "", ()), Probed("b", None, "No module named 'kafkalog'", ())], "d")
+    said = str(caught.value)
+    assert "executor on b cannot import kafkalog (No module named 'kafkalog')" in said
+    assert f"kafkalog[spark]=={__version__}" in said and "spark.archives" in said and "\n" not in said
+
+
+def test_another_version_is_refused() -> None:
+    with pytest.raises(MissingRequirement, match=r"executor on b has kafkalog 0\.0\.9, the driver on d has"):
+        judge([Probed("b", "0.0.9", "", ())], "d")
+
+
+def test_one_that_does_not_see_the_files_is_told() -> None:
+    with pytest.raises(PartitionNotFound, match=r"executor on b does not see .*\(file /mnt/x\).*every node mounts"):
+        judge([Probed("b", __version__, "", ("/mnt/x",))], "d")
+
+
+def test_the_line_of_an_error_that_names_it() -> None:
+    assert last_line(TRACE) == "ValueError: boom: twice"
+    assert last_line("Job aborted due to stage failure: lost\nDriver stacktrace:\n") == (
+        "Job aborted due to stage failure: lost"
+    )
+    assert last_line("") == "it did not say why"
