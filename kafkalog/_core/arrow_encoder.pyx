@@ -1,19 +1,19 @@
 """Rows of Arrow data to v2 batches, one lane for each partition of each topic: no Python object a record, no GIL."""
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
 
-from kafkalog._core.arrow_cells cimport (
-    NOT_A_TIME, NOTHING, SOUND, Cells, Lists, Slice, Span, is_set, read_cell, read_number, read_span, read_time,
-)
+from kafkalog._core.arrow_cells cimport NOTHING, Slice, Span, read_cell, read_number, read_time
 from kafkalog._core.arrow_memory cimport Memory, drop_memory, new_memory
-from kafkalog._core.arrow_rows cimport HEADERS, KEY, PARTITION, ROLES, TIMESTAMP, TOPIC, VALUE, Rows
-from kafkalog._core.emit cimport put_sized, put_varint, varint_size
+from kafkalog._core.arrow_rows cimport HEADERS, KEY, PARTITION, TIMESTAMP, TOPIC, VALUE, Rows
+from kafkalog._core.emit cimport varint_size
 from kafkalog._core.lanes cimport MOST, Lane, Row, body_size, lane_finished, lane_room, put_row, seal_lane
 from kafkalog._core.layout cimport V2_RECORDS_AT
-from kafkalog._core.murmur cimport murmur2_of, partition_of
+from kafkalog._core.murmur cimport partition_of
+from kafkalog._core.row_headers cimport HEADERS_FINE, HEADERS_LONG, HEADERS_NULL, measure_headers, put_headers
+from kafkalog._core.topic_table cimport Topic, TopicTable, add_topic, find_topic, free_topics, is_named
 
 from kafkalog._core.arrow_input import BadArrow
 from kafkalog._core.arrow_rows import ROLE_NAMES
@@ -35,18 +35,6 @@ cdef enum:
     MOST_PARTITIONS = 1_000_000
     FEW_LANES = 16              # up to so many have memory for a whole batch at once
     SMALL_ROOM = 64 * 1024
-
-
-cdef struct Topic:
-    uint8_t* name
-    int64_t name_size
-    uint32_t hash
-    int32_t partitions
-    int64_t first_lane
-    int64_t batch_bytes         # a batch closes before it is larger
-    int64_t most_bytes          # a record whose own batch would be larger is refused; 0: none is
-    int32_t sticky              # where the next record without a key goes
-    int64_t stuck               # bytes that went there since it moved
 
 
 cdef struct At:
@@ -107,11 +95,7 @@ cdef class ArrowEncoder:
     cdef Lane* lanes
     cdef int64_t lane_count
     cdef int64_t lane_room
-    cdef Topic* topics
-    cdef int64_t topic_count
-    cdef int64_t topic_room
-    cdef int32_t* slots             # places of topics by hash, -1: free; a power of two of them
-    cdef int64_t slot_count
+    cdef TopicTable table
     cdef list names
     cdef object resolve
     cdef str topic
@@ -145,11 +129,8 @@ cdef class ArrowEncoder:
         cdef int64_t i
         for i in range(self.lane_count):
             drop_memory(self.lanes[i].memory)
-        for i in range(self.topic_count):
-            free(self.topics[i].name)
         free(self.lanes)
-        free(self.topics)
-        free(self.slots)
+        free_topics(&self.table)
 
     cdef int _enter(self) except -1:
         if self.busy:
@@ -216,7 +197,7 @@ cdef class ArrowEncoder:
         if status == BAD_PARTITION:
             return BadArrow(
                 f"row {row} is for partition {at.number} of {self.names[at.topic]!r}, which has the partitions 0 to "
-                f"{self.topics[at.topic].partitions - 1}", "partition", column, row,
+                f"{self.table.topics[at.topic].partitions - 1}", "partition", column, row,
                 hint="null leaves the choice to the key",
             )
         if status == NULL_HEADER:
@@ -227,14 +208,14 @@ cdef class ArrowEncoder:
         if status == TOO_LARGE:
             return BadArrow(
                 f"row {row} makes a batch of {at.number} bytes, and {self.names[at.topic]!r} takes "
-                f"{self.topics[at.topic].most_bytes}", "size", column, row,
+                f"{self.table.topics[at.topic].most_bytes}", "size", column, row,
                 hint="raise max.message.bytes of the topic, or make the value smaller",
             )
         return BadArrow(f"row {row} is longer than a record can be, 2 GiB", "size", column, row)
 
     cdef int64_t _add_topic(self, bytes name) except -1:
         """The place of a topic that is new; its lanes are there then."""
-        cdef int64_t place = self.topic_count
+        cdef int64_t place = self.table.count
         cdef Topic* t
         cdef int64_t partitions
         cdef int64_t batch_bytes
@@ -248,78 +229,35 @@ cdef class ArrowEncoder:
             raise ValueError(f"{partitions} partitions: at least 1, at most {MOST_PARTITIONS}")
         if not V2_RECORDS_AT <= batch_bytes <= MOST or most_bytes < 0:
             raise ValueError(f"a batch limit of {batch_bytes} bytes is outside {V2_RECORDS_AT} to {MOST}")
-        self._make_places(partitions)
-        t = &self.topics[place]
-        t.name = <uint8_t*>malloc(max(len(name), 1))
-        if t.name == NULL:
-            raise MemoryError
-        t.name_size = len(name)
-        memcpy(t.name, <const char*>name, <size_t>t.name_size)
-        t.hash = <uint32_t>murmur2_of(t.name, t.name_size)
-        t.partitions = <int32_t>partitions
+        t = add_topic(&self.table, <const uint8_t*><const char*>name, len(name))
+        if t == NULL:
+            raise MemoryError("no memory for a topic")
         t.first_lane = self.lane_count
+        self._add_lanes(partitions)
+        t.partitions = <int32_t>partitions
         t.batch_bytes = batch_bytes
         t.most_bytes = most_bytes
         t.sticky = self.first_partition % t.partitions
-        t.stuck = 0
         self.names.append(text)
-        memset(&self.lanes[self.lane_count], 0, <size_t>partitions * sizeof(Lane))
-        for i in range(partitions):
-            self.lanes[self.lane_count + i].max_finished = -1
-        self.lane_count += partitions
-        self.topic_count += 1
-        self._index(place)
         return place
 
-    cdef int _make_places(self, int64_t partitions) except -1:
-        """Room for one more topic with so many partitions."""
+    cdef int _add_lanes(self, int64_t partitions) except -1:
+        """So many lanes more, with nothing in them."""
         cdef int64_t want = self.lane_count + partitions
+        cdef int64_t i
         cdef void* memory
         if want > self.lane_room:
             want = max(want, 2 * self.lane_room)
             memory = realloc(self.lanes, <size_t>want * sizeof(Lane))
             if memory == NULL:
-                raise MemoryError
+                raise MemoryError("no memory for the partitions of a topic")
             self.lanes = <Lane*>memory
             self.lane_room = want
-        if self.topic_count == self.topic_room:
-            want = max(2 * self.topic_room, 8)
-            memory = realloc(self.topics, <size_t>want * sizeof(Topic))
-            if memory == NULL:
-                raise MemoryError
-            self.topics = <Topic*>memory
-            self.topic_room = want
-        if 2 * (self.topic_count + 1) > self.slot_count:
-            want = max(2 * self.slot_count, 16)
-            memory = malloc(<size_t>want * sizeof(int32_t))
-            if memory == NULL:
-                raise MemoryError
-            free(self.slots)
-            self.slots = <int32_t*>memory
-            self.slot_count = want
-            memset(self.slots, 0xFF, <size_t>want * sizeof(int32_t))
-            for i in range(self.topic_count):
-                self._index(i)
+        memset(&self.lanes[self.lane_count], 0, <size_t>partitions * sizeof(Lane))
+        for i in range(self.lane_count, self.lane_count + partitions):
+            self.lanes[i].max_finished = -1
+        self.lane_count += partitions
         return 0
-
-    cdef void _index(self, int64_t place) noexcept nogil:
-        """Puts a topic into the first free slot from its hash on."""
-        cdef int64_t slot = self.topics[place].hash & (self.slot_count - 1)
-        while self.slots[slot] >= 0:
-            slot = (slot + 1) & (self.slot_count - 1)
-        self.slots[slot] = <int32_t>place
-
-    cdef int64_t _find_topic(self, const Slice* name) noexcept nogil:
-        """The place of a topic, -1 for one not met before."""
-        cdef uint32_t hash = <uint32_t>murmur2_of(name.data, name.size)
-        cdef int64_t slot = hash & (self.slot_count - 1) if self.slot_count else 0
-        cdef const Topic* t
-        while self.slot_count and self.slots[slot] >= 0:
-            t = &self.topics[self.slots[slot]]
-            if t.hash == hash and t.name_size == name.size and memcmp(t.name, name.data, <size_t>name.size) == 0:
-                return self.slots[slot]
-            slot = (slot + 1) & (self.slot_count - 1)
-        return -1
 
     cdef int _run(self, Rows rows, At* at, int64_t now) noexcept nogil:
         cdef int64_t end = rows.count
@@ -350,10 +288,10 @@ cdef class ArrowEncoder:
                 at.role = TIMESTAMP
                 return BAD_TIME
             if rows.headers.layout != NOTHING:
-                status = measure_headers(&rows.headers, at.row, &headers, &r.headers_size)
-                if status != DONE:
+                status = measure_headers(&rows.headers, at.row, LARGEST_PART, &headers, &r.headers_size)
+                if status != HEADERS_FINE:
                     at.role = HEADERS
-                    return status
+                    return TOO_LONG if status == HEADERS_LONG else NULL_HEADER if status == HEADERS_NULL else BAD_CELL
             if self.only < 0:
                 status = self._turn_to_topic(rows, at)
                 if status != DONE:
@@ -367,23 +305,20 @@ cdef class ArrowEncoder:
 
     cdef int _turn_to_topic(self, Rows rows, At* at) noexcept nogil:
         """Makes `at.topic` the topic of the row."""
-        cdef const Topic* t
         if read_cell(&rows.topic, at.row, &at.name):
             return BAD_CELL
         if at.name.size < 0:
             return NULL_TOPIC
-        if at.topic >= 0:
-            t = &self.topics[at.topic]
-            if t.name_size == at.name.size and memcmp(t.name, at.name.data, <size_t>at.name.size) == 0:
-                return DONE
+        if at.topic >= 0 and is_named(&self.table.topics[at.topic], at.name.data, at.name.size):
+            return DONE
         if at.name.size > LARGEST_PART:
             return TOO_LONG
-        at.topic = self._find_topic(&at.name)
+        at.topic = find_topic(&self.table, at.name.data, at.name.size)
         return DONE if at.topic >= 0 else NEW_TOPIC
 
     cdef int _place(self, Rows rows, At* at, const Row* r, const Span* headers) noexcept nogil:
         """Finds the partition of a row and writes it there."""
-        cdef Topic* t = &self.topics[at.topic]
+        cdef Topic* t = &self.table.topics[at.topic]
         cdef int64_t partition = 0
         cdef bint sticks = False
         cdef int64_t written
@@ -432,9 +367,7 @@ cdef class ArrowEncoder:
         if not lane_room(lane, total, self._usual_room(t)):
             return -NO_MEMORY
         p = put_row(lane, r, body)
-        if headers.first < 0:
-            p[0] = 0
-        elif not put_row_headers(p, lane.memory.data + lane.size, &rows.headers, headers):
+        if not put_headers(p, lane.memory.data + lane.size, &rows.headers, headers):
             at.role = HEADERS
             return -BAD_CELL
         self.records += 1
@@ -475,23 +408,23 @@ cdef class ArrowEncoder:
         self._enter()
         self.busy = True
         try:
-            for i in range(self.topic_count):
-                for j in range(self.topics[i].partitions):
-                    if lane_finished(&self.lanes[self.topics[i].first_lane + j]) > 0:
+            for i in range(self.table.count):
+                for j in range(self.table.topics[i].partitions):
+                    if lane_finished(&self.lanes[self.table.topics[i].first_lane + j]) > 0:
                         parcels.append(self._take_lane(i, j))
         finally:
             self.busy = False
         return parcels
 
     cdef Parcel _take_lane(self, int64_t topic, int64_t partition):
-        cdef Lane* lane = &self.lanes[self.topics[topic].first_lane + partition]
+        cdef Lane* lane = &self.lanes[self.table.topics[topic].first_lane + partition]
         cdef int64_t done = lane_finished(lane)
         cdef int64_t rest = lane.size - done
         cdef Memory* fresh = NULL
         cdef Parcel parcel = Parcel.__new__(Parcel)
         if rest > 0:
             # the open batch moves to memory of its own; where there is none to have, nothing has happened yet
-            fresh = new_memory(max(rest, self._usual_room(&self.topics[topic])))
+            fresh = new_memory(max(rest, self._usual_room(&self.table.topics[topic])))
             if fresh == NULL:
                 raise MemoryError("no memory for the batches")
             memcpy(fresh.data, lane.memory.data + done, <size_t>rest)
@@ -512,51 +445,3 @@ cdef class ArrowEncoder:
         lane.max_finished = -1
         self.waiting_bytes -= done
         return parcel
-
-
-cdef int measure_headers(const Lists* lists, int64_t row, Span* span, int64_t* size) noexcept nogil:
-    """The headers of a row and the bytes they take with their count; as many as there are, each a name and a value."""
-    cdef int64_t i
-    cdef Slice name
-    cdef Slice value
-    cdef int64_t n
-    if read_span(lists, row, span):
-        return BAD_CELL
-    if span.last - span.first > LARGEST_PART:
-        return TOO_LONG
-    n = varint_size(<int32_t>(span.last - span.first))
-    for i in range(span.first, span.last):
-        if lists.items_valid != NULL and not is_set(lists.items_valid, lists.items_first + i):
-            return NULL_HEADER
-        if read_cell(&lists.key, i, &name) or read_cell(&lists.value, i, &value):
-            return BAD_CELL
-        if name.size < 0:
-            return NULL_HEADER
-        if name.size > LARGEST_PART or value.size > LARGEST_PART:
-            return TOO_LONG
-        n += varint_size(<int32_t>name.size) + name.size + varint_size(<int32_t>value.size)
-        if value.size > 0:
-            n += value.size
-        if n > LARGEST_PART:
-            return TOO_LONG
-    size[0] = n
-    return DONE
-
-
-cdef bint put_row_headers(uint8_t* p, const uint8_t* end, const Lists* lists, const Span* span) noexcept nogil:
-    """Writes headers that were measured, up to `end`; False where they have changed since."""
-    cdef int64_t i
-    cdef Slice name
-    cdef Slice value
-    p = put_varint(p, <int32_t>(span.last - span.first))
-    for i in range(span.first, span.last):
-        if read_cell(&lists.key, i, &name) or read_cell(&lists.value, i, &value):
-            return False
-        if name.size < 0 or (
-            varint_size(<int32_t>name.size) + name.size + varint_size(<int32_t>value.size)
-            + (value.size if value.size > 0 else 0) > end - p
-        ):
-            return False
-        p = put_sized(p, name.data, <int32_t>name.size)
-        p = put_sized(p, value.data, <int32_t>value.size)
-    return p == end
