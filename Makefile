@@ -2,7 +2,7 @@
 PYTHON ?= .venv/bin/python
 BUILD = $(PYTHON) setup.py -q build_ext --inplace -j 2
 
-.PHONY: all debug check test crash asan bench fmt demo clean
+.PHONY: all debug check test crash asan bench bench-spark fmt demo clean
 
 all:                    ## compile what changed, in place
 	$(BUILD)
@@ -27,6 +27,9 @@ asan:                   ## the compiled modules under the sanitizers, random byt
 bench: all              ## the table of speeds, with ratios against peers run in the same call
 	$(PYTHON) -m pip install -q --disable-pip-version-check "aiokafka>=0.12" "lmdb>=1.4" asv
 	$(PYTHON) -m asv_benchmarks
+
+bench-spark: all        ## Spark's figures beside its own Kafka source on a real broker (ROWS=, GROUPS="one narrow")
+	$(PYTHON) -m asv_benchmarks.spark $(GROUPS)
 
 fmt:                    ## order imports and lay out Python files
 	$(PYTHON) -m ruff check --fix-only --select I .

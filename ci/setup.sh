@@ -2,6 +2,7 @@
 # Makes a fresh machine ready and leaves a ready one alone: compiler, Python 3.11 or newer, .venv, the package
 # built in place. Sourced by the other scripts: `source ci/setup.sh [run|test]`; "test" adds the tools of the test
 # suite and, for the tests beside the real Kafka, a JDK and Maven. Sets ROOT and PYTHON and puts .venv/bin in PATH.
+# SPARK=1 adds Spark with "run" too, and a Java for it; where that cannot be, the rest is made ready all the same.
 # KAFKALOG_PYTHON names another interpreter to start from; KAFKALOG_NO_SYSTEM=1 installs no system package.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -62,7 +63,11 @@ find_compiler() {
     return 1
 }
 
-java_version() { java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1; }
+wants_spark() { [ "$SETUP_FOR" = run ] && [ "${SPARK:-0}" != 0 ]; }
+
+has_java() { [ "$(java_version || true)" -ge 17 ] 2>/dev/null; }
+
+java_version() { "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1; }
 
 need_for_build() {
     local base
@@ -79,26 +84,32 @@ need_for_build() {
 }
 
 need_for_reference() {
-    if [ "$(java_version || true)" -ge 17 ] 2>/dev/null && command -v javac >/dev/null; then :
+    if has_java && command -v javac >/dev/null; then :
     else need "a JDK, 17 or newer" default-jdk-headless java-latest-openjdk-devel openjdk17-jdk
     fi
     command -v mvn >/dev/null || need Maven maven maven maven
 }
 
-# what the build needs has to be there; what the real Kafka needs may be absent, and its tests with it
+need_for_spark() {
+    has_java || need "a Java runtime, 17 or newer, for Spark" default-jre-headless java-latest-openjdk-headless \
+        openjdk17-jre-headless
+}
+
+# what the build needs has to be there; what the real Kafka and Spark need may be absent, and what needs them with it
 ensure_system() {
     local WHAT="" APT="" DNF="" APK=""
     need_for_build
     local build="$WHAT"
-    [ "$SETUP_FOR" = test ] && need_for_reference
+    if [ "$SETUP_FOR" = test ]; then need_for_reference; fi
+    if wants_spark; then need_for_spark; fi
     install_needed && return 0
     if [ -n "$build" ]; then  # without a JDK there is less to test, without these nothing
-        may_install && [ "$SETUP_FOR" = test ] || return 1
+        may_install && [ "$WHAT" != "$build" ] || return 1
         WHAT="" APT="" DNF="" APK=""
         need_for_build
         install_needed || return 1
     fi
-    say "the tests beside the real Kafka will be skipped"
+    if [ "$SETUP_FOR" = test ]; then say "the tests beside the real Kafka and those of Spark will be skipped"; fi
 }
 
 ensure_venv() {
@@ -129,6 +140,30 @@ must_compile() {
         -newer "$VENV/kafkalog-built" \( -name '*.py[x]' -o -name '*.pxd' -o -name '*.h' -o -name setup.py \))" ]
 }
 
+# the extra for Spark and for the pipeline's picture; without them there is less to see, and the rest goes on
+ensure_spark() {
+    local pip="-m pip -q --disable-pip-version-check install" stamp
+    stamp="$VENV/kafkalog-spark-$(wanted_state)"
+    if [ -f "$stamp" ]; then return 0; fi
+    if ! has_java; then return 0; fi  # the line that says so was printed above
+    say "installing Spark's Python package, which takes a few minutes"
+    # shellcheck disable=SC2086
+    if "$PYTHON" $pip $(extras_of spark viz) </dev/null >&2; then
+        rm -f "$VENV/kafkalog-spark"-*
+        : >"$stamp"
+    else say "could not be installed: Spark's Python package; as this user: $PYTHON -m pip install $(extras_of spark)"
+    fi
+}
+
+# the requirements of extras, as pyproject.toml has them; without spaces in one, as the shell wants them
+extras_of() {
+    "$PYTHON" -c '
+import sys, tomllib
+with open(sys.argv[1], "rb") as file:
+    extras = tomllib.load(file)["project"]["optional-dependencies"]
+print(*(one.replace(" ", "") for name in sys.argv[2:] for one in extras[name]))' "$ROOT/pyproject.toml" "$@"
+}
+
 ensure_package() {
     local extra="" stamp pip="-m pip -q --disable-pip-version-check install"
     [ "$SETUP_FOR" = test ] && extra="[test]"
@@ -149,7 +184,9 @@ ensure_package() {
 setup() {
     ensure_system && ensure_venv || return 1
     CC="$(find_compiler "$PYTHON")" && export CC
-    ensure_package && export PATH="$VENV/bin:$PATH"
+    ensure_package || return 1
+    if wants_spark; then ensure_spark; fi
+    export PATH="$VENV/bin:$PATH"
 }
 
 setup || exit 1

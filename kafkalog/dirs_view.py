@@ -18,6 +18,7 @@ from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.view import LogView
 from kafkalog.tools.directories import partitions
 from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint_cache import CheckpointCache
 from kafkalog.util.fileio import OS, FileSystem
 
 
@@ -30,6 +31,7 @@ class DirsView:
     def __init__(self, paths: Sequence[str], *, fs: FileSystem = OS) -> None:
         self._paths = list(paths)
         self._fs = fs
+        self._checkpoints = CheckpointCache(fs=fs)
         self._lock = threading.Lock()
         self._faces: dict[str, Log] = {}  # by path; guarded by self._lock
         self.closed = False  # guarded by self._lock
@@ -81,7 +83,7 @@ class DirsView:
                 raise LogClosed("the directories are closed")
             face = self._faces.get(path)
             if face is None or face.closed:
-                face = self._faces[path] = Log(LogView(path, fs=self._fs), None)
+                face = self._faces[path] = Log(LogView(path, fs=self._fs, checkpoints=self._checkpoints), None)
         return face
 
     def _path_of(self, key: TopicPartition) -> str | None:

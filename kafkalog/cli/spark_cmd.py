@@ -6,6 +6,7 @@ import click
 
 from kafkalog.cli import (
     spark_compact,
+    spark_export,
     spark_reindex,
     spark_retain,
     spark_verify,
@@ -13,6 +14,7 @@ from kafkalog.cli import (
 
 JOBS = (
     spark_compact,
+    spark_export,
     spark_reindex,
     spark_retain,
     spark_verify,

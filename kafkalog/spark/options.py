@@ -12,6 +12,7 @@ from kafkalog.engine import ISOLATIONS
 from kafkalog.errors import IllegalArgument
 from kafkalog.keywords import near
 from kafkalog.records.column_reader import COLUMNS, kinds_of
+from kafkalog.spark.durations import duration_ms
 from kafkalog.spark.limits import EARLIEST, LATEST, Limit, Offsets, ending_limit, starting_limit
 from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS, checked_names
 from kafkalog.spark.subscriptions import Subscription, subscription_of
@@ -21,7 +22,7 @@ __all__ = ["SourceOptions"]
 MAX_PARTITION_BYTES: Final = 64 << 20
 """Bytes of log in a Spark partition unless the option says otherwise."""
 _PLAIN_COLUMNS: Final = tuple(name for name in COLUMNS if name != "headers")
-_TRIGGER_DELAY: Final = "15m"
+_TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,11 @@ class SourceOptions:
     isolation: str = "read_uncommitted"
     verify_crc: bool = True
     skip_corrupt: bool = False
+    corrupt_report: str | None = None
     push_filters: bool = True
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
-    max_trigger_delay: str = _TRIGGER_DELAY
+    max_trigger_delay_ms: int = _TRIGGER_DELAY_MS
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -83,10 +85,11 @@ class SourceOptions:
             isolation=isolation,
             verify_crc=_flag(given, "verifyCrc", True),
             skip_corrupt=_one_of("corruptBatches", given.get("corruptbatches", "fail"), ("fail", "skip")) == "skip",
+            corrupt_report=local_path(given["corruptreport"]) if given.get("corruptreport") else None,
             push_filters=_one_of("pushFilters", given.get("pushfilters", "auto"), ("auto", "never")) == "auto",
             max_offsets_per_trigger=most,
             min_offsets_per_trigger=least,
-            max_trigger_delay=given.get("maxtriggerdelay", _TRIGGER_DELAY).strip(),
+            max_trigger_delay_ms=_duration(given, "maxTriggerDelay", _TRIGGER_DELAY_MS),
         )
 
 
@@ -171,6 +174,11 @@ def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
     if text.strip().lower() not in ("true", "false"):
         raise IllegalArgument(f"{name} is {text!r}", hint="give true or false")
     return text.strip().lower() == "true"
+
+
+def _duration(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name.lower())
+    return default if text is None else duration_ms(text, name)
 
 
 def _count(given: Mapping[str, str], name: str) -> int | None:

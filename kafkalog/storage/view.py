@@ -39,6 +39,7 @@ from kafkalog.types import (
     Isolation,
     OffsetAndTimestamp,
 )
+from kafkalog.util.checkpoint_cache import CheckpointCache
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.paths import real_path
@@ -52,18 +53,25 @@ LOOKS: Final = 3
 class LogView:
     """The partition directory `path`, open for reading; the same read interface as `UnifiedLog`.
 
-    It ends at the last whole valid batch; `problems` says what lies behind it. PartitionNotFound,
-    NotAPartition, or StorageError (permissions) when it cannot be opened. Threads: safe.
+    It ends at the last whole valid batch; `problems` says what lies behind it. `checkpoints` is shared by the views of
+    many partitions, each of which asks the same files. PartitionNotFound, NotAPartition, or StorageError
+    (permissions) when it cannot be opened. Threads: safe.
     """
 
     def __init__(
-        self, path: str | bytes | os.PathLike[str], *, fs: FileSystem = OS, clock: Clock = SYSTEM_CLOCK
+        self,
+        path: str | bytes | os.PathLike[str],
+        *,
+        fs: FileSystem = OS,
+        clock: Clock = SYSTEM_CLOCK,
+        checkpoints: CheckpointCache | None = None,
     ) -> None:
         self.path = real_path(path)
         self.topic_partition = partition_of(fs, self.path)
         self.closed = False
         self._lock = threading.Lock()
-        self._watch = DirectoryWatch(self.path, self.topic_partition, fs, clock)  # guarded by self._lock
+        watch = DirectoryWatch(self.path, self.topic_partition, fs, clock, checkpoints)
+        self._watch = watch  # guarded by self._lock
         self._state = self._watch.listed(None)  # replaced under self._lock, read without
         self._transactions = Transactions(self.path, fs=fs)
         self._fs = fs

@@ -20,6 +20,7 @@ from kafkalog.storage.view_listing import (
 from kafkalog.storage.view_segment import ViewSegment
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, LOG_START_FILE, OffsetCheckpoint
+from kafkalog.util.checkpoint_cache import CheckpointCache
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
@@ -80,10 +81,18 @@ class DirectoryWatch:
     Threads: one at a time (the view's lock).
     """
 
-    def __init__(self, path: str, topic_partition: TopicPartition, fs: FileSystem, clock: Clock) -> None:
+    def __init__(
+        self,
+        path: str,
+        topic_partition: TopicPartition,
+        fs: FileSystem,
+        clock: Clock,
+        checkpoints: CheckpointCache | None,
+    ) -> None:
         self._path = path
         self._topic_partition = topic_partition
         self._fs = fs
+        self._checkpoints = checkpoints
         self._clock = clock
         self._descriptors = Descriptors()
         self._listed_ms = 0  # monotonic
@@ -195,6 +204,8 @@ class DirectoryWatch:
     def _checkpoint(self, name: str, problems: list[KafkalogError]) -> int | None:
         path = os.path.join(os.path.dirname(self._path), name)
         try:
+            if self._checkpoints is not None:
+                return self._checkpoints.read(path).get(self._topic_partition)
             return OffsetCheckpoint(path, fs=self._fs).read().get(self._topic_partition)
         except (CorruptCheckpoint, StorageError) as error:
             problems.append(error)

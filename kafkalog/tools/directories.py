@@ -32,7 +32,7 @@ def partitions(dirs: Iterable[str], *, topic: str | None = None, fs: FileSystem 
             if topic is not None and topic_partition.topic != topic:
                 continue
             other = found.setdefault(topic_partition, path)
-            if os.path.realpath(other) != os.path.realpath(path):
+            if other != path and os.path.realpath(other) != os.path.realpath(path):
                 raise NotAPartition(f"{topic_partition} lies in {other} too", path=path, hint="move one of them away")
     return [PartitionPath(key, found[key]) for key in sorted(found)]
 

@@ -20,17 +20,24 @@ CLUSTER_ID = "a2Fma2Fsb2ctaW50ZXJvcA"  # 16 bytes in base64
 class Broker:
     """Runs while the `with` block does and stops as on SIGTERM; the data directory is formatted if it is new.
 
-    work: where settings and the broker's own log (`broker.log`) go; data: the directory of partitions; settings: over
-    those that all brokers here have.
+    reference: who asks the broker for `ask` and what stands on it, None where that is not called; work: where settings
+    and the broker's own log (`broker.log`) go; data: the directory of partitions; settings: over those that all
+    brokers here have; options: the JVM's.
     """
 
     def __init__(
-        self, reference: Reference, work: Path, data: Path, settings: Mapping[str, str] | None = None
+        self,
+        reference: Reference | None,
+        work: Path,
+        data: Path,
+        settings: Mapping[str, str] | None = None,
+        options: tuple[str, ...] | None = None,
     ) -> None:
         self._reference = reference
         self._work = work
         self._data = data
         self._own = dict(settings or {})
+        self._options = toolchain.quick_start() if options is None else options
         self._process: subprocess.Popen[bytes] | None = None
         self.log_file = work / "broker.log"
         self.bootstrap = ""
@@ -41,7 +48,7 @@ class Broker:
         properties = self._properties(port, controller)
         if not (self._data / "meta.properties").exists():
             _format(properties)
-        options = (*toolchain.quick_start(), "-Dinterop.level=info")
+        options = (*self._options, "-Dinterop.level=info")
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
                 toolchain.java_command("kafka.Kafka", str(properties), options=options),
@@ -99,6 +106,7 @@ class Broker:
 
     def ask(self, do: str, **fields: Any) -> Any:
         """The answer to a client's command."""
+        assert self._reference is not None
         return self._reference.ask(do, bootstrap=self.bootstrap, **fields)
 
     def consume_all(self, partitions: Iterable[TopicPartition], isolation: str) -> dict[str, list[RecordTuple]]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 POM = HERE / "pom.xml"
+SPARK_POM = HERE / "spark-pom.xml"
 SKIP_VARIABLE = "KAFKALOG_NO_INTEROP"
 
 
@@ -50,15 +51,25 @@ def cache_dir() -> Path:
 @functools.cache
 def jars() -> Path:
     """The directory of Kafka's jars and all they need; the first call on a machine downloads about 55 MB."""
-    target = cache_dir() / f"jars-{_digest([POM])}"
+    return _fetched(POM, f"Kafka {kafka_version()}")
+
+
+@functools.cache
+def spark_jars() -> tuple[Path, ...]:
+    """The jars of Spark's own Kafka source, for `spark.jars`; the first call on a machine downloads about 10 MB."""
+    return tuple(sorted(_fetched(SPARK_POM, "Spark's Kafka source").glob("*.jar")))
+
+
+def _fetched(pom: Path, what: str) -> Path:
+    target = cache_dir() / f"jars-{_digest([pom])}"
     if not target.is_dir():
         mvn = require("mvn")
-        _make(target, lambda to: _run(f"fetch Kafka {kafka_version()} with Maven", _fetch_command(mvn, to)))
+        _make(target, lambda to: _run(f"fetch {what} with Maven", _fetch_command(mvn, pom, to)))
     return target
 
 
-def _fetch_command(mvn: str, to: Path) -> list[str]:
-    return [mvn, "-B", "-q", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={to}"]
+def _fetch_command(mvn: str, pom: Path, to: Path) -> list[str]:
+    return [mvn, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={to}"]
 
 
 @functools.cache

@@ -1,0 +1,55 @@
+"""`python -m asv_benchmarks.spark`: each bar of Spark as a row, with ratios against peers run in the same call.
+
+ROWS sets the number of rows (default 5,000,000), ROUNDS how often each is measured (3); name groups to run only
+those: one, two (topics of so many partitions), compressed, narrow, memory.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from asv_benchmarks.spark import contest, memory, reading, topics
+from asv_benchmarks.spark.contest import Bar, show
+from asv_benchmarks.spark.queries import Sources
+from asv_benchmarks.spark.session import session
+
+GROUPS = ("one", "two", "compressed", "narrow", "memory")
+
+
+def main(wanted: list[str]) -> None:
+    unknown = set(wanted) - set(GROUPS)
+    if unknown:
+        sys.exit(f"unknown group {', '.join(sorted(unknown))}: known are {', '.join(GROUPS)}")
+    contest.ROUNDS = int(os.environ.get("ROUNDS", str(contest.ROUNDS)))
+    rows = int(os.environ.get("ROWS", "5000000"))
+    with tempfile.TemporaryDirectory(prefix="kafkalog-spark-") as work:
+        show(_measure(wanted or list(GROUPS), Path(work), rows))
+
+
+def _measure(groups: list[str], work: Path, rows: int) -> list[Bar]:
+    data, scratch = work / "data", work / "spark"
+    data.mkdir()
+    scratch.mkdir()
+    plain = topics.topics(rows)
+    packed = topics.compressed(rows) if "compressed" in groups else []
+    sized = memory.topics(rows) if "memory" in groups else ()
+    for topic in (*plain, *packed, *sized):
+        topics.write(data, topic)
+    bars: list[Bar] = []
+    with topics.served(work, data) as broker, session(scratch) as spark:
+        sources = Sources(spark, data, broker.bootstrap)
+        if "memory" in groups:  # before others have used the workers
+            bars += memory.memory_bars(sources, *memory.topics(rows))
+        for group, topic in zip(("one", "two"), plain, strict=True):
+            if group in groups:
+                bars += reading.plain_bars(sources, topic, scratch)
+        if "compressed" in groups:
+            bars += reading.compressed_bars(sources, packed)
+        if "narrow" in groups:
+            bars += reading.narrow_bars(sources, plain[0])
+    return bars
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

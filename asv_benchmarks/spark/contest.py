@@ -1,0 +1,110 @@
+"""How Spark's figures are taken: contestants in turns, the median of rounds, in one session of one JVM.
+
+A ratio is one of wall seconds, which is what a user waits for. Beside it stands the ratio of CPU seconds, of this
+process and all below it (JVM, Python workers, broker): machines are shared, and what others run moves it less.
+"""
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROUNDS = 3
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+MILLION = 1e6
+
+
+@dataclass
+class Spent:
+    """Wall and CPU seconds of one contestant, a round each."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+
+def race(works: Mapping[str, Callable[[], Any]], rounds: int | None = None, *, warm: int = 1) -> dict[str, Spent]:
+    """What each contestant took in each round: all run once in a round, after rounds that only warm up."""
+    rounds = rounds or ROUNDS
+    spent = {name: Spent() for name in works}
+    for number in range(-warm, rounds):
+        for name, work in works.items():
+            cpu, began = tree_cpu(), time.perf_counter()
+            work()
+            wall = time.perf_counter() - began
+            if number >= 0:
+                spent[name].wall.append(wall)
+                spent[name].cpu.append(tree_cpu() - cpu)
+    return spent
+
+
+def tree_cpu() -> float:
+    """CPU seconds of this process and all below it, the dead ones among them that were waited for."""
+    ticks = sum(sum(map(int, _stat(pid)[11:15])) for pid in (os.getpid(), *descendants()))
+    return ticks / TICKS_A_SECOND
+
+
+def descendants() -> list[int]:
+    """The processes below this one."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (told := _stat(int(entry.name)))[1] != "0":
+            children.setdefault(int(told[1]), []).append(int(entry.name))
+    found, left = [], [os.getpid()]
+    while left:
+        below = children.get(left.pop(), [])
+        found += below
+        left += below
+    return found
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on; zeros when the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ["0"] * 50
+
+
+@dataclass
+class Bar:
+    """One line of the table: a figure, the least it is to be (or the most), and what it comes from."""
+
+    work: str
+    value: float
+    bar: float
+    unit: str = "x"
+    told: str = ""
+    at_most: bool = False
+
+    @property
+    def reached(self) -> bool:
+        return self.value <= self.bar if self.at_most else self.value >= self.bar
+
+
+def ratio_bar(work: str, spent: Mapping[str, Spent], other: str, bar: float, rows: int, own: str = "kafkalog") -> Bar:
+    """How many times faster `own` is than `other`; the noise is the span of the rounds' ratios."""
+    ours, theirs = spent[own], spent[other]
+    each = sorted(b / a for a, b in zip(ours.wall, theirs.wall, strict=True))
+    cpu = statistics.median(theirs.cpu) / statistics.median(ours.cpu)
+    rates = ", ".join(f"{name} {rate(spent[name], rows):.2f}" for name in (own, other))
+    told = f"{rates} M rows/s; rounds {each[0]:.2f} to {each[-1]:.2f}; by CPU {cpu:.2f}"
+    return Bar(f"{work}, beside {other}", statistics.median(theirs.wall) / statistics.median(ours.wall), bar, told=told)
+
+
+def rate(spent: Spent, rows: int) -> float:
+    """Million rows a second, the median of the rounds."""
+    return rows / statistics.median(spent.wall) / MILLION
+
+
+def show(bars: list[Bar]) -> None:
+    """Prints the table and how many bars are reached."""
+    width = max(len(bar.work) for bar in bars)
+    for bar in bars:
+        mark, sign = ("ok  " if bar.reached else "MISS"), ("<=" if bar.at_most else ">=")
+        figure = f"{bar.value:>7.3g} {bar.unit:<8} bar {sign} {bar.bar:<5g}"
+        print(f"{mark} {bar.work:<{width}} {figure} {bar.told}", flush=True)
+    missed = [bar.work for bar in bars if not bar.reached]
+    print(f"{len(bars) - len(missed)} of {len(bars)} bars reached" + (f"; not: {', '.join(missed)}" if missed else ""))

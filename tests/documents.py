@@ -1,0 +1,113 @@
+"""Documents as tests run them: their blocks, in order, in one fresh directory.
+
+In a ```console block the lines after `$ ` are run by bash and must end with status 0; lines that follow are the
+expected output, where `...` stands for anything. A ```python block with `>>>` is a doctest, any other one is
+executed. A comment `<!-- not run: reason -->` before a block leaves it out.
+"""
+
+import doctest
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+NOT_RUN = re.compile(r"<!-- not run: \S(?:(?!-->).)*-->\s*\Z", re.DOTALL)
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its text, the line of its fence, and whether it is left out."""
+
+    language: str
+    text: str
+    line: int
+    left_out: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of a console block and the output it should have ("" for any)."""
+
+    command: str
+    expected: str
+
+
+def blocks_of(text: str) -> list[Block]:
+    found = []
+    for match in FENCE.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        left_out = NOT_RUN.search(text[: match.start()]) is not None
+        found.append(Block(match[1], match[2], line, left_out))
+    return found
+
+
+def steps_of(block: Block) -> list[Step]:
+    steps: list[tuple[list[str], list[str]]] = []
+    continued = False
+    for line in block.text.splitlines():
+        if continued:
+            steps[-1][0].append(line.removeprefix("> "))
+        elif line.startswith("$ "):
+            steps.append(([line[2:]], []))
+        else:
+            steps[-1][1].append(line)
+        continued = steps[-1][0][-1].endswith("\\") and not steps[-1][1]
+    return [Step("\n".join(command), "\n".join(expected).strip()) for command, expected in steps]
+
+
+def run_console(
+    block: Block, where: str, directory: Path, run: Callable[[str, Path], str | None] = lambda *_: None
+) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    ours = {"PATH": path, "NO_COLOR": "1", "COLUMNS": "200", "TZ": "UTC", "PYTEST_ADDOPTS": ""}
+    environment = {**os.environ, **ours}
+    for step in steps_of(block):
+        said = run(step.command, directory)
+        if said is None:
+            done = subprocess.run(
+                ["bash", "-o", "pipefail", "-c", step.command],
+                cwd=directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            )  # fmt: skip
+            assert done.returncode == 0, f"{where}: $ {step.command}\n{done.stdout}{done.stderr}"
+            said = done.stdout
+        if step.expected:
+            matches = doctest.OutputChecker().check_output(step.expected + "\n", said, OPTIONS)
+            assert matches, f"{where}: $ {step.command}\nsaid: {said}\nexpected: {step.expected}"
+
+
+def run_python(block: Block, where: str, names: dict[str, Any]) -> None:
+    if ">>>" not in block.text:
+        exec(compile(block.text, where, "exec"), names)
+        return
+    test = doctest.DocTestParser().get_doctest(block.text, names, where, where, block.line)
+    runner = doctest.DocTestRunner(verbose=False, optionflags=OPTIONS)
+    said: list[str] = []
+    runner.run(test, out=said.append, clear_globs=False)
+    names.update(test.globs)
+    assert not runner.failures, "".join(said)
+
+
+def run_document(
+    document: Path, directory: Path, names: dict[str, Any], run: Callable[[str, Path], str | None] = lambda *_: None
+) -> None:
+    """Runs all blocks; `names` are those that Python blocks find. A command that `run` gives an output for is not run
+    by bash.
+    """
+    shutil.copytree(EXAMPLES, directory / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    for block in blocks_of(document.read_text(encoding="utf-8")):
+        where = f"{document.relative_to(ROOT)}:{block.line}"
+        if block.left_out:
+            continue
+        if block.language == "console":
+            run_console(block, where, directory, run)
+        elif block.language == "python":
+            run_python(block, where, names)

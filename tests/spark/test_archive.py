@@ -1,0 +1,46 @@
+"""The archive that brings the package to executors, without Spark."""
+
+import subprocess
+import sys
+import tarfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from kafkalog.spark.archive import closure, files_of, write_archive
+from tests.golden_cases import unpack
+
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+
+def test_what_an_executor_needs_is_found_by_what_is_installed() -> None:
+    names = closure()
+    assert {"numpy", "cramjam", "zstandard", "pyarrow", "pandas", "python-dateutil"} <= set(names)
+    assert not {"pyspark", "py4j", "kafkalog", "pytest", "textual"} & set(names)
+
+
+def test_the_package_can_be_imported_from_what_is_in_the_archive(tmp_path: Path) -> None:
+    written = write_archive(tmp_path / "env.tar.gz", dependencies=False)
+    assert written.distributions == ("kafkalog",) and written.size == written.path.stat().st_size
+    with tarfile.open(written.path) as tar:
+        assert len(tar.getnames()) == written.files
+    unpack(written.path, tmp_path / "env")
+    look = f"import sys; sys.path.insert(0, {str(tmp_path / 'env')!r}); import kafkalog._core.scan as found"
+    said = subprocess.run(
+        [sys.executable, "-I", "-c", f"{look}; print(found.__file__)"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert said.stdout.startswith(str(tmp_path / "env" / "kafkalog" / "_core")), said.stderr
+    assert (tmp_path / "env" / "pyspark_kafkalog" / "__init__.py").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["env", "env.tar.gz"]
+
+
+def test_the_files_of_a_dependency_keep_their_places() -> None:
+    found = {name: path for path, name in files_of("click")}
+    assert found["click/__init__.py"].samefile(str(metadata.distribution("click").locate_file("click/__init__.py")))
+
+
+def test_a_condition_that_does_not_hold_here_asks_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["nor-this; sys_platform == 'zx81'", "click; extra == 'spark'", "numpy; extra == 'viz'"]
+    monkeypatch.setattr(metadata, "requires", lambda name: lines if name == "kafkalog" else [])
+    assert closure() == ["click"]

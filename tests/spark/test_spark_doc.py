@@ -1,0 +1,52 @@
+"""docs/spark.md: its examples run, and its tables have every option with its default."""
+
+import io
+import re
+import shlex
+import warnings
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.cli.main import run
+from kafkalog.spark.option_table import SOURCE_OPTIONS, Option
+from tests.documents import ROOT, run_document
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DOCUMENT = ROOT / "docs" / "spark.md"
+
+
+def rows(heading: str) -> list[str]:
+    """The rows of the table under a heading, as they stand."""
+    part = re.split(r"^#+ ", DOCUMENT.read_text(encoding="utf-8").split(f"# {heading}\n")[1], flags=re.MULTILINE)[0]
+    return [line for line in part.splitlines() if line.startswith("| `")]
+
+
+def row_of(option: Option) -> str:
+    kafka = "yes" if option.kafka else ""
+    return f"| `{option.name}` | {kafka} | {option.default} | {option.used_by} | {option.meaning} |"
+
+
+def test_every_option_of_the_source_is_there() -> None:
+    assert rows("Options of the source") == [row_of(option) for option in SOURCE_OPTIONS]
+
+
+def in_this_process(command: str, _: Path) -> str | None:
+    """What a job's command says on stdout: it runs here, in the session that there is."""
+    words = shlex.split(command)
+    if words[:2] != ["kafkalog", "spark"]:
+        return None
+    with redirect_stdout(io.StringIO()) as said:
+        status = run(words[1:])
+    assert status == 0, command
+    return said.getvalue()
+
+
+def test_examples(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # commands set it
+    run_document(DOCUMENT, tmp_path, {"__name__": "__example__", "spark": spark}, in_this_process)
