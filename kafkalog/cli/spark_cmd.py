@@ -9,6 +9,7 @@ from kafkalog.cli import (
     spark_export,
     spark_reindex,
     spark_retain,
+    spark_stats,
     spark_verify,
 )
 
@@ -17,6 +18,7 @@ JOBS = (
     spark_export,
     spark_reindex,
     spark_retain,
+    spark_stats,
     spark_verify,
 )
 """A module for each job; Spark itself is imported when one runs."""
