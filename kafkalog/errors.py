@@ -437,6 +437,12 @@ class CorruptCheckpoint(FormatError):
     """A checkpoint, metadata or topics file that cannot be read."""
 
 
+class CorruptStagedFile(FormatError):
+    """A file that a Spark task staged is missing, or is not as the task left it: nothing of it was appended."""
+
+    default_hint = "bring the file back as it was; else run the write again, which stages its records anew"
+
+
 # Warnings
 
 

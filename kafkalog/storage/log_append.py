@@ -183,6 +183,21 @@ class LogAppender(LogOwner):
             return placed_info(source, (*place, append_time), -1, state.log_start_offset)
         return append_info(table, first_offset, -1, append_time, state.log_start_offset, source)
 
+    def rows_to_roll(self, buffer: Any, table: BatchTable, row: int = 0) -> int:
+        """Up to which row batches from `row` on would go into the active segment; `row` where the next one rolls.
+
+        For one who has to sync before a roll: a new segment may outlive what was not synced in the one before it.
+        `buffer` is that of `append_batches`; its offsets are set as they would be.
+        """
+        now_ms = self._milliseconds()
+        with self._lock:
+            state = self._ready_locked()
+            append_time = -1 if self._limits.check_times else now_ms
+            assign(buffer, table, state.log_end_offset, self.leader_epoch, append_time, first=row)
+            tail = self._active.tail
+            plan = plan_append(table, row, tail, self._rules, now_ms, False, not tail.size)
+            return row if plan.roll_reason else plan.stop_row
+
     def _append_locked(
         self,
         data: Any,

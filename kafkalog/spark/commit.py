@@ -1,0 +1,302 @@
+"""Commit: a batch that tasks staged goes into its logs, once, whatever dies on the way.
+
+    [lock]  ledger -> roll an open intent forward -> landed before? -> intent -> append, sync -> mark -> sweep
+
+Only this touches logs. Before the intent is written nothing is decided, and every error leaves all as it was; from then
+on the batch lands: by this call, or by whoever commits next to the directory.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Final, NamedTuple
+
+from kafkalog.creating import check_name_is_free
+from kafkalog.errors import CorruptStagedFile, DirectoryLocked, IllegalState, KafkalogError
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.topics import TopicStore
+from kafkalog.spark.ledger import Intent, Ledger, Producer, Target, fresh_producer, read_ledger, write_ledger
+from kafkalog.spark.partition_logs import PartitionLogs
+from kafkalog.spark.staging import Job, StagedFile, StagedName, StageReader, sweep
+from kafkalog.spark.topic_layout import read_layout
+from kafkalog.types import TopicPartition
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.fileio import OS, FileSystem
+
+_LOG: Final = logging.getLogger(__name__)
+LOCK_WAIT_MS: Final = 60_000
+STAGING_AGE_MS: Final = 86_400_000
+_LOOK_AGAIN_MS: Final = 50
+_DECIDED: Final = (
+    "the batch is decided: what did not land is staged, and lands at the next write to this directory; "
+    "do not write these records again under another id"
+)
+
+
+class StagedTopic(NamedTuple):
+    """A topic as a task found it: how many partitions it placed records on, and what it made batches for."""
+
+    partitions: int
+    rules: tuple[str, ...]
+
+
+class StagedTask(NamedTuple):
+    """What a task tells the commit: its file, None where it had no records, and the topics in it."""
+
+    file: StagedFile | None
+    topics: Mapping[str, StagedTopic]
+
+
+class Committed(NamedTuple):
+    """What a commit did: `landed` is False where the batch was in the logs already, `records` what this call added."""
+
+    landed: bool
+    records: int
+
+
+class Committer:
+    """Commits to one data directory. Threads: one at a time; processes: the directory's lock puts them in order."""
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        lock_wait_ms: int = LOCK_WAIT_MS,
+        staging_age_ms: int = STAGING_AGE_MS,
+        fs: FileSystem = OS,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.directory = os.path.realpath(directory)
+        self._lock_wait_ms = lock_wait_ms
+        self._staging_age_ms = staging_age_ms
+        self._fs = fs
+        self._clock = clock
+
+    def commit(self, job: Job, batch_id: int, tasks: Sequence[StagedTask], *, keep: bool = True) -> Committed:
+        """The batch `batch_id` of `job` is in the logs and on disk; a batch that was there before is left alone.
+
+        Partitions get the tasks' records in the order of `tasks`. `keep` remembers the batch, for a job that may
+        come again. DirectoryLocked when the lock was not free in time; CorruptStagedFile, IllegalState, StorageError:
+        where the hint says that the batch is decided it lands at the next commit, else nothing was changed.
+        """
+        with self._held():
+            ledger = self._rolled_forward(read_ledger(self.directory, fs=self._fs))
+            if ledger.landed(job, batch_id):
+                self._sweep(job, batch_id)
+                _LOG.info("batch %d of %s is in %s already: nothing is appended", batch_id, job, self.directory)
+                return Committed(False, 0)
+            records = self._land(ledger, job, batch_id, tasks, keep)
+            self._sweep(job, batch_id)
+        return Committed(True, records)
+
+    def roll_forward(self) -> bool:
+        """Whether there was an intent, which is in the logs now; errors as for `commit`."""
+        with self._held():
+            ledger = read_ledger(self.directory, fs=self._fs)
+            self._rolled_forward(ledger)
+        return ledger.intent is not None
+
+    def abort(self, job: Job, batch_id: int) -> None:
+        """Sweeps what was staged for a batch, unless it is decided; what cannot be swept now is swept by age."""
+        try:
+            with LogDir.acquire(self.directory, fs=self._fs):
+                intent = read_ledger(self.directory, fs=self._fs).intent
+                keep = frozenset[str]() if intent is None else frozenset(one.name for one in intent.files)
+                sweep(self.directory, landed=StagedName(job, batch_id), keep=keep, fs=self._fs)
+        except (KafkalogError, OSError) as error:
+            _LOG.warning("staged files of %s stay until they are swept by age: %s", job, error)
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """The directory's lock, which is retried for the time that was given."""
+        deadline = self._clock.monotonic_ms() + self._lock_wait_ms
+        while True:
+            try:
+                log_dir = LogDir.acquire(self.directory, fs=self._fs)
+                break
+            except DirectoryLocked as error:
+                if self._clock.monotonic_ms() >= deadline:
+                    raise DirectoryLocked(
+                        f"{error.message}; the commit waited {self._lock_wait_ms} ms for it, nothing was appended",
+                        path=error.path,
+                        hint="stop the broker or the application that writes there, or raise the option lockWait",
+                    ) from None
+            self._clock.sleep(_LOOK_AGAIN_MS)
+        with log_dir:
+            yield
+
+    def _sweep(self, job: Job, batch_id: int) -> None:
+        old_s = (self._clock.milliseconds() - self._staging_age_ms) / 1000
+        sweep(self.directory, landed=StagedName(job, batch_id), before_s=old_s, fs=self._fs)
+
+    def _land(self, ledger: Ledger, job: Job, batch_id: int, tasks: Sequence[StagedTask], keep: bool) -> int:
+        files = tuple(task.file for task in tasks if task.file is not None)
+        wanted = self._wanted(files)
+        with ExitStack() as stack:
+            logs = stack.enter_context(PartitionLogs(self.directory, fs=self._fs, clock=self._clock))
+            make = self._to_make(tasks, wanted)
+            there = [key for key in wanted if logs.open_if_there(key)]
+            targets = tuple(Target(key, logs.end(key), 0, count) for key, count in wanted.items())
+            producer = ledger.producer.next()
+            if any(logs.knows_later(key, producer) for key in there):
+                producer = fresh_producer()
+            intending = ledger.intending(Intent(job, batch_id, keep, producer, files, targets, make))
+            write_ledger(self.directory, intending, fs=self._fs)
+            with _decided():
+                self._finish(intending, logs)
+                stack.close()
+                self._mark(intending)
+        return sum(wanted.values())
+
+    def _rolled_forward(self, ledger: Ledger) -> Ledger:
+        """The ledger once its open intent, if there is one, is in the logs."""
+        intent = ledger.intent
+        if intent is None:
+            return ledger
+        _LOG.warning("batch %d of %s did not land whole in %s: it is rolled forward", intent.batch_id, intent.job,
+                     self.directory)  # fmt: skip
+        with _decided(), ExitStack() as stack:
+            logs = stack.enter_context(PartitionLogs(self.directory, fs=self._fs, clock=self._clock))
+            targets = []
+            for target in intent.targets:
+                logs.open_if_there(target.topic_partition)
+                landed = logs.landed(target, intent.producer)
+                targets.append(target._replace(start_offset=logs.end(target.topic_partition), landed=landed))
+            ledger = ledger.intending(intent._replace(targets=tuple(targets)))
+            write_ledger(self.directory, ledger, fs=self._fs)
+            self._finish(ledger, logs)
+            stack.close()
+            return self._mark(ledger)
+
+    def _mark(self, ledger: Ledger) -> Ledger:
+        done = ledger.done(self._clock.milliseconds())
+        write_ledger(self.directory, done, fs=self._fs)
+        return done
+
+    def _wanted(self, files: Sequence[StagedFile]) -> dict[TopicPartition, int]:
+        """How many records each partition is to get; CorruptStagedFile where a file is not as its task left it."""
+        wanted: dict[TopicPartition, int] = {}
+        for staged in files:
+            with StageReader(self.directory, staged, fs=self._fs) as reader:
+                for section in reader.sections:
+                    wanted[section.topic_partition] = wanted.get(section.topic_partition, 0) + section.records
+        return dict(sorted(wanted.items()))
+
+    def _to_make(self, tasks: Sequence[StagedTask], wanted: Iterable[TopicPartition]) -> dict[str, int]:
+        """How many partitions each topic has to have; IllegalState where its settings are others than were staged for.
+
+        TopicExists for a new topic whose name collides with another's.
+        """
+        make: dict[str, int] = {}
+        for topic, number in wanted:
+            make[topic] = max(number + 1, make.get(topic, 0))
+        for topic in make:
+            found = [task.topics[topic] for task in tasks if topic in task.topics]
+            layout = read_layout(self.directory, topic, fs=self._fs)
+            if not layout.partitions:
+                check_name_is_free([self.directory], topic, self.directory, self._fs)
+            if any(one.rules != layout.rules for one in found):
+                raise IllegalState(
+                    f"the settings of topic {topic} changed while the batch was staged", path=self.directory,
+                    hint="run the write again: nothing of it was appended",
+                )  # fmt: skip
+            make[topic] = max([make[topic], layout.partitions, *(one.partitions for one in found)])
+        return make
+
+    def _finish(self, ledger: Ledger, logs: PartitionLogs) -> None:
+        """Makes missing partitions and appends what is not in the logs yet."""
+        intent = ledger.intent
+        assert intent is not None
+        for topic, count in intent.make.items():
+            self._make(topic, count, logs)
+        if all(target.landed == target.records for target in intent.targets):
+            return
+        appender = _Appender(self.directory, intent, logs, self._fs)
+        for staged in intent.files:
+            appender.append(staged)
+        appender.check()
+
+    def _make(self, topic: str, count: int, logs: PartitionLogs) -> None:
+        missing = [key for key in (TopicPartition(topic, n) for n in range(count)) if not logs.is_there(key)]
+        if missing:
+            TopicStore(self.directory, fs=self._fs).ensure(topic, partitions=count)
+        for key in missing:
+            logs.make(key)
+
+
+class _Appender:
+    """The records of an intent on their way into its logs."""
+
+    def __init__(self, directory: str, intent: Intent, logs: PartitionLogs, fs: FileSystem) -> None:
+        self._directory = directory
+        self._producer: Producer = intent.producer
+        self._targets = {target.topic_partition: target for target in intent.targets}
+        self._passed = dict.fromkeys(self._targets, 0)
+        self._logs = logs
+        self._fs = fs
+        for target in intent.targets:
+            end = logs.end(target.topic_partition)
+            if end != target.start_offset:
+                raise IllegalState(
+                    f"{target.topic_partition} ends at {end}, the batch was to begin at {target.start_offset}",
+                    path=directory,
+                    hint="another part of this process appends there: close its log while Spark writes here",
+                )
+
+    def append(self, staged: StagedFile) -> None:
+        """Appends the records of a staged file, without those that landed before."""
+        with StageReader(self._directory, staged, fs=self._fs) as reader:
+            for section in reader.sections:
+                key = section.topic_partition
+                target = self._targets.get(key)
+                if target is None:
+                    raise CorruptStagedFile(f"the batch has nothing for {key}, the staged file has", path=reader.path)
+                passed = self._passed[key]
+                self._passed[key] = passed + section.records
+                if passed + section.records > target.landed:
+                    batches = reader.read(section)
+                    skip = max(target.landed - passed, 0)
+                    self._logs.append(key, batches, skip, passed + skip, self._producer, reader.path, section.position)
+
+    def check(self) -> None:
+        """Returns when every partition got what the intent says; IllegalState, CorruptStagedFile."""
+        for key, target in self._targets.items():
+            if self._passed[key] != target.records:
+                raise CorruptStagedFile(
+                    f"{target.records} records are staged for {key}, the files have {self._passed[key]}",
+                    path=self._directory,
+                )
+            end = self._logs.end(key)
+            if end != target.start_offset + target.records - target.landed:
+                raise IllegalState(
+                    f"{key} ends at {end} after {target.records - target.landed} records from "
+                    f"{target.start_offset} on were appended",
+                    path=self._directory,
+                )
+
+
+@contextmanager
+def _decided() -> Iterator[None]:
+    """Tells of an error that the batch lands all the same."""
+    try:
+        yield
+    except KafkalogError as error:
+        error.hint = f"{error.hint}; {_DECIDED}" if error.hint else _DECIDED
+        raise
+
+
+def give_up(directory: str, *, fs: FileSystem = OS) -> Intent | None:
+    """The batch that was about to land in a directory, None where there was none: it is forgotten as it is.
+
+    For a batch whose staged files are lost. What landed of it stays, and the batch counts as not landed: run again
+    under the same id, all of it lands. DirectoryLocked, CorruptCheckpoint, StorageError.
+    """
+    real = os.path.realpath(directory)
+    with LogDir.acquire(real, fs=fs):
+        ledger = read_ledger(real, fs=fs)
+        if ledger.intent is not None:
+            write_ledger(real, ledger._replace(intent=None), fs=fs)
+        return ledger.intent

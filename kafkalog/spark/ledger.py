@@ -1,0 +1,237 @@
+"""The ledger: a file in the data directory that says which batches landed, and which one is about to.
+
+    {"version": 1, "producer": [id, epoch], "marks": {"query-...": [batch, ms], "job-...": [0, ms]}, "intent": null}
+    crc32c of the line above, 8 hex digits
+
+It is replaced whole, synced, by whoever holds the directory's lock. An intent names staged files and, for each
+partition, where its log ended when the intent was written. From then on the batch lands, whatever happens: whoever
+comes next appends what is not there yet, before anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from kafkalog._core.crc import crc32c
+from kafkalog.errors import CorruptCheckpoint, KafkalogError, StorageError
+from kafkalog.manager.topics import check_partitions
+from kafkalog.spark.staging import Job, StagedFile, parse_job, parse_name
+from kafkalog.storage.names import validate_partition, validate_topic
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, FileSystem, atomic_write
+
+LEDGER_FILE: Final = "kafkalog.spark-ledger.json"
+VERSION: Final = 1
+MOST_MARKS: Final = 10_000
+"""So many jobs are remembered, those that landed last."""
+MAX_FILE_BYTES: Final = 64 << 20
+MAX_EPOCH: Final = 2**15 - 1
+_MAX_LONG: Final = 2**63 - 1
+_HINT: Final = (
+    "restore it from a copy, or move it away once no staged file is left: without it a batch that landed, "
+    "and is run again after a crash, lands twice"
+)
+
+
+class Producer(NamedTuple):
+    """Who wrote the batches of one commit: no two commits have the same id and epoch."""
+
+    id: int
+    epoch: int
+
+    def next(self) -> Producer:
+        """That of the next commit: each has an epoch of its own, so that its sequences begin with 0 everywhere."""
+        return fresh_producer() if self.epoch >= MAX_EPOCH else Producer(self.id, self.epoch + 1)
+
+
+def fresh_producer() -> Producer:
+    """A producer that no log knows: its id is random, and far from those that a broker gives out."""
+    return Producer(2**62 + int.from_bytes(os.urandom(8), "big") % 2**62, 0)
+
+
+class Mark(NamedTuple):
+    """The last batch of a job that landed, and when (ms)."""
+
+    batch_id: int
+    committed_ms: int
+
+
+class Target(NamedTuple):
+    """What is to land in one partition: `records`, of which `landed` lie before `start_offset` already.
+
+    `start_offset` is the log end when the intent was written: the next record of the batch, if it landed, is there.
+    """
+
+    topic_partition: TopicPartition
+    start_offset: int
+    landed: int
+    records: int
+
+
+class Intent(NamedTuple):
+    """A batch that is about to land. `make` says how many partitions topics have to have, `keep` asks for a mark."""
+
+    job: Job
+    batch_id: int
+    keep: bool
+    producer: Producer
+    files: tuple[StagedFile, ...]
+    targets: tuple[Target, ...]
+    make: Mapping[str, int]
+
+
+class Ledger(NamedTuple):
+    """What the file says. A batch landed where the mark of its job has its number or a higher one."""
+
+    producer: Producer
+    marks: Mapping[Job, Mark]
+    intent: Intent | None = None
+
+    def landed(self, job: Job, batch_id: int) -> bool:
+        """Whether a batch is in the logs, all of it."""
+        mark = self.marks.get(job)
+        return mark is not None and batch_id <= mark.batch_id
+
+    def intending(self, intent: Intent) -> Ledger:
+        """This ledger, with a batch that is about to land."""
+        return self._replace(producer=intent.producer, intent=intent)
+
+    def done(self, now_ms: int) -> Ledger:
+        """This ledger once its intent is in the logs and on disk."""
+        intent = self.intent
+        assert intent is not None
+        marks = dict(self.marks)
+        if intent.keep:
+            marks.pop(intent.job, None)
+            marks[intent.job] = Mark(intent.batch_id, now_ms)
+        return Ledger(self.producer, kept(marks))
+
+
+def kept(marks: Mapping[Job, Mark]) -> dict[Job, Mark]:
+    """The marks that are remembered: the `MOST_MARKS` that were set last."""
+    if len(marks) <= MOST_MARKS:
+        return dict(marks)
+    newest = sorted(marks.items(), key=lambda item: item[1].committed_ms)[-MOST_MARKS:]
+    return dict(newest)
+
+
+def ledger_path(directory: str) -> str:
+    """The path of a data directory's ledger."""
+    return os.path.join(directory, LEDGER_FILE)
+
+
+def read_ledger(directory: str, *, fs: FileSystem = OS) -> Ledger:
+    """The ledger of a data directory, an empty one where there is none. CorruptCheckpoint, StorageError."""
+    path = ledger_path(directory)
+    try:
+        content = fs.read_file(path, MAX_FILE_BYTES)
+    except FileNotFoundError:
+        return Ledger(fresh_producer(), {})
+    except OSError as error:
+        raise StorageError.from_os(error, "read the sink's ledger", path=path) from error
+    try:
+        return parse_ledger(content)
+    except (ValueError, TypeError, RecursionError, KafkalogError) as error:
+        raise CorruptCheckpoint(f"the sink's ledger is damaged: {error}", path=path, hint=_HINT) from None
+
+
+def write_ledger(directory: str, ledger: Ledger, *, fs: FileSystem = OS) -> None:
+    """Replaces the ledger: after a crash it is the old one or this one, whole. StorageError, then it is the old one.
+
+    The caller holds the directory's lock.
+    """
+    path = ledger_path(directory)
+    try:
+        atomic_write(fs, path, format_ledger(ledger))
+    except OSError as error:
+        raise StorageError.from_os(error, "write the sink's ledger", path=path) from error
+
+
+def format_ledger(ledger: Ledger) -> bytes:
+    """The file's content."""
+    found = {
+        "version": VERSION,
+        "producer": ledger.producer,
+        "marks": {str(job): mark for job, mark in ledger.marks.items()},
+        "intent": None if ledger.intent is None else _intent_fields(ledger.intent),
+    }
+    line = json.dumps(found, separators=(",", ":")).encode()
+    return b"%b\n%08x\n" % (line, crc32c(line))
+
+
+def _intent_fields(intent: Intent) -> dict[str, Any]:
+    return {
+        "job": str(intent.job),
+        "batch": intent.batch_id,
+        "keep": intent.keep,
+        "producer": intent.producer,
+        "files": intent.files,
+        "targets": [[*one.topic_partition, *one[1:]] for one in intent.targets],
+        "make": dict(intent.make),
+    }
+
+
+def parse_ledger(content: bytes) -> Ledger:
+    """What a file's content says; ValueError, TypeError or a typed error for anything that `format_ledger` does not
+    write.
+    """
+    line, _, rest = content.partition(b"\n")
+    if rest != b"%08x\n" % crc32c(line):
+        raise ValueError("its checksum does not fit")
+    found = json.loads(line)
+    if not isinstance(found, dict) or found.get("version") != VERSION:
+        raise ValueError(f"its version is not {VERSION}")
+    marks = {parse_job(job): Mark(*numbers(mark, 2)) for job, mark in found["marks"].items()}
+    intent = found["intent"]
+    return Ledger(_producer(found["producer"]), marks, None if intent is None else _intent(intent))
+
+
+def _producer(fields: Any) -> Producer:
+    producer = Producer(*numbers(fields, 2))
+    if producer.epoch > MAX_EPOCH:
+        raise ValueError(f"{producer.epoch} is no producer epoch")
+    return producer
+
+
+def _intent(found: Any) -> Intent:
+    (batch_id,) = numbers([found["batch"]], 1)
+    return Intent(
+        parse_job(found["job"]),
+        batch_id,
+        found["keep"] is True,
+        _producer(found["producer"]),
+        tuple(_file(fields) for fields in found["files"]),
+        tuple(_target(fields) for fields in found["targets"]),
+        {validate_topic(topic): _partitions(count) for topic, count in found["make"].items()},
+    )
+
+
+def _file(fields: Any) -> StagedFile:
+    name, *rest = fields
+    if not isinstance(name, str) or parse_name(name) is None:
+        raise ValueError(f"{ascii(name)[:80]} names no staged file")
+    return StagedFile(name, *numbers(rest, 3))
+
+
+def _target(fields: Any) -> Target:
+    topic, *rest = fields
+    partition, start, landed, records = numbers(rest, 4)
+    if landed > records:
+        raise ValueError(f"{landed} of {records} records landed")
+    return Target(TopicPartition(validate_topic(topic), validate_partition(partition)), start, landed, records)
+
+
+def _partitions(count: Any) -> int:
+    check_partitions(count)
+    return int(count)
+
+
+def numbers(fields: Iterable[Any], count: int) -> list[int]:
+    """So many whole numbers from 0 on that fit 63 bits; ValueError for anything else."""
+    found = list(fields)
+    if len(found) != count or not all(type(one) is int and 0 <= one <= _MAX_LONG for one in found):
+        raise ValueError(f"{ascii(found)[:80]}: {count} whole numbers are expected")
+    return found

@@ -1,0 +1,141 @@
+"""The partitions that a commit appends to, open for writing while it holds the directory's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Final
+
+from kafkalog._core.scan import scan
+from kafkalog._core.stamp import BadBatch, stamp_producer
+from kafkalog.chunks import batch_chunks
+from kafkalog.errors import CorruptStagedFile
+from kafkalog.manager.partition import holds_segments
+from kafkalog.opened import OpenedLog
+from kafkalog.opening import open_for_append
+from kafkalog.spark.landed import SEQUENCES, Found, LogBounds, landed_records
+from kafkalog.spark.ledger import Producer, Target
+from kafkalog.spark.topic_layout import partition_path
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.types import TopicPartition
+from kafkalog.util.clock import Clock
+from kafkalog.util.fileio import FileSystem
+
+_NOBODY: Final = LogBounds(0, 0, None)
+
+
+class PartitionLogs:
+    """Partitions of one data directory by name, opened as they are asked for, closed together and synced by that.
+
+    Threads: one at a time.
+    """
+
+    def __init__(self, directory: str, *, fs: FileSystem, clock: Clock) -> None:
+        self._directory = directory
+        self._fs = fs
+        self._clock = clock
+        self._open: dict[TopicPartition, OpenedLog] = {}
+        self._closing = ExitStack()
+
+    def is_there(self, key: TopicPartition) -> bool:
+        """Whether the partition exists."""
+        return key in self._open or holds_segments(partition_path(self._directory, key), self._fs)
+
+    def open_if_there(self, key: TopicPartition) -> bool:
+        """Whether the partition exists; it is open then. Errors as for `kafkalog.open`."""
+        if key not in self._open and self.is_there(key):
+            self.make(key)
+        return key in self._open
+
+    def make(self, key: TopicPartition) -> None:
+        """The partition is open, and made where it was missing; errors as for `kafkalog.open`."""
+        opened = open_for_append(partition_path(self._directory, key), fs=self._fs, clock=self._clock)
+        self._closing.callback(opened.close)
+        self._open[key] = opened
+
+    def end(self, key: TopicPartition) -> int:
+        """The log end; 0 for a partition that is not there."""
+        opened = self._open.get(key)
+        return 0 if opened is None else opened.log.log_end_offset
+
+    def knows_later(self, key: TopicPartition, producer: Producer) -> bool:
+        """Whether an open log has heard of this producer with its epoch, or a later one."""
+        known = _known(self._open[key].log, producer)
+        return known is not None and known[0] >= producer.epoch
+
+    def landed(self, target: Target, producer: Producer) -> int:
+        """How many records of a target are in its log: see `landed_records`."""
+        opened = self._open.get(target.topic_partition)
+        if opened is None:
+            return landed_records(target, producer, _NOBODY, (), path=self._directory)
+        log = opened.log
+        bounds = LogBounds(log.log_start_offset, log.log_end_offset, _known(log, producer))
+        return landed_records(target, producer, bounds, _batches(log, target.start_offset), path=log.path)
+
+    def append(
+        self, key: TopicPartition, batches: bytearray, skip: int, passed: int, producer: Producer, path: str,
+        position: int,
+    ) -> None:  # fmt: skip
+        """Appends staged batches without their first `skip` records; `passed` of the partition lie before the rest.
+
+        `path` and `position` say where they are from. CorruptStagedFile for batches that are none or end otherwise;
+        StorageError: what was appended before stays.
+        """
+        try:
+            view = memoryview(batches)[_byte_of(batches, skip) :]
+            stamp_producer(view, producer.id, producer.epoch, passed % SEQUENCES)
+        except BadBatch as error:
+            raise CorruptStagedFile(f"{error}, in its section", path=path, position=position + error.position) from None
+        log, table, row = self._open[key].log, scan(view, check_crc=False), 0
+        while row < table.count:
+            stop = log.rows_to_roll(view, table, row)
+            if stop == row:  # what a loss of power takes must be the end of what landed, not its middle
+                log.commit()
+                log.roll()
+                stop = max(log.rows_to_roll(view, table, row), row + 1)
+            piece = view[table.position(row) : table.position(stop - 1) + table.size(stop - 1)]
+            log.append_batches(piece, scan(piece, check_crc=False), check_records=False)
+            row = stop
+
+    def close(self) -> None:
+        """Closes every log, synced; the last error is raised when all had their turn."""
+        self._open.clear()
+        self._closing.close()
+
+    def __enter__(self) -> PartitionLogs:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _known(log: UnifiedLog, producer: Producer) -> tuple[int, int] | None:
+    """The epoch and last sequence that a log knows of a producer's id."""
+    for state in log.producers:
+        if state.producer_id == producer.id:
+            return state.producer_epoch, state.last_sequence
+    return None
+
+
+def _batches(log: UnifiedLog, start_offset: int) -> Iterator[Found]:
+    """The batches from an offset on, as far as they are still there."""
+    start = max(start_offset, log.log_start_offset)
+    for chunk in batch_chunks(log, start, log.log_end_offset, log):
+        for row in range(chunk.first, chunk.last):
+            batch = chunk.batches[row]
+            yield Found(batch.base_offset, batch.next_offset, batch.producer_id, batch.producer_epoch)
+
+
+def _byte_of(batches: bytearray, records: int) -> int:
+    """Where the batch begins that has so many records before it; BadBatch where none does."""
+    if not records:
+        return 0
+    table = scan(batches, check_crc=False)
+    for row in range(table.count):
+        records -= table.records_in(row)
+        if records <= 0:
+            at = table.position(row) + table.size(row)
+            if records < 0:
+                raise BadBatch(f"what landed ends within the batch that ends at byte {at}", table.position(row))
+            return at
+    raise BadBatch("what landed goes beyond the section", 0)

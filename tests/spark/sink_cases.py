@@ -1,0 +1,85 @@
+"""Batches for the sink without Spark: staged as tasks would, committed, and told apart in the logs by their values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import kafkalog
+from kafkalog._core.encode import encode_batch
+from kafkalog.records.packing import PLAIN, Compression, pack, parse_compression
+from kafkalog.spark.commit import StagedTask, StagedTopic
+from kafkalog.spark.staging import Job, StagedFile, StageWriter
+from kafkalog.spark.topic_layout import read_layout
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, FileSystem
+
+NOW_MS = 1_700_000_000_000
+QUERY = Job.query("5f2c1b7e-0000-4000-8000-000000000001")
+OTHER = Job.query("5f2c1b7e-0000-4000-8000-000000000002")
+Records = Mapping[TopicPartition, Sequence[Sequence[bytes]]]
+"""For each partition its batches, each the values of its records."""
+
+
+def key(topic: str, partition: int = 0) -> TopicPartition:
+    return TopicPartition(topic, partition)
+
+
+def values(name: str, batches: int, each: int = 3) -> list[list[bytes]]:
+    """So many batches of records, each told from all others by its value."""
+    return [[b"%s %d.%d" % (name.encode(), batch, n) for n in range(each)] for batch in range(batches)]
+
+
+def stage(
+    directory: Path, job: Job, batch_id: int, tasks: Iterable[Records], *, compression: str = "none",
+    partitions: int = 1, fs: FileSystem = OS,
+) -> list[StagedTask]:  # fmt: skip
+    """What tasks stage; a topic that is not there is to be made with `partitions`, or as many as are named."""
+    codec = PLAIN if compression == "none" else parse_compression(compression)
+    return [_staged(directory, job, batch_id, at, task, codec, partitions, fs) for at, task in enumerate(tasks)]
+
+
+def _staged(
+    directory: Path, job: Job, batch_id: int, at: int, task: Records, codec: Compression, partitions: int,
+    fs: FileSystem,
+) -> StagedTask:  # fmt: skip
+    writer = StageWriter(str(directory), job, batch_id, at, at, fs=fs)
+    try:
+        return StagedTask(*_written(writer, directory, task, codec, partitions, fs))
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+def _written(
+    writer: StageWriter, directory: Path, task: Records, codec: Compression, partitions: int, fs: FileSystem
+) -> tuple[StagedFile | None, dict[str, StagedTopic]]:
+    topics = {}
+    for target, batches in task.items():
+        layout = read_layout(str(directory), target.topic, fs=fs)
+        most = max(one.partition for one in task if one.topic == target.topic) + 1
+        topics[target.topic] = StagedTopic(layout.partitions or max(partitions, most), layout.rules)
+        for records in batches:
+            plain = encode_batch([(b"k", value) for value in records], timestamp=NOW_MS)
+            packed = pack(plain, codec, limit_bytes=1 << 20) if codec else plain
+            writer.add(target, bytearray(packed))
+    return writer.finish(), topics
+
+
+def found(directory: Path, topic: str, partition: int = 0) -> list[bytes]:
+    """The values of a partition; none where it is missing."""
+    path = directory / f"{topic}-{partition}"
+    if not path.exists():
+        return []
+    with kafkalog.open(path) as log:
+        return [bytes(record.value or b"") for record in log]
+
+
+def flat(batches: Iterable[Iterable[bytes]]) -> list[bytes]:
+    return [value for batch in batches for value in batch]
+
+
+def staged_names(directory: Path) -> list[str]:
+    """The staged files that lie there."""
+    return sorted(name for name in os.listdir(directory) if name.startswith("kafkalog-stage."))

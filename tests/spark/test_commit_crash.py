@@ -1,0 +1,181 @@
+"""A commit that is killed at any call, or loses its machine's power, lands each record once and in order all the same.
+
+Afterwards others may append, and commit; then the batch is run again, or never.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+
+import kafkalog
+from kafkalog.spark.commit import Committer
+from kafkalog.tools.verify import verify
+from kafkalog.util.fileio import FileSystem
+from tests.crash.disk import MODES, DiskFS, write_image
+from tests.faults import WRITING_CALLS, FaultFS
+from tests.spark.sink_cases import OTHER, QUERY, Records, flat, found, key, stage, values
+
+KILLED = 77
+
+
+@dataclass(eq=False)
+class KilledFS(FaultFS):
+    """Ends the process at the `nth` call that changes a file, after a part of what it was to write."""
+
+    nth: int = 0
+    passed: int = 0
+
+    def _check(self, op: str, path: str, write: Callable[[int], Any] | None = None) -> None:
+        if op in WRITING_CALLS:
+            self.passed += 1
+            if self.passed == self.nth:
+                if write is not None:
+                    write(self.nth % 2 * 40)
+                os._exit(KILLED)
+
+
+class Case(NamedTuple):
+    """A batch of tasks for partitions, on topics with these settings; `between` appends beside it after a crash."""
+
+    tasks: list[Records]
+    settings: dict[str, dict[str, Any]] = {}
+    compression: str = "none"
+    between: bool = False
+
+
+SEVERAL: list[Records] = [
+    {key("t"): values("x", 2), key("t", 1): values("y", 1), key("u"): values("z", 2)},
+    {key("u"): values("zz", 1), key("t"): values("xx", 1)},
+]
+CASES = {
+    "one": Case([{key("t"): values("x", 3)}], {"t": {}}),
+    "beside others": Case([{key("t"): values("x", 3)}], {"t": {}}, between=True),
+    "several": Case(SEVERAL, {"t": {}, "u": {}}, between=True),
+    "new topics": Case(SEVERAL),
+    "append time": Case([{key("t"): values("x", 3)}], {"t": {"message_timestamp_type": "LogAppendTime"}}, between=True),
+    "compressed": Case([{key("t"): values("x", 3, 40)}], {"t": {}}, "zstd", between=True),
+    "small segments": Case([{key("t"): values("x", 9)}], {"t": {"internal_segment_bytes": 300}}, between=True),
+}
+
+
+def prepared(directory: Path, case: Case) -> Path:
+    directory.mkdir()
+    for topic, settings in case.settings.items():
+        for number in range(2):
+            with kafkalog.open(directory / f"{topic}-{number}", "a", **settings) as log:
+                log.append([b"before 1", b"before 2"])
+    return directory
+
+
+def commit(directory: Path, case: Case, fs: FileSystem) -> None:
+    staged = stage(directory, QUERY, 4, case.tasks, compression=case.compression)
+    Committer(str(directory), fs=fs).commit(QUERY, 4, staged)
+
+
+def killed_at(directory: Path, case: Case, nth: int) -> bool:
+    """Whether the commit was killed at its `nth` call; False where it has not so many."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            commit(directory, case, KilledFS(nth=nth))
+            status = 0
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, KILLED)
+    return status == KILLED
+
+
+def go_on(directory: Path, case: Case, rng: Random) -> None:
+    """What comes after the crash: appends of others, commits of others, and the batch again, with files of its own."""
+    if case.between:
+        with kafkalog.open(directory / "t-0", "a", **case.settings["t"]) as log:
+            log.append(b"between")
+    if rng.random() < 0.5:
+        staged = stage(directory, OTHER, 4, [{key("t"): [[b"other"]]}], partitions=2)
+        Committer(str(directory)).commit(OTHER, 4, staged)
+    for _ in range(rng.randint(1, 2)):
+        staged = stage(directory, QUERY, 4, case.tasks, compression=case.compression)
+        Committer(str(directory)).commit(QUERY, 4, staged)
+
+
+def check(directory: Path, case: Case) -> None:
+    """Each partition has the batch's records once and in order, and all others it had."""
+    wanted: dict[Any, list[bytes]] = {}
+    for task in case.tasks:
+        for target, batches in task.items():
+            wanted.setdefault(target, []).extend(flat(batches))
+    for target, expected in wanted.items():
+        there = found(directory, *target)
+        assert [value for value in there if value[:1] in b"xyz"] == expected
+        others = [value for value in there if value[:1] not in b"xyz"]
+        assert len(others) == len(set(others))
+        assert others[:2] == [b"before 1", b"before 2"] if target.topic in case.settings else True
+    assert verify([str(directory)]).ok
+
+
+def points(step: int) -> Iterator[int]:
+    """Calls to die at: some for every run, all of them where there is time."""
+    yield from range(1, 1000, step)
+    raise AssertionError("it is still killed")
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_any_call(tmp_path: Path, name: str, step: int) -> None:
+    case, rng = CASES[name], Random(name)
+    kills = 0
+    for nth in points(step):
+        directory = prepared(tmp_path / str(nth), case)
+        killed = killed_at(directory, case, nth + rng.randrange(step))
+        kills += killed
+        go_on(directory, case, rng)
+        check(directory, case)
+        if not killed:
+            break
+    assert kills >= 2
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_killed_again_while_it_is_rolled_forward(tmp_path: Path, name: str) -> None:
+    case, rng = CASES[name], Random(name)
+    twice = 0
+    for at in range(5):
+        directory = prepared(tmp_path / str(at), case)
+        killed_at(directory, case, rng.randint(8, 40))
+        if case.between:
+            with kafkalog.open(directory / "t-0", "a", **case.settings["t"]) as log:
+                log.append(b"before it came back")
+        twice += killed_at(directory, case, rng.randint(1, 40))
+        go_on(directory, case, rng)
+        check(directory, case)
+    assert twice >= 2
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("share", [0.1, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_power_cut_at_any_call(tmp_path: Path, name: str, share: float) -> None:
+    case, rng = CASES[name], Random(name)
+    root = prepared(tmp_path / "data", case)
+    fs = DiskFS(root)
+    images = []
+
+    def on_change() -> None:
+        if rng.random() < share:
+            images.append(fs.disk.image(rng.choice(MODES), rng))
+
+    # staged through the same disk: what a task did not sync is lost as well
+    staged = stage(root, QUERY, 4, case.tasks, compression=case.compression, fs=fs)
+    fs.on_change = on_change
+    Committer(str(root), fs=fs).commit(QUERY, 4, staged)
+    assert len(images) >= 2
+    for number, image in enumerate(images):
+        directory = write_image(image, tmp_path / str(number))
+        go_on(directory, case, rng)
+        check(directory, case)
