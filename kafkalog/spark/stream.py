@@ -27,6 +27,7 @@ from kafkalog.spark.live_partitions import LivePartitions
 from kafkalog.spark.offsets import offsets_from_dict, offsets_to_dict
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import find_partitions
+from kafkalog.spark.range_scan import LOST_HINT
 from kafkalog.spark.ranges import plan_ranges
 from kafkalog.spark.reach import Loss, Reach, Standing, reachable, replayed
 from kafkalog.spark.reading import arrow_batches
@@ -41,7 +42,6 @@ __all__ = ["StreamReader"]
 LOOKS: Final = 3
 """So often a loss must be seen before it is believed: a partition that is moved or replaced is away for a moment."""
 BETWEEN_LOOKS_MS: Final = 100
-LOST_HINT: Final = "retention, a delete or a cut took these records; set failOnDataLoss to false to go on without them"
 _START_HINT: Final = "give an offset between them, or set failOnDataLoss to false to begin at the nearest one"
 _There = dict[TopicPartition, Standing]
 
@@ -60,6 +60,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[TopicPartition, int] | None = None  # where Trigger.AvailableNow ends
         self._let_go_ms: int | None = None  # monotonic: when a batch was let go last
         self._latest: dict[TopicPartition, int] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy for a task: what it was asked for, nothing of what it has seen."""
+        return type(self), (self.options, self.columns)
 
     # Offsets
 
