@@ -18,11 +18,11 @@ from tests.transactional import Log, made
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows  # noqa: E402
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from kafkalog.spark.batch_plan import DataLoss  # noqa: E402
-from kafkalog.spark.options import SourceOptions  # noqa: E402
-from kafkalog.spark.stream import StreamReader  # noqa: E402
+from kafkalog.spark.batch_plan import DataLoss
+from kafkalog.spark.options import SourceOptions
+from kafkalog.spark.stream import StreamReader
 
 Offsets = dict[str, dict[str, int]]
 
