@@ -14,7 +14,7 @@ from kafkalog.storage.view import LogView
 from kafkalog.storage.view_segment import ViewSegment
 from kafkalog.types import TopicPartition
 
-__all__ = ["OffsetRange", "cut", "plan_ranges"]
+__all__ = ["OffsetRange", "boundaries", "bytes_between", "cut", "plan_ranges"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def plan_ranges(
     wanted = [one for one in starts if starts[one] < stops[one]]
     most_bytes = options.max_partition_bytes
     if options.min_partitions:
-        total = sum(_bytes_between(views[one], starts[one], stops[one]) for one in wanted)
+        total = sum(bytes_between(views[one], starts[one], stops[one]) for one in wanted)
         most_bytes = max(1, min(most_bytes, total // options.min_partitions))
     found = []
     for one in wanted:
@@ -65,14 +65,16 @@ def plan_ranges(
 
 
 def cut(whole: OffsetRange, offsets: Sequence[int]) -> list[OffsetRange]:
-    """The range cut at these offsets, which rise; those outside it are passed over."""
-    places = [whole.start, *(offset for offset in offsets if whole.start < offset < whole.stop), whole.stop]
+    """The range cut at these offsets; those outside it are passed over."""
+    inside = sorted({offset for offset in offsets if whole.start < offset < whole.stop})
+    places = [whole.start, *inside, whole.stop]
     return [replace(whole, start=first, stop=last) for first, last in zip(places, places[1:], strict=False)]
 
 
 def divided(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     """The range as so many ranges of nearly equal length, as the Kafka source divides; fewer where it is shorter."""
     size = len(whole)
+    parts = min(parts, size)
     return cut(whole, [whole.start + size * i // parts for i in range(1, parts)])
 
 
@@ -134,5 +136,6 @@ def _position(segment: ViewSegment, offset: int) -> int:
     return segment.size if found is None else found[1]
 
 
-def _bytes_between(view: LogView, start: int, stop: int) -> int:
+def bytes_between(view: LogView, start: int, stop: int) -> int:
+    """About so many bytes of the data files hold offsets of [start, stop)."""
     return sum(last - first for _, first, last in _spans(view, start, stop))

@@ -1,0 +1,83 @@
+"""`kafkalog spark export`: topics to Parquet tables, again and again."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import click
+
+from kafkalog.cli import common, spark_options
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@click.command("export")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION)...")
+@click.argument("target", type=click.Path(), metavar="TARGET")
+@common.topics_option
+@click.option("--columns", metavar="NAMES", help="Columns, with commas between them. Default: all.")
+@click.option("--no-dates", is_flag=True, help="Directories for topics only, not for the dates of records.")
+@click.option("--compression", default="zstd", show_default=True, metavar="CODEC", help="Of Parquet.")
+@click.option("--file-size", default="128M", show_default=True, metavar="SIZE", help="About this size files get.")
+@common.isolation_option
+@common.settings_option("Option of Spark's source kafkalog, such as startingTimestamp=1700000000000")
+@common.json_option("One JSON object with what was exported.")
+@spark_options.session_options
+@common.quiet_options
+def command(
+    paths: tuple[str, ...],
+    target: str,
+    topics: tuple[str, ...],
+    columns: str | None,
+    no_dates: bool,
+    compression: str,
+    file_size: str,
+    isolation_level: str | None,
+    settings: dict[str, str],
+    as_json: bool,
+    master: str | None,
+    conf: dict[str, str],
+    quiet: bool,
+    verbose: int,
+) -> int:
+    """Export topics into TARGET, a directory of Parquet files: topic=NAME/date=DAY/, the days those of records in UTC.
+
+    Run it again, and what is new since then is exported; a run that was killed is gone on with. Nothing is there twice:
+    TARGET knows the offsets that it has. Columns are those of Spark's Kafka source. Records without a time, or with
+    one that no calendar has, are in date=__HIVE_DEFAULT_PARTITION__, which readers take for null.
+
+    Exit status: 0 exported, 1 not all of it, 2 wrong usage.
+    """
+    common.set_verbosity(quiet, verbose)
+    options = dict(settings)
+    if topics:
+        options["subscribe"] = ",".join(topics)
+    if isolation_level is not None:
+        options["isolationLevel"] = isolation_level
+    file_bytes = parse_size(file_size, "--file-size")
+    spark_options.need_paths(paths)
+    with spark_options.session(master, conf, "export", quiet=quiet, verbose=verbose) as (spark, tell):
+        from kafkalog.spark.jobs.export import export
+
+        report = export(
+            spark, paths, target, options,
+            columns=None if columns is None else [name.strip() for name in columns.split(",")],
+            by_date=not no_dates, compression=compression, file_bytes=file_bytes, tell=tell,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps(report._asdict()))
+    else:
+        print(
+            f"exported {common.plural(report.records, 'record')} into {common.plural(report.files, 'file')}, "
+            f"{report.bytes:,} bytes; {report.before:,} were there before"
+        )
+    return 0
+
+
+def parse_size(text: str, flag: str) -> int:
+    """Bytes: a number, or one with K, M or G behind it (of 1024); a usage error that names `flag` for anything else."""
+    found = re.fullmatch(r"([0-9]{1,15})([KMG]?)", text.strip().upper())
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no size: give bytes, or a number with K, M or G", param_hint=flag)
+    return int(found[1]) * _UNITS[found[2]]

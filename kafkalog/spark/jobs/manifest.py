@@ -1,0 +1,351 @@
+"""The manifest of an export: what of which partition is in its directory, so that nothing is ever there twice.
+
+An export's directory has a directory `_kafkalog_export` (readers of tables pass over names with an underscore): in it
+`manifest.jsonl`, `lock`, and `staging/<run>/` with files that tasks are writing. A task writes and syncs its Parquet
+files there, then one small `.done` file that names them and the range of offsets that they hold. The driver puts such
+ranges into the manifest (synced: this is the commit), renames their files to their places, and says so in the manifest.
+Whatever is killed when: a range that is in the manifest has its files renamed by the next run, one that has its `.done`
+file is put into the manifest by the next run, and what is neither is swept and exported again.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from kafkalog.errors import DirectoryLocked, FormatError, IllegalArgument, StorageError
+from kafkalog.spark.jobs.intervals import OffsetSet
+from kafkalog.storage.names import validate_partition, validate_topic
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
+
+__all__ = ["ExportDirectory", "ExportSettings", "ExportedFile", "ExportedRange", "is_export"]
+
+VERSION: Final = 1
+OWN: Final = "_kafkalog_export"
+MANIFEST: Final = "manifest.jsonl"
+DONE_SUFFIX: Final = ".done"
+MOST_BYTES: Final = 1 << 30
+"""A manifest larger than this is none of ours: a range of 100 MB takes about 300 bytes in it."""
+_PLACE: Final = re.compile(r"topic=[\w.-]+/(?:date=[\w-]+/)?[\w.-]+\.parquet", re.ASCII)
+_STAGED: Final = re.compile(r"[\w-]+/[\w.-]+\.parquet", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSettings:
+    """What must be the same in all runs of one export."""
+
+    columns: tuple[str, ...]
+    isolation: str
+    by_date: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFile:
+    """A Parquet file: its place below the export's directory, where it was staged, its records and bytes."""
+
+    place: str
+    staged: str
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedRange:
+    """Offsets [start, stop) of a partition, `log_bytes` of log, and the files that their records are in.
+
+    A range may have no files: all its records were aborted, or compacted away. `topic_id` is None where the partition's
+    directory does not say it.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    stop: int
+    log_bytes: int
+    topic_id: str | None
+    files: tuple[ExportedFile, ...]
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Which partition it is of."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def records(self) -> int:
+        """How many records it has."""
+        return sum(file.records for file in self.files)
+
+
+class ExportDirectory:
+    """One export's directory, opened by the one driver that may write to it; a context manager that gives it back.
+
+    `ranges` are those that are in it, `exported` their offsets. Threads: belongs to one.
+    """
+
+    def __init__(self, path: str, settings: ExportSettings, *, fs: FileSystem = OS) -> None:
+        """Opens the export in `path`, or begins one where nothing is; finishes what a killed run left.
+
+        StorageError; DirectoryLocked where another driver exports to it; IllegalArgument for a directory that holds
+        something else, or an export with other settings; FormatError for a manifest that cannot be read.
+        """
+        self.path = os.path.abspath(path)
+        self.settings = settings
+        self.ranges: list[ExportedRange] = []
+        self.exported: dict[TopicPartition, OffsetSet] = {}
+        self._fs = fs
+        self._own = os.path.join(self.path, OWN)
+        self._published = 0
+        self._end = 0
+        self.run = uuid.uuid4().hex
+        try:
+            self._check_ours()
+            make_directories(fs, self._own)
+            self._lock = self._take_lock()
+        except OSError as error:
+            raise StorageError.from_os(error, "open the export's directory", path=self.path) from error
+        try:
+            self._open_locked()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> ExportDirectory:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Sweeps what this run staged and gives the directory back."""
+        if not self._lock.closed:
+            shutil.rmtree(self.staging, ignore_errors=True)
+            self._lock.close()
+
+    @property
+    def staging(self) -> str:
+        """Where the tasks of this run write."""
+        return os.path.join(self._own, "staging", self.run)
+
+    def commit_staged(self) -> list[ExportedRange]:
+        """The ranges that tasks have finished, now in the export; a range that it has already is left out."""
+        try:
+            return self._commit(self._staged_ranges())
+        except OSError as error:
+            raise StorageError.from_os(error, "put files into the export", path=self.path) from error
+
+    def _check_ours(self) -> None:
+        if is_export(self.path, fs=self._fs) or not self._fs.exists(self.path):
+            return
+        strange = sorted(name for name in self._fs.names(self.path) if name != OWN)
+        if strange:
+            raise IllegalArgument(
+                f"the directory holds {shown_names(strange)}, and is no export of ours",
+                path=self.path,
+                hint="name a directory that is missing or empty, or the one of the export that is to go on",
+            )
+
+    def _take_lock(self) -> File:
+        file = self._fs.open_file(os.path.join(self._own, "lock"), "create")
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.close()
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            raise DirectoryLocked(
+                "another job exports into this directory", path=self.path, hint="wait for its end, or name another one"
+            ) from None
+        return file
+
+    def _open_locked(self) -> None:
+        try:
+            if is_export(self.path, fs=self._fs):
+                self._read()
+            else:
+                self._begin()
+            self._publish()
+            self._commit(self._staged_ranges())
+            shutil.rmtree(os.path.join(self._own, "staging"), ignore_errors=True)
+            make_directories(self._fs, self.staging)
+        except OSError as error:
+            raise StorageError.from_os(error, "open the export", path=self.path) from error
+
+    # The manifest
+
+    @property
+    def manifest(self) -> str:
+        """The manifest's path."""
+        return os.path.join(self._own, MANIFEST)
+
+    def _begin(self) -> None:
+        line = _line({"kafkalog_export": VERSION, **asdict(self.settings)})
+        atomic_write(self._fs, self.manifest, line)
+        self._end = len(line)
+
+    def _read(self) -> None:
+        content = self._fs.read_file(self.manifest, MOST_BYTES)
+        lines = content.split(b"\n")
+        self._end = len(content) - len(lines.pop())  # a line that a crash cut off was never committed
+        for number, line in enumerate(lines, 1):
+            try:
+                document = json.loads(line)
+                if number == 1:
+                    self._check_settings(document)
+                elif "published" in document:
+                    self._published = _whole(document, "published", len(self.ranges))
+                else:
+                    self._add(_range(document))
+            except (ValueError, TypeError, LookupError, RecursionError) as error:
+                if number == 1 and isinstance(error, IllegalArgument):
+                    raise
+                raise FormatError(
+                    f"line {number} of the export's manifest cannot be read: {error}",
+                    path=self.manifest,
+                    hint="restore the manifest, or export into another directory: without it what is there is unknown",
+                ) from None
+
+    def _check_settings(self, document: Any) -> None:
+        if document["kafkalog_export"] != VERSION:
+            raise ValueError(f"version {document['kafkalog_export']!r} is not known, {VERSION} is")
+        there = {"columns": tuple(document["columns"]), **{n: document[n] for n in ("isolation", "by_date")}}
+        for name, wanted in asdict(self.settings).items():
+            if there[name] != wanted:
+                raise IllegalArgument(
+                    f"the directory has an export with {name} {_told(there[name])}, not {_told(wanted)}",
+                    path=self.path,
+                    hint=f"give {name} as it was, or name another directory for another export",
+                )
+
+    def _add(self, one: ExportedRange) -> None:
+        self.exported.setdefault(one.topic_partition, OffsetSet()).add(one.start, one.stop)
+        self.ranges.append(one)
+
+    def _append(self, lines: bytes) -> None:
+        with self._fs.open_file(self.manifest, "rw") as file:
+            file.truncate(self._end)
+            file.pwrite(lines, self._end)
+            file.sync()
+        self._end += len(lines)
+
+    # From staging to the manifest, and to the places
+
+    def _staged_ranges(self) -> list[ExportedRange]:
+        """What tasks of this run and of dead ones have finished, in the order of offsets."""
+        found = []
+        staging = os.path.join(self._own, "staging")
+        for run in sorted(self._fs.names(staging)) if self._fs.exists(staging) else ():
+            directory = os.path.join(staging, run)
+            for name in sorted(self._fs.names(directory)):
+                if name.endswith(DONE_SUFFIX):
+                    found.append(_range(json.loads(self._fs.read_file(os.path.join(directory, name), MOST_BYTES))))
+        return sorted(found, key=lambda one: (one.topic_partition, one.start, one.stop))
+
+    def _commit(self, staged: Iterable[ExportedRange]) -> list[ExportedRange]:
+        """Two tasks may have finished the same range (a retry, speculation): the first counts."""
+        seen: dict[TopicPartition, OffsetSet] = {}
+        taken = []
+        for one in staged:
+            where = one.topic_partition
+            known = seen.setdefault(where, OffsetSet(self.exported.get(where, ())))
+            if not known.overlaps(one.start, one.stop):
+                known.add(one.start, one.stop)
+                taken.append(one)
+        if taken:
+            self._append(b"".join(_line(asdict(one)) for one in taken))
+            for one in taken:
+                self._add(one)
+        self._publish()
+        return taken
+
+    def _publish(self) -> None:
+        """Gives files of committed ranges their places; some may have theirs since before a crash or a failure."""
+        if self._published == len(self.ranges):
+            return
+        directories = set()
+        for file in (file for one in self.ranges[self._published :] for file in one.files):
+            place = os.path.join(self.path, file.place)
+            directory = os.path.dirname(place)
+            if directory not in directories:
+                make_directories(self._fs, directory)
+                directories.add(directory)
+            try:
+                self._fs.rename(os.path.join(self._own, "staging", file.staged), place)
+            except FileNotFoundError:
+                if not self._fs.exists(place):
+                    raise FormatError(
+                        f"{file.staged}, a file of the export that a killed run left in staging, is gone",
+                        path=self.path,
+                        hint="somebody removed it: export into another directory",
+                    ) from None
+        for directory in directories:
+            self._fs.fsync_dir(directory)
+        self._append(_line({"published": len(self.ranges)}))
+        self._published = len(self.ranges)
+
+
+def is_export(path: str, *, fs: FileSystem = OS) -> bool:
+    """Whether a directory has an export's manifest."""
+    return fs.exists(os.path.join(path, OWN, MANIFEST))
+
+
+def write_done(staging: str, name: str, exported: ExportedRange, *, fs: FileSystem = OS) -> None:
+    """A task's word that the files of a range are staged, whole and on disk."""
+    atomic_write(fs, os.path.join(staging, name + DONE_SUFFIX), _line(asdict(exported)))
+
+
+def shown_names(names: list[str], most: int = 3) -> str:
+    """Some of the names, and how many more there are."""
+    text = ", ".join(names[:most])
+    return f"{text} and {len(names) - most} more" if len(names) > most else text
+
+
+def _line(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+
+
+def _told(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _range(document: Any) -> ExportedRange:
+    """ValueError, TypeError or LookupError where it is none."""
+    files = tuple(
+        ExportedFile(
+            _matching(_PLACE, file["place"]), _matching(_STAGED, file["staged"]),
+            _whole(file, "records"), _whole(file, "bytes"),
+        )
+        for file in document["files"]
+    )  # fmt: skip
+    topic_id = document["topic_id"]
+    if not (topic_id is None or isinstance(topic_id, str)):
+        raise ValueError("topic_id is no text")
+    start = _whole(document, "start")
+    stop = _whole(document, "stop")
+    if stop <= start:
+        raise ValueError(f"the range [{start}, {stop}) is empty")
+    topic, partition = validate_topic(document["topic"]), validate_partition(document["partition"])
+    return ExportedRange(topic, partition, start, stop, _whole(document, "log_bytes"), topic_id, files)
+
+
+def _whole(document: Mapping[str, Any], name: str, most: int = 2**63 - 1) -> int:
+    value = document[name]
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise ValueError(f"{name} is {value!r}")
+    return value
+
+
+def _matching(pattern: re.Pattern[str], value: Any) -> str:
+    if not isinstance(value, str) or pattern.fullmatch(value) is None or "/../" in f"/{value}/":
+        raise ValueError(f"{value!r} is no name of ours")
+    return value

@@ -1,0 +1,239 @@
+"""A task of an export: a range of a log to Parquet files, one for each date, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import kafkalog
+from kafkalog.errors import StorageError
+from kafkalog.log_scan import LogScan
+from kafkalog.records.column_reader import BATCH_BYTES, COLUMNS
+from kafkalog.spark.jobs.manifest import ExportedFile, ExportedRange, ExportSettings, write_done
+from kafkalog.spark.ranges import OffsetRange
+
+__all__ = ["ExportTask", "export_range"]
+
+CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+DAY_MS: Final = 86_400_000
+NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What readers of partitioned tables take for a null."""
+FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
+LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
+GROUP_BYTES: Final = 32 << 20
+"""Columns of one date in memory that become a row group."""
+LEAST_BATCH_BYTES: Final = 64 << 10
+KEPT_BYTES: Final = 64 << 20
+"""Columns of all dates in memory; beyond that the largest are written."""
+MOST_OPEN: Final = 16
+"""Dates whose files are open at once; where records jump between more, files are smaller."""
+PLAIN: Final = frozenset(("offset", "timestamp"))
+"""Columns that hardly repeat: their differences are stored instead of a dictionary."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportTask:
+    """A range of a partition, `log_bytes` of it, to files of about `file_bytes` in the directory `staging`."""
+
+    range: OffsetRange
+    log_bytes: int
+    topic_id: str | None
+    settings: ExportSettings
+    compression: str
+    file_bytes: int
+    staging: str
+
+
+def export_range(task: ExportTask) -> ExportedRange:
+    """Writes and syncs the files of a range, and leaves word of it; errors are those of `Log.records`, StorageError.
+
+    Several attempts at the same range do not meet: each has names of its own.
+    """
+    part = task.range
+    name = f"{part.topic_partition}-{part.start:020d}-{os.urandom(6).hex()}"
+    files = _Files(task, name)
+    try:
+        for batch in _batches(task):
+            files.add(batch)
+        exported = ExportedRange(
+            part.topic, part.partition, part.start, part.stop, task.log_bytes, task.topic_id, tuple(files.close())
+        )
+        write_done(task.staging, name, exported)
+    except pa.ArrowException as error:
+        raise StorageError(f"could not write Parquet: {error}", path=task.staging) from error
+    except OSError as error:
+        raise StorageError.from_os(error, "write Parquet", path=task.staging) from error
+    finally:
+        files.abandon()
+    return exported
+
+
+def _batches(task: ExportTask) -> Iterator[Any]:
+    """The records as Arrow record batches: what is exported, and what their places are told by."""
+    part, settings = task.range, task.settings
+    wanted = {*settings.columns, "offset", *(("timestamp",) if settings.by_date else ())}
+    columns = [name for name in COLUMNS if name in wanted]
+    with kafkalog.open(part.directory) as log:
+        most = min(BATCH_BYTES, max(LEAST_BATCH_BYTES, task.file_bytes // 8))
+        for piece in LogScan(log, part.start, part.stop, columns, isolation=settings.isolation, batch_bytes=most):
+            yield pa.record_batch(piece)
+
+
+class _OpenFile:
+    """A Parquet file that is being written, and the record batches that wait to be written to it."""
+
+    def __init__(self, path: str, date: str | None) -> None:
+        self.path = path
+        self.date = date
+        self.first = -1
+        self.last = -1
+        self.records = 0
+        self.waiting: list[Any] = []
+        self.waiting_bytes = 0
+        self.sink: Any = None
+        self.writer: Any = None
+
+    def add(self, batch: Any, offsets: np.ndarray[Any, Any]) -> None:
+        if self.first < 0:
+            self.first = int(offsets[0])
+        self.last = int(offsets[-1])
+        self.records += len(offsets)
+        self.waiting.append(batch)
+        self.waiting_bytes += batch.get_total_buffer_size() if batch.num_rows == len(offsets) else batch.nbytes
+
+    def write(self, compression: str) -> int:
+        """Makes a row group of what waits; the bytes that the file has so far."""
+        table = pa.Table.from_batches(self.waiting)
+        if self.writer is None:
+            self.sink = pa.OSFile(self.path, "wb")
+            self.writer = pq.ParquetWriter(self.sink, table.schema, **_layout(table.schema, compression))
+        self.writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self.waiting, self.waiting_bytes = [], 0
+        return int(self.sink.tell())
+
+    def close(self) -> int:
+        """Ends the file and syncs it; its size in bytes."""
+        self.writer.close()
+        self.sink.close()
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+            return os.fstat(fd).st_size
+        finally:
+            os.close(fd)
+
+
+class _Files:
+    """The files of one task: an open one for each date, closed when it is large enough."""
+
+    def __init__(self, task: ExportTask, name: str) -> None:
+        self._task = task
+        self._name = name
+        self._open: dict[str | None, _OpenFile] = {}
+        self._done: list[ExportedFile] = []
+        self._paths: list[str] = []
+
+    def add(self, batch: Any) -> None:
+        """Takes records in the order of their offsets."""
+        if not batch.num_rows:
+            return
+        offsets = batch.column(batch.schema.get_field_index("offset")).to_numpy()
+        kept = batch.select([name for name in batch.schema.names if name in self._task.settings.columns])
+        if not self._task.settings.by_date:
+            self._put(None, kept, offsets)
+            return
+        times = batch.column(batch.schema.get_field_index("timestamp")).cast(pa.int64()).to_numpy()
+        for date, rows in by_date(times):
+            if rows is None:
+                self._put(date, kept, offsets)
+            else:
+                self._put(date, kept.take(pa.array(rows)), offsets[rows])
+
+    def _put(self, date: str | None, batch: Any, offsets: np.ndarray[Any, Any]) -> None:
+        file = self._open.pop(date, None)
+        if file is None:
+            if len(self._open) >= MOST_OPEN:
+                self._finish(next(iter(self._open)))  # the one that got records longest ago
+            path = os.path.join(self._task.staging, f"{self._name}-{len(self._paths):04d}.parquet")
+            self._paths.append(path)
+            file = _OpenFile(path, date)
+        self._open[date] = file
+        file.add(batch, offsets)
+        if file.waiting_bytes >= min(GROUP_BYTES, self._task.file_bytes):
+            self._write(file)
+        elif sum(one.waiting_bytes for one in self._open.values()) >= KEPT_BYTES:
+            self._write(max(self._open.values(), key=lambda one: one.waiting_bytes))
+
+    def _write(self, file: _OpenFile) -> None:
+        if file.write(self._task.compression) >= self._task.file_bytes:
+            self._finish(file.date)
+
+    def _finish(self, date: str | None) -> None:
+        file = self._open[date]
+        if file.waiting:
+            file.write(self._task.compression)
+        size = file.close()
+        del self._open[date]
+        where = self._task.range.topic_partition
+        folder = f"topic={where.topic}/" + ("" if date is None else f"date={date}/")
+        place = f"{folder}{where}-{file.first:020d}-{file.last:020d}.parquet"
+        staged = f"{os.path.basename(self._task.staging)}/{os.path.basename(file.path)}"
+        self._done.append(ExportedFile(place, staged, file.records, size))
+
+    def close(self) -> list[ExportedFile]:
+        """Ends all files; they are on disk then, with their names."""
+        for date in list(self._open):
+            self._finish(date)
+        self._paths = []
+        return self._done
+
+    def abandon(self) -> None:
+        """Removes what `close` did not finish."""
+        for file in self._open.values():
+            if file.sink is not None:
+                file.sink.close()
+        for path in self._paths:
+            try:
+                os.unlink(path)
+            except OSError:
+                pass  # the driver sweeps the directory
+        self._open.clear()
+
+
+def by_date(times: np.ndarray[Any, Any]) -> Iterator[tuple[str, np.ndarray[Any, Any] | None]]:
+    """The dates (UTC) of times in ms, with the rows that have each; None where all have the same."""
+    days = times // DAY_MS
+    days[(times == -1) | (days < FIRST_DAY) | (days > LAST_DAY)] = np.iinfo(np.int64).min
+    found = np.unique(days)
+    for day in found.tolist():
+        yield name_of(day), None if len(found) == 1 else np.flatnonzero(days == day)
+
+
+def name_of(day: int) -> str:
+    """How a day since 1970 is written; what is no day of a calendar is no date."""
+    return str(np.datetime64(day, "D")) if FIRST_DAY <= day <= LAST_DAY else NO_DATE
+
+
+def _layout(schema: Any, compression: str) -> dict[str, Any]:
+    """How the columns are stored."""
+    return {
+        "compression": compression,
+        "use_dictionary": [*_paths(schema, "value", *PLAIN)],
+        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in schema.names if name in PLAIN},
+        "write_statistics": [name for name in schema.names if name not in ("key", "value", "headers")],
+    }
+
+
+def _paths(schema: Any, *without: str) -> Iterator[str]:
+    """The columns as Parquet names them: those of headers lie in a list."""
+    for name in schema.names:
+        if name == "headers":
+            yield from (f"headers.list.element.{part}" for part in ("key", "value"))
+        elif name not in without:
+            yield name
