@@ -81,6 +81,7 @@ SINK_OPTIONS: Final = (
            "`compression.type` wins", False),
     Option("jobId", "random", BATCH,
            "the id of the write: one that landed under this id is not written again, however often it is run", False),
+    Option("checkpointLocation", "none", STREAM, "Spark's own: where the query keeps what it has done"),
     Option("lockWait", "1m", BOTH, "how long a commit waits for the lock of the data directory", False),
     Option("stagingAge", "1d", BOTH, "staged files that are older are swept: longer than any job takes", False),
 )  # fmt: skip

@@ -38,7 +38,7 @@ class SinkOptions:
         """The options of a write; names in any case.
 
         IllegalArgument, with the fix, for an unknown name and a value that is none; InvalidTopic,
-        UnsupportedCompression. Options of Kafka clients (`kafka.*`) are a warning.
+        UnsupportedCompression. Options of Kafka clients (`kafka.*`) are passed over with a warning.
         """
         given = checked_names(options, SINK_OPTIONS, SOURCE_OPTIONS)
         topic, job_id = given.get("topic"), given.get("jobid")
