@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import click
 
-from kafkalog.cli import spark_export, spark_verify
+from kafkalog.cli import (
+    spark_compact,
+    spark_export,
+    spark_reindex,
+    spark_retain,
+    spark_verify,
+)
 
-JOBS = (spark_verify, spark_export)
+JOBS = (
+    spark_compact,
+    spark_export,
+    spark_reindex,
+    spark_retain,
+    spark_verify,
+)
 """A module for each job; Spark itself is imported when one runs."""
 
 

@@ -17,7 +17,7 @@ from kafkalog.spark.limits import EARLIEST, LATEST, Limit, Offsets, ending_limit
 from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS, checked_names
 from kafkalog.spark.subscriptions import Subscription, subscription_of
 
-__all__ = ["SourceOptions"]
+__all__ = ["SourceOptions", "columns_of"]
 
 MAX_PARTITION_BYTES: Final = 64 << 20
 """Bytes of log in a Spark partition unless the option says otherwise."""
@@ -91,6 +91,11 @@ class SourceOptions:
             min_offsets_per_trigger=least,
             max_trigger_delay_ms=_duration(given, "maxTriggerDelay", _TRIGGER_DELAY_MS),
         )
+
+
+def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that the options of a batch or of a stream ask for; IllegalArgument for unknown ones."""
+    return _columns(checked_names(options, SOURCE_OPTIONS, SINK_OPTIONS))
 
 
 def local_path(text: str) -> str:

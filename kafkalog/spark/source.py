@@ -6,13 +6,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from kafkalog.spark.batch_plan import plan_batch
 from kafkalog.spark.filters import Pruning
-from kafkalog.spark.options import SourceOptions
+from kafkalog.spark.options import SourceOptions, columns_of
 from kafkalog.spark.reading import arrow_batches
 from kafkalog.spark.row_schema import ddl_of, wanted_columns
+from kafkalog.spark.stream import StreamReader
 
 if TYPE_CHECKING:
     import pyarrow
@@ -33,7 +34,7 @@ class KafkalogDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns that the options ask for, as DDL."""
-        return ddl_of(SourceOptions.parse(self.options, streaming=False).columns)
+        return ddl_of(columns_of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of a batch; one that takes filters where Spark is about to hand them over."""
@@ -42,6 +43,10 @@ class KafkalogDataSource(DataSource):
         if options.push_filters and _asked_by_pushdown():
             return _PushingReader(options, columns)
         return BatchReader(options, columns)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A reader of a stream."""
+        return StreamReader(SourceOptions.parse(self.options, streaming=True), wanted_columns(schema))
 
 
 def _asked_by_pushdown() -> bool:
