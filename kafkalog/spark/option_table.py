@@ -88,6 +88,11 @@ SINK_OPTIONS: Final = (
 """What the sink takes."""
 
 _KAFKA_PREFIX: Final = "kafka."
+_OF_TABLES: Final = frozenset({
+    "location", "provider", "owner", "comment", "collation", "external", "is_managed_location", "table_type",
+})  # fmt: skip
+_OPTION_PREFIX: Final = "option."
+"""What Spark itself puts among the options of a table: its properties, and each option once more, with a prefix."""
 
 
 def checked_names(given: Mapping[str, str], own: Iterable[Option], others: Iterable[Option]) -> dict[str, str]:
@@ -107,7 +112,7 @@ def checked_names(given: Mapping[str, str], own: Iterable[Option], others: Itera
             found[key] = value
         elif key.startswith(_KAFKA_PREFIX):
             ignored.append(name)
-        elif key not in passed:
+        elif key not in passed and key not in _OF_TABLES and not key.startswith(_OPTION_PREFIX):
             nearest = near(key, names)
             hint = f"did you mean {names[nearest]}? " if nearest else ""
             raise IllegalArgument(
