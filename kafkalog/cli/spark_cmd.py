@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kafkalog.cli import (
+    spark_archive,
     spark_compact,
     spark_export,
     spark_reindex,
@@ -14,6 +15,7 @@ from kafkalog.cli import (
 )
 
 JOBS = (
+    spark_archive,
     spark_compact,
     spark_export,
     spark_reindex,
@@ -21,7 +23,7 @@ JOBS = (
     spark_stats,
     spark_verify,
 )
-"""A module for each job; Spark itself is imported when one runs."""
+"""A module for each job and tool; Spark itself is imported when one runs."""
 
 
 @click.group("spark")
