@@ -11,11 +11,13 @@ MODULES = (
     "store", "unpack", "arena", "legacy", "repack", "walk", "check", "residency", "agree", "txns", "admit", "rewrite",
     "arrow_memory", "columns", "column_builder", "arrow", "producer", "staged", "producers",
     "trace", "recovery", "counter", "stamp",
+    "arrow_input", "arrow_rows", "arrow_encoder",
 )  # fmt: skip
 USES_CRC = (
     "crc", "scan", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",
     "walk", "check", "agree", "txns", "admit", "rewrite", "unpack",
     "recovery", "producer", "staged", "producers", "trace", "stamp",
+    "arrow_encoder",
 )  # fmt: skip
 DEBUG = os.environ.get("KAFKALOG_DEBUG") == "1"
 DIRECTIVES = {

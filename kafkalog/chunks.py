@@ -53,11 +53,12 @@ class Chunk(NamedTuple):
 
 
 def batch_chunks(
-    log: Engine, start: int, stop: int, owner: object = None, *, sequential: bool = False
+    log: Engine, start: int, stop: int, owner: object = None, *, sequential: bool = False, check_crc: bool = True
 ) -> Iterator[Chunk]:
     """The batches that hold offsets in [start, stop), in order; `stop` at most the log's end.
 
-    `owner`, if given, lives as long as the iterator. `sequential` tells the system that files are read through.
+    `owner`, if given, lives as long as the iterator. `sequential` tells the system that files are read through. Without
+    `check_crc` checksums are taken on trust.
 
     CorruptRecord, with file, offset and position, where the bytes are no whole valid batch;
     OffsetOutOfRange where the log was cut, or its start moved past what comes next.
@@ -68,7 +69,7 @@ def batch_chunks(
     while start < stop:
         before, cuts_before = start, cuts(log)
         piece: FileSlice | None = None
-        last = _LastRead()
+        last = LastRead()
         try:
             found = log.read(start, WHOLE_SEGMENT)
             if trouble is not None and _passes_over(found, start, trouble):
@@ -76,7 +77,7 @@ def batch_chunks(
             piece = found.records
             if sequential and piece.size > CHUNK_BYTES:
                 piece.file.expect_whole_read()
-            for chunk in _chunks_of_slice(piece, start, stop, last):
+            for chunk in slice_chunks(piece, start, stop, last, check_crc=check_crc):
                 log.metrics.reads.add(len(chunk.data))
                 yield chunk
                 start, trouble = chunk.next_offset, None
@@ -106,7 +107,7 @@ def _passes_over(found: FetchDataInfo, start: int, trouble: CorruptRecord) -> bo
     return piece.path == trouble.path and piece.position > (trouble.position or 0) and place.message_offset > start
 
 
-class _LastRead:
+class LastRead:
     """What was read last: `asked` bytes from `position` on, fewer where the file had no more."""
 
     __slots__ = ("asked", "data", "position")
@@ -116,7 +117,7 @@ class _LastRead:
         self.position = self.asked = 0
 
 
-def _has_changed(log: Engine, piece: FileSlice | None, trouble: CorruptRecord, start: int, last: _LastRead) -> bool:
+def _has_changed(log: Engine, piece: FileSlice | None, trouble: CorruptRecord, start: int, last: LastRead) -> bool:
     """True when the file in which reading met trouble has been cut, replaced or rewritten since it was read."""
     segment = log.segments.floor(start)
     if piece is None or segment is None:
@@ -135,8 +136,13 @@ def _has_changed(log: Engine, piece: FileSlice | None, trouble: CorruptRecord, s
     return found is not None and found[0] == start and found[1] != trouble.position
 
 
-def _chunks_of_slice(piece: FileSlice, start: int, stop: int, last: _LastRead) -> Iterator[Chunk]:
-    """The chunks of one segment's slice, from the batch that holds `start` on."""
+def slice_chunks(
+    piece: FileSlice, start: int, stop: int, last: LastRead, *, check_crc: bool = True
+) -> Iterator[Chunk]:
+    """The chunks of one segment's slice, from the batch that holds `start` on; CorruptRecord as for `batch_chunks`.
+
+    `last` is told what was read.
+    """
     want = FIRST_CHUNK_BYTES
     at = 0
     first = True
@@ -145,7 +151,7 @@ def _chunks_of_slice(piece: FileSlice, start: int, stop: int, last: _LastRead) -
         data = piece.slice(at, asked).read()
         position = piece.position + at
         last.data, last.position, last.asked = data, position, asked
-        table = scan(data, file_mode=True, base_position=position)
+        table = scan(data, file_mode=True, base_position=position, check_crc=check_crc)
         good = rising_rows(table, -1 if first else start)
         if good:
             if table.last_offset_of(0) < start:  # the batch here is not the one that was looked for

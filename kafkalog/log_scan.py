@@ -91,9 +91,7 @@ class LogScan:
 
     def _pieces(self) -> Iterator[Columns]:
         """The columns of the range, piece by piece: plain batches in this thread, compressed ones in several."""
-        engine = self.log._engine
-        chunks = batch_chunks(engine, self.start, self.stop, self.log, sequential=True)
-        visible = visible_chunks(engine, chunks, isolation_of(self.isolation) == "committed")
+        visible = visible_chunks(self.log._engine, self._chunks(), isolation_of(self.isolation) == "committed")
         rising = _rising(visible, self.start, self.stop)
         for compressed, some in groupby(rising, lambda run: bool(run.chunk.batches.codec)):
             if not compressed:
@@ -101,6 +99,10 @@ class LogScan:
                 continue
             for columns in map_ahead(self._made, _jobs(some)):
                 yield from columns
+
+    def _chunks(self) -> Iterator[Chunk]:
+        """The batches that hold the range."""
+        return batch_chunks(self.log._engine, self.start, self.stop, self.log, sequential=True)
 
     def _reader(self, start: int) -> ColumnReader:
         where = self.log.topic_partition

@@ -7,7 +7,7 @@ is made with the topic's codec and level at once.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafkalog._core.repack import Packer
 from kafkalog.config import LogConfig
@@ -16,10 +16,12 @@ from kafkalog.records.compression import check_level, compress_into
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, CompressionType
 
 if TYPE_CHECKING:
+    from kafkalog._core.arrow_encoder import Parcel
     from kafkalog._core.store import Block
 
 __all__ = ["PLAIN", "Compression", "choose", "most_plain_bytes", "pack", "parse_compression", "topic_compression"]
 
+_Plain = TypeVar("_Plain", bytearray, "Parcel")
 _AS_IT_COMES: Final = "producer"
 _LEVEL_TEXT_MOST: Final = 12
 # what a codec may add to data that it cannot shrink: a fixed part, and one byte for so many
@@ -132,7 +134,7 @@ def most_plain_bytes(compression: Compression, limit_bytes: int) -> int:
     return BATCH_OVERHEAD_BYTES + records * part // (part + 1)
 
 
-def pack(batches: bytearray, compression: Compression, *, limit_bytes: int) -> bytearray | Block:
+def pack(batches: _Plain, compression: Compression, *, limit_bytes: int) -> _Plain | Block:
     """Uncompressed v2 batches, back to back, each compressed; a writable buffer. `batches` itself for no codec.
 
     Header fields stay but for size, codec and checksum. A batch that only compressing makes larger than `limit_bytes`

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -11,6 +11,7 @@ from kafkalog.keywords import near
 
 __all__ = ["SINK_OPTIONS", "SOURCE_OPTIONS", "Option", "checked_names"]
 
+_LOG: Final = logging.getLogger("kafkalog.spark")
 BATCH: Final = "batch"
 STREAM: Final = "stream"
 BOTH: Final = "batch, stream"
@@ -61,6 +62,8 @@ SOURCE_OPTIONS: Final = (
     Option("verifyCrc", "true", BOTH, "check each batch's checksum; `false` trusts it", False),
     Option("corruptBatches", "fail", BOTH,
            "`fail` with file and position, or `skip`: leave damaged batches out, count and report them", False),
+    Option("corruptReport", "none", BOTH,
+           "a directory for what `skip` left out: a file of JSON lines for each task that met damage", False),
     Option("pushFilters", "auto", BATCH,
            "`auto` takes filters on topic, partition, offset and timestamp where Spark hands them over; `never` "
            "leaves all to Spark", False),
@@ -100,8 +103,7 @@ def checked_names(given: Mapping[str, str], own: Iterable[Option], others: Itera
                 f"there is no option {name!r}", hint=f"{hint}options are {', '.join(names.values())}"
             )
     if ignored:
-        warnings.warn(
-            f"options of a Kafka client mean nothing to kafkalog, which reads files: {', '.join(sorted(ignored))}",
-            UserWarning, stacklevel=3,
-        )  # fmt: skip
+        _LOG.warning(
+            "options of a Kafka client mean nothing to kafkalog, which reads files: %s", ", ".join(sorted(ignored))
+        )
     return found

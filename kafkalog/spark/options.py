@@ -44,6 +44,7 @@ class SourceOptions:
     isolation: str = "read_uncommitted"
     verify_crc: bool = True
     skip_corrupt: bool = False
+    corrupt_report: str | None = None
     push_filters: bool = True
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
@@ -84,6 +85,7 @@ class SourceOptions:
             isolation=isolation,
             verify_crc=_flag(given, "verifyCrc", True),
             skip_corrupt=_one_of("corruptBatches", given.get("corruptbatches", "fail"), ("fail", "skip")) == "skip",
+            corrupt_report=local_path(given["corruptreport"]) if given.get("corruptreport") else None,
             push_filters=_one_of("pushFilters", given.get("pushfilters", "auto"), ("auto", "never")) == "auto",
             max_offsets_per_trigger=most,
             min_offsets_per_trigger=least,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from time import sleep
+from typing import Final, NamedTuple
 
 from kafkalog.engine import end_of, isolation_of, refresh
 from kafkalog.errors import IllegalArgument, NotAPartition, PartitionNotFound, StorageError, UnknownTopicOrPartition
+from kafkalog.spark.salvage import end_behind, hides_batches
 from kafkalog.spark.subscriptions import Assign, Subscribe, Subscription
 from kafkalog.storage.names import PARTITION_METADATA, is_log_file, parse_dir
 from kafkalog.storage.view import LogView
@@ -17,6 +19,10 @@ from kafkalog.util.checkpoint_cache import CheckpointCache
 from kafkalog.util.fileio import OS, FileSystem
 
 __all__ = ["Bounds", "PartitionViews", "bounds_of", "find_partitions"]
+
+LOOKS: Final = 4
+LOOK_S: Final = 0.02
+"""How often damage must be there, and seconds between two looks, before it is no batch in the writing."""
 
 
 class Bounds(NamedTuple):
@@ -120,10 +126,33 @@ def _listed(topics: list[str]) -> str:
     return ", ".join(topics[:8]) + (", ..." if len(topics) > 8 else "") if topics else "none"
 
 
-def bounds_of(view: LogView, isolation: str) -> Bounds:
-    """Where reading a view starts and ends with this isolation level."""
+def bounds_of(view: LogView, isolation: str, *, skip_corrupt: bool = False) -> Bounds:
+    """Where reading a view starts and ends with this isolation level.
+
+    Damage at what seems to be the log's end, with sound batches behind it, is CorruptRecord; with `skip_corrupt` the
+    log ends after these batches, unless only decided transactions are wanted. Damage with nothing sound behind it is a
+    torn write, or one that goes on: the log ends before it.
+    """
+    level = isolation_of(isolation)
     first = view.log_start_offset
-    return Bounds(first, max(first, end_of(view, isolation_of(isolation))))
+    end = end_of(view, level)
+    if view.damage is not None:
+        end = _end_across_damage(view, end, skip_corrupt and level == "log_end")
+    return Bounds(first, max(first, end))
+
+
+def _end_across_damage(view: LogView, end: int, skip_corrupt: bool) -> int:
+    for _ in range(LOOKS):
+        trouble = view.damage
+        if trouble is None or not hides_batches(trouble):
+            return end
+        if skip_corrupt:
+            return end_behind(view, trouble)
+        sleep(LOOK_S)  # its owner may be writing there
+        refresh(view)
+    assert trouble is not None
+    trouble.hint = "set corruptBatches to skip to read what is sound behind it; a replica or a backup may have the rest"
+    raise trouble
 
 
 class PartitionViews:
@@ -132,26 +161,28 @@ class PartitionViews:
     Threads: one.
     """
 
-    def __init__(self, directories: dict[TopicPartition, str], isolation: str, *, fs: FileSystem = OS) -> None:
+    def __init__(
+        self, directories: dict[TopicPartition, str], isolation: str, *, skip_corrupt: bool = False
+    ) -> None:
         self.directories = directories
         self.isolation = isolation
-        self._fs = fs
-        self._checkpoints = CheckpointCache(fs=fs)
+        self._skip_corrupt = skip_corrupt
+        self._checkpoints = CheckpointCache()
         self._views: dict[TopicPartition, LogView] = {}
         self._bounds: dict[TopicPartition, Bounds] = {}
 
     def __getitem__(self, partition: TopicPartition) -> LogView:
         view = self._views.get(partition)
         if view is None:
-            path = self.directories[partition]
-            view = self._views[partition] = LogView(path, fs=self._fs, checkpoints=self._checkpoints)
+            view = self._views[partition] = LogView(self.directories[partition], checkpoints=self._checkpoints)
         return view
 
     def bounds(self, partition: TopicPartition) -> Bounds:
         """Where the partition starts and ends; looked at once, so that one plan has one answer."""
         found = self._bounds.get(partition)
         if found is None:
-            found = self._bounds[partition] = bounds_of(self[partition], self.isolation)
+            found = bounds_of(self[partition], self.isolation, skip_corrupt=self._skip_corrupt)
+            self._bounds[partition] = found
         return found
 
     def earliest(self, partition: TopicPartition) -> int:

@@ -65,14 +65,16 @@ def plan_ranges(
 
 
 def cut(whole: OffsetRange, offsets: Sequence[int]) -> list[OffsetRange]:
-    """The range cut at these offsets, which rise; those outside it are passed over."""
-    places = [whole.start, *(offset for offset in offsets if whole.start < offset < whole.stop), whole.stop]
+    """The range cut at these offsets; those outside it are passed over."""
+    inside = sorted({offset for offset in offsets if whole.start < offset < whole.stop})
+    places = [whole.start, *inside, whole.stop]
     return [replace(whole, start=first, stop=last) for first, last in zip(places, places[1:], strict=False)]
 
 
 def divided(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     """The range as so many ranges of nearly equal length, as the Kafka source divides; fewer where it is shorter."""
     size = len(whole)
+    parts = min(parts, size)
     return cut(whole, [whole.start + size * i // parts for i in range(1, parts)])
 
 

@@ -3,27 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from kafkalog.api import open as open_log
-from kafkalog.log_scan import LogScan
-from kafkalog.spark.options import SourceOptions
-from kafkalog.spark.ranges import OffsetRange
+from kafkalog.errors import KafkalogError
+from kafkalog.spark.damage import Damage, report_to
+from kafkalog.spark.range_scan import IN_A_BATCH, LOST_HINT, RangeScan, after_damage, is_loss, tell_loss
 from kafkalog.spark.row_schema import arrow_schema
 
-__all__ = ["arrow_batches"]
+if TYPE_CHECKING:
+    from kafkalog.api import Log
+    from kafkalog.spark.options import SourceOptions
+    from kafkalog.spark.ranges import OffsetRange
 
-BATCH_ROWS = 10_000
-BATCH_BYTES = 4 << 20
+__all__ = ["BATCH_BYTES", "BATCH_ROWS", "arrow_batches"]
+
+BATCH_ROWS: Final = 10_000
+BATCH_BYTES: Final = 4 << 20
+"""The most records, and bytes of keys, values and headers, of an Arrow batch: what Spark is fastest with."""
 
 
 def arrow_batches(wanted: OffsetRange, columns: tuple[str, ...], options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The records of a range, in order, as record batches of bounded size."""
+    """The records of a range, in order, as record batches of bounded size with Spark's types for `columns`.
+
+    Errors of `Log.records`, with file, offset and position; those of records that are gone and of damaged batches go
+    by the options. What is left out is logged, and written to `corrupt_report` when the range is done.
+    """
+    damage = Damage()
+    try:
+        with open_log(wanted.directory) as log:
+            yield from _of_log(log, wanted, columns, options, damage)
+    except KafkalogError as error:
+        if not is_loss(error):
+            raise
+        if options.fail_on_data_loss:
+            error.hint = LOST_HINT
+            raise
+        tell_loss(str(wanted.topic_partition), error)
+    finally:
+        report_to(options.corrupt_report, wanted, damage)
+
+
+def _of_log(
+    log: Log, wanted: OffsetRange, columns: tuple[str, ...], options: SourceOptions, damage: Damage
+) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(columns)
-    with open_log(wanted.directory) as log:
-        scan = LogScan(
-            log, wanted.start, wanted.stop, columns, isolation=options.isolation,
-            batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES,
-        )  # fmt: skip
-        yield from pa.RecordBatchReader.from_stream(scan, schema=schema)
+    start = wanted.start
+    while True:
+        scan = RangeScan(
+            log, start, wanted.stop, columns, options, damage, batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES
+        )
+        try:
+            for piece in scan:
+                batch = pa.record_batch(piece, schema=schema)
+                yield with_null_headers(batch) if "headers" in columns else batch
+            return
+        except IN_A_BATCH as error:
+            if not options.skip_corrupt:
+                raise
+            start = after_damage(log, error, damage)
+
+
+def with_null_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with null in the place of empty headers, as the Kafka source gives them."""
+    import pyarrow.compute as pc
+
+    at = batch.schema.get_field_index("headers")
+    headers = batch.column(at)
+    empty = pc.equal(pc.list_value_length(headers), 0)
+    if not pc.any(empty).as_py():
+        return batch
+    made = pa.ListArray.from_arrays(headers.offsets, headers.values, type=headers.type, mask=empty)
+    return batch.set_column(at, batch.schema.field(at), made)

@@ -1,0 +1,196 @@
+"""Rows of Arrow data placed into v2 batches of the partitions they belong to: what all that writes Arrow goes by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog._core.arrow_encoder import ArrowEncoder, Parcel
+from kafkalog._core.arrow_input import ArrowSource, BadArrow
+from kafkalog._core.arrow_rows import RowPlan, next_rows
+from kafkalog._core.scan import scan
+from kafkalog.config import LogConfig
+from kafkalog.errors import (
+    IllegalArgument,
+    InvalidRecord,
+    InvalidTimestamp,
+    KafkalogError,
+    RecordTooLarge,
+    UnknownTopicOrPartition,
+)
+from kafkalog.records.format import BATCH_OVERHEAD_BYTES
+from kafkalog.records.packing import PLAIN, Compression, choose, pack
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["BATCH_BYTES", "Placed", "Placer", "TopicTarget"]
+
+BATCH_BYTES: Final = 1 << 20
+"""A batch closes before it is larger, unless max.message.bytes is lower; one record alone may be."""
+WAITING_BYTES: Final = 4 << 20
+"""So many bytes of batches wait at most before they are given out: few enough to stay in the processor's cache."""
+STICKY_BYTES: Final = 16384
+"""Rows without a key stay on a partition for so many bytes: batch.size of Kafka's producer."""
+_MOST_ROWS: Final = 2**31 - 1
+_ERRORS: Final[dict[str, type[KafkalogError]]] = {
+    "partition": UnknownTopicOrPartition,
+    "timestamp": InvalidTimestamp,
+    "headers": InvalidRecord,
+    "size": RecordTooLarge,
+}
+
+
+class TopicTarget(NamedTuple):
+    """What rows for a topic go by: its number of partitions, max.message.bytes, and how its batches are compressed."""
+
+    partitions: int
+    max_message_bytes: int
+    compression: Compression = PLAIN
+
+    @classmethod
+    def of(cls, config: LogConfig, partitions: int, asked: Compression | None = None) -> TopicTarget:
+        """The target that a topic's settings make; `asked` is the codec wanted where the topic has none of its own."""
+        return cls(partitions, config.max_message_bytes, choose(config, asked))
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Finished batches of one partition: a writable buffer, producer fields -1, base offsets counted from the first row
+    that this partition was given (`first_record` here); the next `Placed` of the partition goes on there.
+    """
+
+    topic: str
+    partition: int
+    batches: Buffer
+    records: int
+    first_record: int
+    batch_count: int
+    max_timestamp: int
+
+
+class Placer:
+    """Takes Arrow data with `add` and gives out what is finished; `finish` gives the rest.
+
+    `topics(name)` is called once for each topic that is met, and what it raises goes through. With a `topic` all rows
+    are for that, whatever their column `topic` says. `columns` says what the parts of a record are called where that
+    is not value, key, topic, partition, headers and timestamp; None leaves one out. Rows without a time, or with one of
+    exactly -1 ms, get that of `now_ms`, asked once for each `add`. A partition that no row names is murmur2(key) mod
+    partitions; rows without a key stay on a partition for `sticky_bytes` and then move to the next, beginning at
+    `first_partition`: tasks begin at different ones, so that small ones spread too.
+
+    IllegalArgument for a missing column, a wrong type, a null topic, and data that contradicts itself;
+    UnknownTopicOrPartition for a partition that the topic does not have, InvalidTimestamp, InvalidRecord (a header
+    that is null), RecordTooLarge. Each names column and row, counted from the first that was added. After an error
+    nothing more can be added. Threads: one at a time; the work is done without the GIL.
+    """
+
+    def __init__(
+        self,
+        topics: Callable[[str], TopicTarget],
+        *,
+        topic: str | None = None,
+        columns: Mapping[str, str | None] | None = None,
+        batch_bytes: int = BATCH_BYTES,
+        batch_rows: int = _MOST_ROWS,
+        sticky_bytes: int = STICKY_BYTES,
+        first_partition: int = 0,
+        waiting_bytes: int = WAITING_BYTES,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
+        if batch_bytes < BATCH_OVERHEAD_BYTES:
+            raise IllegalArgument(f"a batch limit of {batch_bytes} bytes", hint=f"{BATCH_OVERHEAD_BYTES} is the least")
+        self._topics = topics
+        self._targets: dict[str, TopicTarget] = {}
+        self._topic = topic
+        self._names = dict(columns or {})
+        if topic is not None:
+            self._names["topic"] = None
+        self._batch_bytes = batch_bytes
+        self._waiting_bytes = waiting_bytes
+        self._now_ms = now_ms or _clock_ms
+        try:
+            self._encoder = ArrowEncoder(
+                self._limits, topic=topic, batch_rows=batch_rows, sticky_bytes=sticky_bytes,
+                first_partition=first_partition, waiting_bytes=waiting_bytes,
+            )  # fmt: skip
+        except ValueError as error:
+            raise IllegalArgument(str(error)) from None
+
+    @property
+    def records(self) -> int:
+        """Rows taken so far."""
+        return self._encoder.records
+
+    def _limits(self, topic: str) -> tuple[int, int, int]:
+        """What the encoder asks about a topic that it meets."""
+        target = self._topics(topic)
+        self._targets[topic] = target
+        limit = target.max_message_bytes
+        batch_bytes = max(min(self._batch_bytes, limit), BATCH_OVERHEAD_BYTES)
+        return target.partitions, batch_bytes, 0 if target.compression else max(limit, 1)
+
+    def add(self, data: Any) -> Iterator[Placed]:
+        """Takes all rows of `data`, a table, record batch, reader or data frame; yields what is finished meanwhile.
+
+        To be used up: rows are taken as it goes on. TypeError for what is no Arrow data.
+        """
+        now_ms = self._now_ms()
+        try:
+            source = ArrowSource(data)
+            plan = RowPlan(source, self._names)
+            if self._topic is None and "topic" not in plan.columns:
+                raise IllegalArgument(
+                    "the rows have no column 'topic'", hint="name the topic of all rows, or add the column"
+                )
+            while (rows := next_rows(source, plan)) is not None:
+                row = 0
+                while (row := self._encoder.feed(rows, row, now_ms)) < len(rows):
+                    yield from self._finished()
+        except BadArrow as error:
+            raise _typed(error) from None
+
+    def finish(self) -> Iterator[Placed]:
+        """Closes all batches and yields what is left."""
+        self._encoder.seal()
+        yield from map(self._placed, self._encoder.take())
+
+    def _finished(self) -> Iterator[Placed]:
+        """What is finished; where most of what waits is open, in many partitions, all of it is closed first."""
+        if 2 * self._encoder.finished_bytes < self._encoder.waiting_bytes:
+            self._encoder.seal()
+        return map(self._placed, self._encoder.take())
+
+    def _placed(self, parcel: Parcel) -> Placed:
+        target = self._targets[parcel.topic]
+        batches: Buffer = parcel
+        if target.compression:
+            batches = pack(parcel, target.compression, limit_bytes=target.max_message_bytes)
+            if parcel.largest > target.max_message_bytes:
+                _check_sizes(batches, parcel, target.max_message_bytes)
+        return Placed(
+            parcel.topic, parcel.partition, batches, parcel.records, parcel.first_record, parcel.batches,
+            parcel.max_timestamp,
+        )  # fmt: skip
+
+
+def _check_sizes(batches: Buffer, parcel: Parcel, limit_bytes: int) -> None:
+    """RecordTooLarge where a batch passes the limit though it is compressed."""
+    largest = scan(batches, check_crc=False).max_batch_size
+    if largest > limit_bytes:
+        raise RecordTooLarge(
+            f"a row for {parcel.topic}-{parcel.partition} makes a batch of {largest} bytes when it is compressed, and "
+            f"the topic takes {limit_bytes}",
+            hint="raise max.message.bytes of the topic, or make the value smaller",
+        )
+
+
+def _typed(error: BadArrow) -> KafkalogError:
+    """The error of ours for one of the encoder."""
+    return _ERRORS.get(error.kind, IllegalArgument)(str(error), hint=error.hint)
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,167 @@
+"""The scan of one task: a range of offsets, with the options' rules for what is gone and what is damaged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from errno import ENOENT
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.chunks import Chunk, batch_chunks
+from kafkalog.engine import refresh
+from kafkalog.errors import (
+    CorruptRecord,
+    IllegalArgument,
+    InvalidRecord,
+    KafkalogError,
+    NotAPartition,
+    OffsetOutOfRange,
+    PartitionNotFound,
+    StorageError,
+    UnsupportedForFormat,
+)
+from kafkalog.log_scan import LogScan
+from kafkalog.spark.damage import Damage, Skipped
+from kafkalog.spark.salvage import salvaged
+
+if TYPE_CHECKING:
+    from kafkalog.api import Log
+    from kafkalog.spark.options import SourceOptions
+    from kafkalog.storage.view import LogView
+
+__all__ = ["IN_A_BATCH", "LOST_HINT", "RangeScan", "after_damage", "is_loss", "tell_loss"]
+
+_LOG: Final = logging.getLogger("kafkalog.spark")
+LOST_HINT: Final = (
+    "retention, a delete or a cut took these records; set failOnDataLoss to false to go on with what is there"
+)
+IN_A_BATCH: Final = (CorruptRecord, InvalidRecord, UnsupportedForFormat, IllegalArgument)
+"""What a batch with a right checksum may hold that nobody can decode."""
+
+
+def is_loss(error: KafkalogError) -> bool:
+    """True for an error that says that records, which were there when a read was planned, are there no more."""
+    if isinstance(error, StorageError):
+        return error.errno == ENOENT
+    return isinstance(error, (OffsetOutOfRange, PartitionNotFound, NotAPartition))
+
+
+def tell_loss(name: str, error: KafkalogError) -> None:
+    """Logs that records of a partition are gone and are passed over."""
+    _LOG.warning("data loss in %s: %s; reading what is there", name, error.message)
+
+
+class RangeScan(LogScan):
+    """A scan of [start, stop) of a log in mode "r" by a read's options; `damage` is told what is left out.
+
+    Records that are gone meanwhile are an error or, by `fail_on_data_loss`, logged and passed over. Bytes that are no
+    sound batch are CorruptRecord or, by `skip_corrupt`, passed over; damage inside a batch ends the scan in any case:
+    `after_damage` then says where another one goes on.
+    """
+
+    __slots__ = ("_damage", "_options")
+
+    def __init__(
+        self,
+        log: Log,
+        start: int,
+        stop: int,
+        columns: tuple[str, ...],
+        options: SourceOptions,
+        damage: Damage,
+        *,
+        batch_rows: int,
+        batch_bytes: int,
+    ) -> None:
+        super().__init__(
+            log, start, stop, columns, isolation=options.isolation, batch_rows=batch_rows, batch_bytes=batch_bytes
+        )
+        self._options = options
+        self._damage = damage
+
+    @property
+    def _view(self) -> LogView:
+        return self.log._engine  # type: ignore[return-value]  # a log in mode "r"
+
+    def _chunks(self) -> Iterator[Chunk]:
+        start = self.start
+        while start < self.stop:
+            try:
+                for chunk in self._plain_chunks(start):
+                    yield chunk
+                    start = chunk.next_offset
+                if start >= self.stop or self._view.log_end_offset >= self.stop:
+                    return  # what is missing are gaps
+                trouble = self._view.damage
+                if trouble is None:
+                    return
+            except CorruptRecord as error:
+                if not self._options.skip_corrupt:
+                    raise
+                trouble = error
+            except KafkalogError as error:
+                following = self._after_loss(error, start)
+                if following is None:
+                    return
+                start = following
+                continue
+            for chunk in salvaged(
+                trouble, max(start, trouble.offset or 0), self.stop, self._damage, check_crc=self._options.verify_crc
+            ):
+                yield chunk
+                start = chunk.next_offset
+            following = self._segment_behind(trouble, start)
+            if following is None:
+                return
+            start = following
+
+    def _plain_chunks(self, start: int) -> Iterator[Chunk]:
+        stop = self.stop
+        if self._options.skip_corrupt and self._view.damage is not None:
+            stop = min(stop, self._view.log_end_offset)  # what lies behind the damage is looked for there
+        return batch_chunks(
+            self._view, start, stop, self.log, sequential=True, check_crc=self._options.verify_crc
+        )
+
+    def _segment_behind(self, trouble: CorruptRecord, start: int) -> int | None:
+        """Where the segment after the damaged one begins, at `start` or later; None where there is none."""
+        for segment in self._view.segments:
+            if segment.path == trouble.path:
+                higher = self._view.segments.higher(segment.base_offset)
+                return None if higher is None else max(start, higher.base_offset)
+        return None
+
+    def _after_loss(self, error: KafkalogError, start: int) -> int | None:
+        """Where to go on after records that are gone; None for nowhere. Raises where that is an error."""
+        if not is_loss(error):
+            raise error
+        view = self._view
+        if self._options.fail_on_data_loss:
+            error.hint = LOST_HINT
+            raise error
+        try:
+            refresh(view)
+            following = view.log_start_offset
+        except KafkalogError as gone:
+            if not is_loss(gone):
+                raise
+            following = start
+        tell_loss(self.log.name, error)
+        return following if following > start else None
+
+
+def after_damage(log: Log, error: KafkalogError, damage: Damage) -> int:
+    """The offset after the batch that `error` says cannot be decoded, which is noted in `damage`.
+
+    The error itself where the batch is not found.
+    """
+    view: LogView = log._engine  # type: ignore[assignment]
+    if error.offset is not None:
+        for chunk in batch_chunks(view, error.offset, error.offset + 1, log):
+            for row in range(chunk.first, chunk.last):
+                if chunk.batches.base_offset(row) == error.offset:
+                    following = chunk.batches.last_offset_of(row) + 1
+                    place = chunk.path, chunk.batches.position(row), chunk.batches.size(row)
+                    damage.note(Skipped(*place, error.offset, following, error.message))
+                    return following
+    raise error

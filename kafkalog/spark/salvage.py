@@ -1,0 +1,93 @@
+"""Reading on behind damage in a segment file: where the next sound batch is, and the batches from there on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from kafkalog.chunks import Chunk, LastRead, slice_chunks
+from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.spark.damage import Damage, Skipped
+from kafkalog.storage.file_slice import FileSlice, claimed_size
+from kafkalog.storage.names import parse_base_offset
+from kafkalog.storage.view import LogView
+from kafkalog.tools.verify_report import Findings
+from kafkalog.tools.verify_search import Budget, find_batch, is_batch
+from kafkalog.tools.verify_segment import SegmentPass
+from kafkalog.util.fileio import OS, File
+
+__all__ = ["end_behind", "hides_batches", "salvaged"]
+
+_OFFSET_BYTES: Final = 8
+_SIZE_BYTES: Final = 12
+
+
+def salvaged(
+    trouble: CorruptRecord, start: int, stop: int, damage: Damage, *, check_crc: bool = True
+) -> Iterator[Chunk]:
+    """The sound batches of the file behind `trouble`, with offsets from `start` on, as far as `stop`.
+
+    What is passed over on the way is noted in `damage`.
+    """
+    with _opened(trouble) as file:
+        length, budget = file.size(), Budget(file.size())
+        at = trouble.position or 0
+        reason = trouble.message
+        while at < length and start < stop:
+            found = _sound_after(file, at, length, start, budget)
+            begin = length if found < 0 else found
+            following = start if found < 0 else _base_offset(file, found)
+            damage.note(Skipped(file.path, at, begin - at, start, max(following, start), reason))
+            if found < 0:
+                return
+            start = following
+            try:
+                for chunk in slice_chunks(
+                    FileSlice(file, found, length - found), start, stop, LastRead(), check_crc=check_crc
+                ):
+                    yield chunk
+                    start = chunk.next_offset
+                return
+            except CorruptRecord as error:
+                at, reason = error.position or 0, error.message
+
+
+def hides_batches(trouble: CorruptRecord) -> bool:
+    """True where a sound batch lies behind damage at what would be the end of a log: then it is not its end."""
+    with _opened(trouble) as file:
+        length = file.size()
+        return _sound_after(file, trouble.position or 0, length, trouble.offset or 0, Budget(length)) >= 0
+
+
+def end_behind(view: LogView, trouble: CorruptRecord) -> int:
+    """The offset after the last sound batch of a view's last segment, across damage."""
+    with _opened(trouble) as file:
+        base_offset = parse_base_offset(os.path.basename(file.path)) or 0
+        facts = SegmentPass(file, base_offset, Findings(file.path), fs=OS, length=file.size()).run()
+    return max(view.log_end_offset, facts.next_offset)
+
+
+def _opened(trouble: CorruptRecord) -> File:
+    assert trouble.path is not None, "damage is found in files"
+    try:
+        return OS.open_file(trouble.path, "r")
+    except OSError as error:
+        raise StorageError.from_os(error, "open the segment", path=trouble.path) from error
+
+
+def _sound_after(file: File, position: int, end: int, lowest_offset: int, budget: Budget) -> int:
+    """Where the first sound batch behind the damage at `position` begins; -1 for nowhere.
+
+    First where the damaged batch says that it ends: its value may hold whole batches of another log.
+    """
+    head = file.pread(_SIZE_BYTES, position)
+    if len(head) == _SIZE_BYTES:
+        claimed = position + claimed_size(head)
+        if position < claimed < end and is_batch(file, claimed, end, lowest_offset):
+            return claimed
+    return find_batch(file, position + 1, end, lowest_offset, budget).position
+
+
+def _base_offset(file: File, position: int) -> int:
+    return int.from_bytes(file.pread(_OFFSET_BYTES, position), "big", signed=True)

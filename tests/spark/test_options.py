@@ -1,0 +1,158 @@
+"""The source's options: what is taken, what is refused, and what the refusal says."""
+
+import logging
+
+import pytest
+
+from kafkalog.errors import IllegalArgument, InvalidTopic
+from kafkalog.spark.limits import EARLIEST, LATEST, Offsets, Timestamp, Timestamps
+from kafkalog.spark.option_table import SOURCE_OPTIONS
+from kafkalog.spark.options import SourceOptions
+from kafkalog.spark.subscriptions import Assign, Subscribe, SubscribePattern
+from kafkalog.types import TopicPartition
+
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+def parse(streaming: bool = False, **given: str) -> SourceOptions:
+    return SourceOptions.parse({"path": "/data", "subscribe": "a", **given}, streaming=streaming)
+
+
+def subscribed(**given: str) -> SourceOptions:
+    return SourceOptions.parse({"path": "/data", **given}, streaming=False)
+
+
+def test_what_is_left_out_is_as_in_the_kafka_source() -> None:
+    options = parse()
+    assert (options.starting, options.ending) == (EARLIEST, LATEST)
+    assert options.subscription == Subscribe(("a",)) and options.paths == ("/data",)
+    assert options.fail_on_data_loss and options.isolation == "read_uncommitted" and options.verify_crc
+    assert options.columns == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+    assert options.min_partitions is options.max_records_per_partition is options.max_offsets_per_trigger is None
+    assert parse(streaming=True).starting == LATEST
+
+
+def test_names_are_taken_in_any_case() -> None:
+    assert parse(STARTINGOFFSETS="Latest", streaming=True).starting == LATEST
+    assert parse(failondataloss="FALSE").fail_on_data_loss is False
+
+
+def test_times_come_before_offsets_by_time_before_offsets() -> None:
+    all_three = {"startingTimestamp": "5", "startingOffsetsByTimestamp": '{"a":{"0":6}}', "startingOffsets": "earliest"}
+    assert parse(**all_three).starting == Timestamp(5, or_latest=False)
+    del all_three["startingTimestamp"]
+    assert parse(**all_three).starting == Timestamps({A0: 6}, or_latest=False)
+    assert parse(endingTimestamp="7", endingOffsets="latest").ending == Timestamp(7, or_latest=True)
+    assert parse(endingOffsetsByTimestamp='{"a":{"0":6}}').ending == Timestamps({A0: 6}, or_latest=True)
+    strategy = {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "LATEST"}
+    assert parse(**strategy).starting == Timestamp(5, or_latest=True)
+
+
+def test_offsets_as_json() -> None:
+    options = parse(startingOffsets='{"a":{"0":23,"1":-2}}', endingOffsets='{"a":{"0":-1,"1":9}}')
+    assert options.starting == Offsets({A0: 23, A1: -2}) and options.ending == Offsets({A0: -1, A1: 9})
+
+
+def test_the_three_subscriptions() -> None:
+    assert subscribed(subscribe=" a , b,a").subscription == Subscribe(("a", "b"))
+    assert subscribed(subscribePattern="or.*").subscription == SubscribePattern("or.*")
+    assert subscribed(assign='{"a":[1,0]}').subscription == Assign((A1, A0))
+    assert subscribed().subscription is None
+
+
+def test_columns_and_headers() -> None:
+    assert parse(columns="offset, VALUE").columns == ("offset", "value")
+    assert parse(includeHeaders="true").columns[-1] == "headers" and len(parse(includeHeaders="true").columns) == 8
+    assert parse(columns="headers").columns == ("headers",)
+
+
+def test_paths() -> None:
+    several = SourceOptions.parse({"paths": '["/a", "file:///b%20c"]', "subscribe": "a"}, streaming=False)
+    assert several.paths == ("/a", "/b c")
+    assert parse(path="file:/x").paths == ("/x",) and parse(path="/with,comma").paths == ("/with,comma",)
+
+
+def test_options_of_a_kafka_client_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "kafkalog.spark"):
+        parse(**{"kafka.bootstrap.servers": "h:1", "groupIdPrefix": "g"})
+    assert "kafka.bootstrap.servers" in caplog.text and "groupIdPrefix" not in caplog.text
+
+
+def test_the_sink_s_options_are_passed_over() -> None:
+    assert parse(topic="x") == parse()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"startingOffset": "earliest"}, "no option 'startingOffset'.*did you mean startingOffsets"),
+        ({"subscribe": "a", "assign": '{"a":[0]}'}, "assign and subscribe are given"),
+        ({"subscribe": " , "}, "names no topic"),
+        ({"subscribe": "a/b"}, "not allowed"),
+        ({"startingOffsets": "latest"}, "can't be latest for a batch"),
+        ({"startingOffsets": '{"a":{"0":-1}}'}, r"startingOffsets for a-0 can't be latest \(-1\)"),
+        ({"endingOffsets": "earliest"}, "can't be earliest for a batch"),
+        ({"endingOffsets": '{"a":{"0":-2}}'}, r"endingOffsets for a-0 can't be earliest \(-2\)"),
+        ({"startingOffsets": "{"}, r"startingOffsets is '\{'.*give JSON"),
+        ({"startingOffsets": '{"a":[1]}'}, "a has no offsets by partition"),
+        ({"startingOffsets": '{"a":{"0":1.5}}'}, "1.5, which is no such number"),
+        ({"startingOffsets": '{"a":{"0":true}}'}, "True, which is no such number"),
+        ({"startingOffsets": '{"a":{"0":-3}}'}, "-3, which is no such number"),
+        ({"startingOffsets": '{"a":{"x":1}}'}, "'x' is no partition"),
+        ({"startingOffsets": '{"a":{"0":1,"0":2}}'}, "twice"),
+        ({"startingOffsets": "{}"}, "names no partition"),
+        ({"startingOffsets": '{"a/b":{"0":1}}'}, "not allowed"),
+        ({"endingTimestamp": "yesterday"}, "endingTimestamp is 'yesterday'.*milliseconds"),
+        ({"startingOffsetsByTimestamp": '{"a":{"0":-1}}'}, "-1, which is no such number"),
+        ({"startingOffsetsByTimestampStrategy": "newest"}, "give error or latest"),
+        ({"failOnDataLoss": "no"}, "failOnDataLoss is 'no'.*true or false"),
+        ({"minPartitions": "0"}, "minPartitions is '0'.*above 0"),
+        ({"maxRecordsPerPartition": "many"}, "maxRecordsPerPartition is 'many'"),
+        ({"isolationLevel": "read_comitted"}, "did you mean read_committed"),
+        ({"corruptBatches": "ignore"}, "known are fail, skip"),
+        ({"columns": "offset,valu"}, "did you mean value"),
+        ({"columns": "offset,offset"}, "twice"),
+        ({"columns": ","}, "no column"),
+        ({"path": ""}, "no path is given"),
+        ({"path": "s3://bucket/logs"}, "is on s3.*mount it"),
+        ({"paths": "/a,/b"}, "no JSON list"),
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "more than maxOffsetsPerTrigger"),
+    ],
+)
+def test_what_is_refused_and_how_to_mend_it(given: dict[str, str], message: str) -> None:
+    with pytest.raises((IllegalArgument, InvalidTopic), match=message):
+        parse(**given)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("assign", ""), ("assign", "["), ("assign", "{"), ("subscribePattern", ""), ("subscribePattern", "[")],
+)
+def test_a_subscription_to_nothing_is_refused(name: str, value: str) -> None:
+    with pytest.raises(IllegalArgument, match=name):
+        subscribed(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name: str) -> None:
+    with pytest.raises(IllegalArgument, match=f"{name} is not for streams"):
+        parse(streaming=True, **{name: "latest"})
+
+
+def test_every_option_of_the_table_is_one_that_is_parsed() -> None:
+    values = {
+        "path": "/d", "paths": '["/d"]', "subscribe": "a", "subscribePattern": "a", "assign": '{"a":[0]}',
+        "startingOffsets": "earliest", "startingTimestamp": "1", "startingOffsetsByTimestamp": '{"a":{"0":1}}',
+        "startingOffsetsByTimestampStrategy": "latest", "endingOffsets": '{"a":{"0":1}}', "endingTimestamp": "1",
+        "endingOffsetsByTimestamp": '{"a":{"0":1}}', "failOnDataLoss": "false", "minPartitions": "3",
+        "maxRecordsPerPartition": "3", "includeHeaders": "true", "maxOffsetsPerTrigger": "3",
+        "minOffsetsPerTrigger": "3", "maxTriggerDelay": "1m", "groupIdPrefix": "x", "columns": "offset",
+        "isolationLevel": "read_committed", "verifyCrc": "false", "corruptBatches": "skip", "corruptReport": "/r",
+        "pushFilters": "never", "maxPartitionBytes": "5",
+    }  # fmt: skip
+    assert set(values) == {option.name for option in SOURCE_OPTIONS}
+    without_effect = {"groupIdPrefix", "startingOffsetsByTimestampStrategy"}
+    plain = {"path": "/", "startingOffsets": '{"a":{"0":3}}'}
+    for name, value in values.items():
+        changed = SourceOptions.parse({**plain, name: value}, streaming=False)
+        assert (changed == SourceOptions.parse(plain, streaming=False)) == (name in without_effect), name

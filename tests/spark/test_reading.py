@@ -1,0 +1,247 @@
+"""What a task reads: Spark's own types, damage and loss by the options' rules, memory that stays flat."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kafkalog
+from kafkalog.errors import CorruptRecord, InvalidRecord, OffsetOutOfRange, PartitionNotFound
+from kafkalog.spark.batch_plan import plan_batch
+from kafkalog.spark.reading import BATCH_ROWS, arrow_batches
+from kafkalog.spark.row_schema import TYPES, arrow_schema
+from tests.builder import R, batch, frame
+from tests.spark.topics import batch_positions, first_segment, flip, make_topic, offsets_of, rows_of, source_options
+
+HINT = "a replica or a backup"
+
+
+def test_batches_have_spark_s_types(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "orders-0", "a") as log:
+        headers = [("h", b"1"), ("h", None)]
+        log.append([{"key": b"k", "value": None, "timestamp": 5, "headers": headers}, (None, b"v", 6)])
+    options = source_options(tmp_path, includeHeaders="true")
+    (wanted,) = plan_batch(options)
+    (found,) = arrow_batches(wanted, options.columns, options)
+    assert found.schema.equals(arrow_schema(TYPES))
+    assert found.schema.field("timestamp").type == pa.timestamp("us", "UTC")
+    first, second = found.to_pylist()
+    assert first["headers"] == [{"key": "h", "value": b"1"}, {"key": "h", "value": None}] and first["value"] is None
+    assert second["headers"] is None and second["key"] is None
+    assert found.column("timestamp").cast("int64").to_pylist() == [5000, 6000]
+
+
+def test_only_the_columns_wanted(tmp_path: Path) -> None:
+    options = source_options(make_topic(tmp_path), columns="timestampType,offset")
+    assert rows_of(options)[99] == {"timestampType": 0, "offset": 99}
+
+
+def test_batches_are_bounded(tmp_path: Path) -> None:
+    options = source_options(make_topic(tmp_path, batches=25, records=1000))
+    (wanted,) = plan_batch(options)
+    sizes = [found.num_rows for found in arrow_batches(wanted, options.columns, options)]
+    assert max(sizes) <= BATCH_ROWS and sum(sizes) == 25_000 and len(sizes) == 3
+
+
+def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
+    options = source_options(make_topic(tmp_path))
+    (wanted,) = plan_batch(options)
+    batches = arrow_batches(wanted, options.columns, options)
+    for file in (tmp_path / "orders-0").iterdir():
+        file.unlink()
+    (tmp_path / "orders-0").rmdir()
+    with pytest.raises(PartitionNotFound, match="failOnDataLoss"):
+        next(batches)
+
+
+# Damage
+
+
+def spoiled(data: Path, *rows: int, at: int = 70) -> tuple[Path, int, int]:
+    """The segment file with a byte of these batches changed, the first one's position and size."""
+    path = first_segment(data)
+    places = batch_positions(path)
+    for row in rows:
+        flip(path, places[row][0] + at)
+    return path, *places[rows[0]]
+
+
+def test_a_corrupt_batch_in_the_middle_fails_with_file_and_position(tmp_path: Path) -> None:
+    make_topic(tmp_path, batches=6, index_interval_bytes=0)
+    path, position, _ = spoiled(tmp_path, 2)
+    with pytest.raises(CorruptRecord, match=HINT) as caught:
+        offsets_of(source_options(tmp_path))
+    assert (caught.value.path, caught.value.position, caught.value.offset) == (str(path), position, 50)
+    assert str(path) in str(caught.value) and f"position {position}" in str(caught.value)
+
+
+def test_without_an_index_behind_it_the_damage_is_no_end_of_the_log(tmp_path: Path) -> None:
+    """The view of a log ends at the damage; a batch must not end there as if nothing were lost."""
+    make_topic(tmp_path, batches=6)
+    path, position, _ = spoiled(tmp_path, 2)
+    with pytest.raises(CorruptRecord, match="set corruptBatches to skip") as caught:
+        plan_batch(source_options(tmp_path))
+    assert (caught.value.path, caught.value.position) == (str(path), position)
+
+
+@pytest.mark.parametrize("index", [0, 4096])
+@pytest.mark.parametrize("at", [70, 10, 16], ids=["value", "size", "magic"])
+def test_a_corrupt_batch_in_the_middle_is_skipped_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, index: int, at: int
+) -> None:
+    make_topic(tmp_path, batches=6, index_interval_bytes=index)
+    path, position, size = spoiled(tmp_path, 2, at=at)
+    options = source_options(tmp_path, corruptBatches="skip", corruptReport=str(tmp_path / "report"))
+    with caplog.at_level(logging.WARNING, "kafkalog.spark"):
+        assert offsets_of(options) == [*range(50), *range(75, 150)]
+    (report,) = (tmp_path / "report").iterdir()
+    (line,) = report.read_text().splitlines()
+    told = json.loads(line)
+    assert told.pop("reason")
+    assert told == {
+        "topic": "orders", "partition": 0, "file": str(path), "position": position, "bytes": size, "offset": 50,
+        "next_offset": 75,
+    }  # fmt: skip
+    assert f"skipped {size} damaged bytes of {path} from position {position}, offsets 50 to 74" in caplog.text
+
+
+def test_damage_in_several_segments_is_skipped(tmp_path: Path) -> None:
+    make_topic(tmp_path, batches=12, internal_segment_bytes=2000)
+    segments = sorted((tmp_path / "orders-0").glob("*.log"))
+    assert len(segments) >= 3
+    bases = [int(path.name[:20]) for path in segments]
+    for path in segments:
+        flip(path, 70)  # the first batch of each
+    found = offsets_of(source_options(tmp_path, corruptBatches="skip"))
+    lost = {offset for base in bases for offset in range(base, base + 25)}
+    assert found == [offset for offset in range(300) if offset not in lost]
+    with pytest.raises(CorruptRecord):
+        offsets_of(source_options(tmp_path))
+
+
+def test_several_batches_in_a_row_are_one_piece(tmp_path: Path) -> None:
+    make_topic(tmp_path, batches=8)
+    spoiled(tmp_path, 2, 3, 4)
+    report = tmp_path / "report"
+    found = offsets_of(source_options(tmp_path, corruptBatches="skip", corruptReport=str(report)))
+    assert found == [*range(50), *range(125, 200)]
+    told = [json.loads(line) for file in report.iterdir() for line in file.read_text().splitlines()]
+    assert [(one["offset"], one["next_offset"]) for one in told] == [(50, 125)]
+
+
+def test_a_batch_that_quotes_another_log_is_skipped_whole(tmp_path: Path) -> None:
+    """A value may hold sound batches: those are no part of this log."""
+    inner = batch([R(value=b"inner")], base_offset=60)
+    with kafkalog.open(tmp_path / "orders-0", "a") as log:
+        log.append([b"a"] * 50)
+        log.append([b"x" * 30 + bytes(inner) + b"y"] * 2)
+        log.append([b"z"] * 50)
+    spoiled(tmp_path, 1)
+    rows = rows_of(source_options(tmp_path, corruptBatches="skip"))
+    assert [row["offset"] for row in rows] == [*range(50), *range(52, 102)]
+
+
+def test_a_torn_end_is_the_end_of_the_log(tmp_path: Path) -> None:
+    make_topic(tmp_path)
+    path = first_segment(tmp_path)
+    with path.open("ab") as file:
+        file.write(path.read_bytes()[:150])
+    assert offsets_of(source_options(tmp_path)) == list(range(100))
+
+
+def test_a_checksum_may_be_taken_on_trust(tmp_path: Path) -> None:
+    make_topic(tmp_path, batches=3, index_interval_bytes=0)
+    spoiled(tmp_path, 1, at=17)  # the checksum itself
+    with pytest.raises(CorruptRecord):
+        rows_of(source_options(tmp_path))
+    assert offsets_of(source_options(tmp_path, verifyCrc="false")) == list(range(75))
+
+
+def test_damage_inside_a_batch_whose_checksum_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    parts = [batch([R(value=b"%d" % n) for n in range(first, first + 5)], base_offset=first) for first in (0, 5, 10)]
+    broken = frame(b"\x7f" * 40, count=5, last_delta=4, base_offset=5, max_timestamp=5)
+    directory = tmp_path / "orders-0"
+    directory.mkdir()
+    (directory / "00000000000000000000.log").write_bytes(parts[0] + broken + parts[2])
+    with pytest.raises(InvalidRecord) as caught:
+        offsets_of(source_options(tmp_path))
+    assert caught.value.path == str(directory / "00000000000000000000.log")
+    assert offsets_of(source_options(tmp_path, corruptBatches="skip")) == [*range(5), *range(10, 15)]
+    assert f"skipped {len(broken)} damaged bytes" in caplog.text
+
+
+# Loss
+
+
+def segments_of(data: Path) -> list[Path]:
+    return sorted((data / "orders-0").glob("*.log"))
+
+
+def planned(tmp_path: Path, **options: Any) -> tuple[Any, Any]:
+    make_topic(tmp_path, batches=12, internal_segment_bytes=2000)
+    chosen = source_options(tmp_path, **options)
+    (wanted,) = plan_batch(chosen)
+    return wanted, chosen
+
+
+def read(wanted: Any, options: Any) -> list[int]:
+    return [offset for one in arrow_batches(wanted, ("offset",), options) for offset in one.column(0).to_pylist()]
+
+
+def test_a_segment_deleted_after_planning_is_data_loss(tmp_path: Path) -> None:
+    wanted, options = planned(tmp_path)
+    segments_of(tmp_path)[0].unlink()
+    with pytest.raises(OffsetOutOfRange, match="set failOnDataLoss to false"):
+        read(wanted, options)
+
+
+def test_or_it_is_passed_over_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    wanted, options = planned(tmp_path, failOnDataLoss="false")
+    first, second, *_ = segments_of(tmp_path)
+    first.unlink()
+    assert read(wanted, options) == list(range(int(second.name[:20]), 300))
+    assert "data loss in orders-0" in caplog.text
+
+
+def test_all_gone_is_passed_over_as_well(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    wanted, options = planned(tmp_path, failOnDataLoss="false")
+    (tmp_path / "orders-0").rename(tmp_path / "orders-0.abc-delete")
+    assert read(wanted, options) == []
+    assert "data loss in orders-0" in caplog.text
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_log_cut_short_after_planning(tmp_path: Path, fail: str) -> None:
+    wanted, options = planned(tmp_path, failOnDataLoss=fail)
+    with kafkalog.open(tmp_path / "orders-0", "a") as log:
+        log.truncate_to(150)
+    if fail == "true":
+        with pytest.raises(OffsetOutOfRange, match="cut.*failOnDataLoss"):
+            read(wanted, options)
+    else:
+        assert read(wanted, options) == list(range(150))
+
+
+def test_a_segment_deleted_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
+    """Of what is open nothing is lost; what comes next is, where retention took it."""
+    wanted, options = planned(tmp_path)
+    batches = arrow_batches(wanted, ("offset",), options)
+    first = next(batches).column(0).to_pylist()
+    for path in segments_of(tmp_path):
+        path.unlink()
+    assert first + [n for one in batches for n in one.column(0).to_pylist()] == list(range(300))
+
+
+def test_gaps_that_compaction_left_are_no_loss(tmp_path: Path) -> None:
+    directory = tmp_path / "orders-0"
+    directory.mkdir()
+    parts = [batch([R(value=b"v")] * 5, base_offset=first) for first in (0, 1000, 2000)]
+    (directory / "00000000000000000000.log").write_bytes(b"".join(parts))
+    expected = [*range(5), *range(1000, 1005), *range(2000, 2005)]
+    assert offsets_of(source_options(tmp_path)) == expected
+    assert offsets_of(source_options(tmp_path, minPartitions=7)) == expected
+    some = {"startingOffsets": '{"orders":{"0":500}}', "endingOffsets": '{"orders":{"0":1500}}'}
+    assert offsets_of(source_options(tmp_path, **some)) == list(range(1000, 1005))
