@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kafkalog.cli import spark_export, spark_verify
+from kafkalog.cli import spark_export, spark_ingest, spark_verify
 
-JOBS = (spark_verify, spark_export)
+JOBS = (spark_ingest, spark_verify, spark_export)
 """A module for each job; Spark itself is imported when one runs."""
 
 

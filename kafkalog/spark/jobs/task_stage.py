@@ -1,4 +1,4 @@
-"""What a task of a job stages for a data directory: batches of any partitions in one file, and the topics as it saw them."""
+"""What a task of a job stages for a data directory: batches in one file, and their topics as it saw them."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def text_tasks(
     tasks: list[TextTask] = []
     for path in paths:
         if path.lower().endswith(PACKED):
-            raise FormatError("a compressed file has no lines that could be read", path=path, hint="decompress it first")
+            raise FormatError("a compressed file has no lines to be read", path=path, hint="decompress it first")
         try:
             with OS.open_file(path, "r") as file:
                 size = file.size()
@@ -171,10 +171,12 @@ def _too_large(path: str, limit: int, position: int | None = None) -> RecordTooL
     )  # fmt: skip
 
 
-def check_text(options: TextOptions) -> None:
+def check_text(options: TextOptions, split_bytes: int) -> None:
     """IllegalArgument for options that no text can be read with."""
     if not options.delimiter or options.key_delimiter == b"":
         raise IllegalArgument("a delimiter is empty", hint="give at least one character")
+    if split_bytes < 1:
+        raise IllegalArgument(f"split_bytes is {split_bytes}", hint="give 1 or more")
     if not 512 <= options.batch_bytes <= 1 << 30:
         raise IllegalArgument(f"batch_bytes is {options.batch_bytes}", hint="give 512 to 1073741824")
 
