@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import click
 
-from kafkalog.cli import spark_export, spark_ingest, spark_verify
+from kafkalog.cli import (
+    spark_compact,
+    spark_export,
+    spark_import,
+    spark_ingest,
+    spark_reindex,
+    spark_retain,
+    spark_verify,
+)
 
-JOBS = (spark_ingest, spark_verify, spark_export)
+JOBS = (
+    spark_ingest,
+    spark_export,
+    spark_import,
+    spark_verify,
+    spark_reindex,
+    spark_retain,
+    spark_compact,
+)
 """A module for each job; Spark itself is imported when one runs."""
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from kafkalog.errors import IllegalArgument, StorageError
@@ -96,28 +98,50 @@ def apply_change(change: Change, fs: FileSystem) -> None:
                 file.truncate(change.size_after)
                 file.sync()
             return
-        _replace(change.path, change.data or b"", fs)
+        fresh = stage(change, NEW_SUFFIX, fs) if change.staged is None else change
+        _put_in_place(fresh, fs)
+    except StorageError:
+        raise
     except OSError as error:
         raise StorageError.from_os(error, "repair", path=change.path) from error
 
 
-def _replace(path: str, data: bytes, fs: FileSystem) -> None:
-    """`data` becomes the content of `path` in one step; a file half written is removed."""
-    user, group, mode = partition_owner(path, fs)
-    fresh = path + NEW_SUFFIX
+def stage(change: Change, suffix: str, fs: FileSystem) -> Change:
+    """The rebuild with its content on disk, synced, in a file beside the one it is for: its name and `suffix`.
+
+    A file half written is removed. OSError when the system refuses.
+    """
+    user, group, mode = partition_owner(change.path, fs)
+    fresh = change.path + suffix
     fs.unlink_if_exists(fresh)
+    with _removed_on_error(fresh, fs), fs.open_file(fresh, "exclusive") as file:
+        fs.fchmod(file.fileno(), mode)
+        if (os.geteuid(), os.getegid()) != (user, group):
+            fs.fchown(file.fileno(), user, group)
+        file.pwrite(change.data or b"", 0)
+        file.sync()
+    return replace(change, data=None, staged=fresh)
+
+
+def _put_in_place(change: Change, fs: FileSystem) -> None:
+    """What is staged becomes the file, in one step."""
+    assert change.staged is not None
+    with _removed_on_error(change.staged, fs):
+        size = fs.stat(change.staged).st_size
+        if size != change.size_after:
+            what = f"what was made anew has {size} bytes on disk, not {change.size_after}"
+            raise StorageError(what, path=change.staged, hint="this file was not changed: try again")
+        fs.rename(change.staged, change.path)
+    fs.fsync_dir(os.path.dirname(change.path) or ".")
+
+
+@contextmanager
+def _removed_on_error(path: str, fs: FileSystem) -> Iterator[None]:
     try:
-        with fs.open_file(fresh, "exclusive") as file:
-            fs.fchmod(file.fileno(), mode)
-            if (os.geteuid(), os.getegid()) != (user, group):
-                fs.fchown(file.fileno(), user, group)
-            file.pwrite(data, 0)
-            file.sync()
-        fs.rename(fresh, path)
+        yield
     except BaseException:
         try:
-            fs.unlink_if_exists(fresh)
+            fs.unlink_if_exists(path)
         except OSError:
             pass
         raise
-    fs.fsync_dir(os.path.dirname(path) or ".")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import StorageError
@@ -34,7 +34,8 @@ class RepairOptions(NamedTuple):
 class Change:
     """One change: "rebuild" (the file gets the content `data`), "cut" (it ends at byte `size_after`) or "remove".
 
-    `size_before` is -1 for a file that does not exist.
+    `size_before` is -1 for a file that does not exist. The content of a rebuild may lie on disk already, in the file
+    `staged` beside the one that it is for; then `data` is None.
     """
 
     kind: str
@@ -44,6 +45,11 @@ class Change:
     size_after: int
     offset: int | None = None
     data: bytes | None = field(default=None, repr=False)
+    staged: str | None = field(default=None, repr=False)
+
+    def without_data(self) -> Change:
+        """The change as it is told: what to write is not in it."""
+        return replace(self, data=None, staged=None)
 
     def as_json(self) -> dict[str, Any]:
         """The change as plain values, without its data, with `type` "change"."""

@@ -115,6 +115,31 @@ def retain(
     CorruptCheckpoint for damaged settings; with `apply` DirectoryLocked, StorageError. A log that was not closed well
     is recovered first where it has anything to delete.
     """
+    found = plan_retain(paths, topics=topics, settings=settings, store=store, now_ms=now_ms, fs=fs, clock=clock)
+    plans = found.plans
+    due = delete_due(plans, fs, clock) if apply else [each for plan in plans for each in look(plan, fs)]
+    return RetainReport(tuple(due), found.kept, found.partitions, apply)
+
+
+class RetainPlan(NamedTuple):
+    """The partitions that retention looks at, those that it passes over, and how many there are in all."""
+
+    plans: list[PartitionPlan]
+    kept: tuple[Kept, ...]
+    partitions: int
+
+
+def plan_retain(
+    paths: Path | Iterable[Path],
+    *,
+    topics: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
+    store: Mapping[str, Any] | None = None,
+    now_ms: int | None = None,
+    fs: FileSystem = OS,
+    clock: Clock = SYSTEM_CLOCK,
+) -> RetainPlan:
+    """What counts for each partition that the paths stand for; no log is looked at. Arguments, errors: `retain`."""
     several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     found = _find([os.fspath(path) for path in several], topics, fs)
     given = {key_for(name).name: value for name, value in (settings or {}).items()}
@@ -131,8 +156,7 @@ def retain(
         topic_config = known.config_of(topic, config).replace(**given)
         plan = PartitionPlan(one, topic_config, now, not known.has_replicas(one.topic_partition))
         plans.append(plan)
-    due = delete_due(plans, fs, clock) if apply else [each for plan in plans for each in look(plan, fs)]
-    return RetainReport(tuple(due), tuple(kept), len(found), apply)
+    return RetainPlan(plans, tuple(kept), len(found))
 
 
 def _find(paths: Sequence[str], topics: Sequence[str], fs: FileSystem) -> list[PartitionPath]:

@@ -1,0 +1,111 @@
+"""The job `retain`: what retention takes from the data directories of a whole tree; told, or done.
+
+First tasks look at all partitions, which locks nothing. Then, to delete, there is one task for each data directory that
+has anything to lose: it takes the directory's lock in its own process, looks again, deletes, and gives the lock back.
+So the lock is always held by whoever changes the directory, whatever becomes of the driver, and a task that is tried
+again finds less to delete, never something else.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import DirectoryLocked
+from kafkalog.manager.log_dir import is_locked
+from kafkalog.spark.executors import check_executors
+from kafkalog.spark.packing import packed
+from kafkalog.spark.progress import Tell
+from kafkalog.spark.tasks import Raised, results, run_tasks
+from kafkalog.storage.names import LOCK_FILE
+from kafkalog.tools.retain import RetainReport, plan_retain
+from kafkalog.tools.retain_partition import DueSegment, PartitionPlan, delete_due, look
+from kafkalog.util.clock import SYSTEM_CLOCK
+from kafkalog.util.fileio import OS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Path = str | os.PathLike[str]
+PATIENCE_S: Final = 60.0
+"""How long a task that is tried again, or runs twice, waits for the one before it to give the lock back."""
+
+
+def retain(
+    spark: SparkSession,
+    paths: Path | Iterable[Path],
+    *,
+    apply: bool = False,
+    topics: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
+    store: Mapping[str, Any] | None = None,
+    now_ms: int | None = None,
+    tell: Tell | None = None,
+) -> RetainReport:
+    """What retention takes from data directories or partition directories; with `apply` it is deleted.
+
+    Arguments and report are those of `kafkalog retain`. Settings are read and the time is taken
+    once, by the driver.
+
+    With `apply` a data directory that is in use is DirectoryLocked before anything is deleted anywhere. What fails
+    later in one directory (StorageError, a broker that was started meanwhile) does not keep the others: the first such
+    error is raised when all are through. Other errors are those of `retain`, and MissingRequirement and JobFailed.
+    """
+    found = plan_retain(paths, topics=topics, settings=settings, store=store, now_ms=now_ms)
+    directories = list(dict.fromkeys(plan.directory for plan in found.plans))
+    check_executors(spark, directories)
+    tasks = packed(found.plans, lambda _: 1, spark.sparkContext.defaultParallelism)
+    looked = results(run_tasks(spark, _look, tasks, "retain: look", tell))
+    due = [one for some in looked for one in some]
+    if apply and due:
+        due = _delete(spark, found.plans, due, tell)
+    order = {plan.place.path: n for n, plan in enumerate(found.plans)}
+    due.sort(key=lambda one: (order[os.path.dirname(one.path)], one.base_offset))
+    return RetainReport(tuple(due), found.kept, found.partitions, apply)
+
+
+def _delete(
+    spark: SparkSession, plans: Sequence[PartitionPlan], due: Sequence[DueSegment], tell: Tell | None
+) -> list[DueSegment]:
+    """The segments that went: as the tasks say, and those that are gone though the task that did it was lost."""
+    busy = {os.path.dirname(one.path) for one in due}
+    work: dict[str, list[PartitionPlan]] = {}
+    for plan in plans:
+        if plan.place.path in busy:
+            work.setdefault(plan.directory, []).append(plan)
+    for directory in work:
+        if is_locked(directory, fs=OS):
+            raise DirectoryLocked(
+                "the data directory is in use, and nothing was deleted anywhere",
+                path=os.path.join(directory, LOCK_FILE),
+            )
+    done = run_tasks(spark, partial(_delete_in, patience_s=PATIENCE_S), list(work.values()), "retain: delete", tell)
+    told = {one.path: one for some in done if not isinstance(some, Raised) for one in some}
+    for one in due:
+        if one.path not in told and not os.path.exists(one.path):
+            told[one.path] = one
+    results(done)
+    return list(told.values())
+
+
+def _look(plans: Sequence[PartitionPlan]) -> list[DueSegment]:
+    """A task: what would go from its partitions."""
+    return [one for plan in plans for one in look(plan, OS)]
+
+
+def _delete_in(plans: Sequence[PartitionPlan], *, patience_s: float) -> list[DueSegment]:
+    """A task: what went from the partitions of one data directory."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    end = time.monotonic() + (patience_s if context is not None and context.attemptNumber() else 0.0)
+    while True:
+        try:
+            return delete_due(plans, OS, SYSTEM_CLOCK)
+        except DirectoryLocked:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(1.0)

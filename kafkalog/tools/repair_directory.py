@@ -1,0 +1,241 @@
+"""The repair of one data directory: what there is to plan, the lock, and the changes, one partition after the other."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kafkalog.config import LogConfig
+from kafkalog.errors import (
+    CorruptCheckpoint,
+    DirectoryLocked,
+    IllegalArgument,
+    NotAPartition,
+    PartitionNotFound,
+    StorageError,
+)
+from kafkalog.manager.log_dir import LogDir, is_locked
+from kafkalog.manager.topics import TopicStore
+from kafkalog.storage import names
+from kafkalog.tools.repair_apply import Backup, apply_change
+from kafkalog.tools.repair_checkpoints import plan_checkpoints, plan_epochs
+from kafkalog.tools.repair_index import IndexRules
+from kafkalog.tools.repair_plan import PartitionRepair, RepairOptions, plan_repair
+from kafkalog.tools.repair_report import PartitionReport
+from kafkalog.tools.verify import is_partition
+from kafkalog.tools.verify_directory import list_partitions, state_of
+from kafkalog.tools.verify_job import State
+from kafkalog.tools.verify_report import Finding, Findings, Severity
+from kafkalog.tools.verify_segment import Progress
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import FileSystem, atomic_write
+
+_MOST_MARKER_BYTES: Final = 1 << 16
+_CHECKPOINTS: Final = "checkpoints"
+
+
+@dataclass
+class Group:
+    """The partitions of one data directory that are to be repaired; `is_whole` where the directory itself was given."""
+
+    partitions: list[str]
+    is_whole: bool = False
+
+
+class PartitionWork(NamedTuple):
+    """What it takes to plan the repair of a partition; it may travel to where that is done."""
+
+    path: str
+    state: State
+    options: RepairOptions
+    rules: IndexRules
+
+
+class DirectoryRepair:
+    """The repair of partitions of one data directory, one by one: the indexes of one partition are in memory."""
+
+    def __init__(
+        self,
+        directory: str,
+        group: Group,
+        options: RepairOptions,
+        index_interval_bytes: int | None,
+        progress: Progress | None,
+        fs: FileSystem,
+    ) -> None:
+        self.reports: list[PartitionReport] = []
+        self._ends: dict[TopicPartition, int] = {}
+        self._directory = directory
+        self._group = group
+        self._options = options
+        self._interval = index_interval_bytes
+        self._progress = progress
+        self._fs = fs
+
+    def plan(self) -> None:
+        """Fills `reports`; nothing on disk changes."""
+        for repair in self._plans():
+            self.note(repair)
+
+    def apply(self, backup: Backup) -> None:
+        """Makes the changes; those noted when an error is raised were made."""
+        with self.held() as log_dir:
+            for one in self._plans():
+                self.carry_out(one, log_dir, backup)
+
+    def refuse_in_use(self) -> None:
+        """DirectoryLocked while a broker or a writer, also one in this process, has the data directory."""
+        if is_locked(self._directory, fs=self._fs):
+            raise DirectoryLocked(
+                "the data directory is in use", path=os.path.join(self._directory, names.LOCK_FILE),
+                hint="stop the broker, or close the log, and repair then; without apply a repair needs no lock",
+            )  # fmt: skip
+
+    @contextmanager
+    def held(self) -> Iterator[LogDir]:
+        """The data directory, locked; the mark of a clean shutdown is put back where only indexes change."""
+        self.refuse_in_use()
+        with LogDir.acquire(self._directory, fs=self._fs) as log_dir, self._marker(log_dir):
+            yield log_dir
+
+    def carry_out(self, one: PartitionRepair, log_dir: LogDir, backup: Backup) -> None:
+        """Makes the changes of one plan, in the directory that is held, and notes them."""
+        if one.changes:
+            backup.save(one.path, one.changes, _CHECKPOINTS if one.path == self._directory else "")
+            log_dir.before_first_write()
+            for change in one.changes:
+                apply_change(change, self._fs)
+        self.note(one)
+
+    def work(self) -> list[PartitionWork]:
+        """What there is to plan, partition by partition."""
+        state = state_of(self._directory, self._fs)._replace(is_live=False)
+        return [PartitionWork(path, state, self._options, self._rules(path)) for path in self._group.partitions]
+
+    def _plans(self) -> Iterator[PartitionRepair]:
+        """The partitions one by one, then the data directory itself."""
+        for one in self.work():
+            plan = plan_partition_work(one, self._fs, self._progress)
+            yield self._with_epochs(plan) if self._options.checkpoints else plan
+        if self._group.is_whole and self._options.checkpoints:
+            try:
+                changes = plan_checkpoints(self._directory, self._ends, self._fs)
+                yield PartitionRepair(self._directory, changes, [])
+            except StorageError as error:
+                yield PartitionRepair(self._directory, [], [_unreadable(error, self._directory)])
+
+    def _with_epochs(self, one: PartitionRepair) -> PartitionRepair:
+        """With the change to the leader epochs, where they are malformed or late."""
+        path = os.path.join(one.path, names.LEADER_EPOCH_CHECKPOINT)
+        about = [f for f in one.left if f.kind == "epoch-late" or (f.kind == "checkpoint" and f.path == path)]
+        change = plan_epochs(one.path, one.facts, self._fs) if about else None
+        if change is None:
+            return one
+        return one._replace(changes=[change, *one.changes], left=[f for f in one.left if f not in about])
+
+    def note(self, repair: PartitionRepair) -> None:
+        """Takes a plan, carried out or not, into the reports."""
+        if repair.end_offset is not None:
+            try:
+                partition, kind = names.parse_dir(os.path.basename(repair.path))
+            except NotAPartition:
+                kind = "other"
+            if not kind:
+                self._ends[partition] = repair.end_offset
+        changes = tuple(change.without_data() for change in repair.changes)
+        if changes or repair.left or repair.path != self._directory:
+            self.reports.append(PartitionReport(repair.path, changes, tuple(repair.left)))
+
+    def _rules(self, path: str) -> IndexRules:
+        """The topic's settings where this library keeps them, Kafka's defaults otherwise."""
+        rules = IndexRules()
+        try:
+            topic = names.parse_topic_partition_dir(os.path.basename(path)).topic
+            entry = TopicStore(self._directory, fs=self._fs).get(topic)
+            if entry is not None:
+                config = LogConfig.from_stored(entry.settings)
+                rules = IndexRules(config.index_interval_bytes, config.segment_index_bytes)
+        except (NotAPartition, CorruptCheckpoint, StorageError):
+            pass
+        return rules if self._interval is None else rules._replace(index_interval_bytes=self._interval)
+
+    @contextmanager
+    def _marker(self, log_dir: LogDir) -> Iterator[None]:
+        """Puts the mark of a clean shutdown back as it was, unless a log was cut, a snapshot went, or an error came."""
+        path = log_dir.marker_path
+        content = self._fs.read_file(path, _MOST_MARKER_BYTES) if log_dir.marker_found else None
+        yield
+        kinds = {change.kind for one in self.reports for change in one.changes}
+        if content is not None and kinds == {"rebuild"}:
+            atomic_write(self._fs, path, content)
+
+
+def check_interval(index_interval_bytes: int | None) -> None:
+    """IllegalArgument for what no `index.interval.bytes` can be; None means the topic's own."""
+    if index_interval_bytes is not None and not 0 <= index_interval_bytes < 1 << 31:
+        raise IllegalArgument(f"index.interval.bytes is {index_interval_bytes}: give 0 to 2147483647")
+
+
+def plan_partition_work(work: PartitionWork, fs: FileSystem, progress: Progress | None = None) -> PartitionRepair:
+    """The repair of a partition; what the system does not let us read is left, and told."""
+    try:
+        return plan_repair(work.path, work.state, work.options, work.rules, fs, progress)
+    except StorageError as error:
+        return PartitionRepair(work.path, [], [_unreadable(error, work.path)])
+
+
+def _unreadable(error: StorageError, path: str) -> Finding:
+    return Finding(Severity.UNREADABLE, "unreadable", error.path or path, error.message, hint=error.hint)
+
+
+def find_groups(paths: list[str], fs: FileSystem) -> dict[str, Group]:
+    """The partitions to repair, by data directory; PartitionNotFound, NotAPartition."""
+    groups: dict[str, Group] = {}
+    for given in paths:
+        path = os.path.abspath(given)
+        if not os.path.exists(path):
+            raise PartitionNotFound("there is no such directory", path=given, hint="check the path")
+        if not os.path.isdir(path):
+            hint = f"give its directory, {os.path.dirname(path)}"
+            raise NotAPartition("a file is repaired with its partition", path=given, hint=hint)
+        if is_partition(path, fs):
+            found, directory, is_whole = [path], os.path.dirname(path), False
+        else:
+            listed = list_partitions(path, Findings(path), fs)
+            if not listed:
+                raise NotAPartition("there is no partition in the directory", path=given, hint="check the path")
+            found, directory, is_whole = [os.path.join(path, name) for name in listed], path, True
+        group = groups.setdefault(directory, Group([]))
+        group.partitions = list(dict.fromkeys([*group.partitions, *found]))
+        group.is_whole = group.is_whole or is_whole
+    return groups
+
+
+def backups_for(groups: Iterable[str], backup_dir: str | None, fs: FileSystem) -> dict[str, Backup]:
+    """The backup of each data directory: beside it, or in `backup_dir`, where several have a directory each."""
+    directories = list(groups)
+    if backup_dir is None:
+        return {directory: Backup(_beside(directory, fs), fs) for directory in directories}
+    if len(directories) == 1:
+        return {directories[0]: Backup(backup_dir, fs)}
+    made: dict[str, Backup] = {}
+    taken: set[str] = set()
+    for directory in directories:
+        base = os.path.basename(directory)
+        name = next(n for n in (base, *(f"{base}-{i}" for i in range(1, len(directories) + 1))) if n not in taken)
+        taken.add(name)
+        made[directory] = Backup(os.path.join(backup_dir, name), fs, within=backup_dir)
+    return made
+
+
+def _beside(directory: str, fs: FileSystem) -> str:
+    """A name beside the data directory that is free, with the time in UTC."""
+    made = f"{directory.rstrip('/')}.repair-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    name, number = made, 1
+    while fs.exists(name):
+        name, number = f"{made}-{number}", number + 1
+    return name

@@ -1,0 +1,106 @@
+"""What a repair changes, or would change, and what it leaves: told to a person or to a program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafkalog.tools.repair_plan import Change
+from kafkalog.tools.verify_report import Finding, printable
+
+_VERBS: Final = {"rebuild": "rebuilt", "cut": "cut", "remove": "removed"}
+
+
+@dataclass(frozen=True)
+class PartitionReport:
+    """What a repair changes, or has changed, in one partition, and what it does not touch there.
+
+    A data directory has one too, for its own checkpoints.
+    """
+
+    path: str
+    changes: tuple[Change, ...]
+    left: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """True when nothing was found."""
+        return not self.changes and not self.left
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts as plain values, with `type` "partition"."""
+        return {"type": "partition", "path": self.path, "changes": len(self.changes), "left": len(self.left)}
+
+
+@dataclass(frozen=True)
+class RepairReport:
+    """What a repair changes, or has changed where `applied`, and the findings it does not touch, by partition.
+
+    `backup` is the directory that holds what was changed, None where nothing was.
+    """
+
+    partitions: tuple[PartitionReport, ...]
+    applied: bool
+    backup: str | None = None
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """All changes, partition by partition, then those of the data directory."""
+        return tuple(change for one in self.partitions for change in one.changes)
+
+    @property
+    def left(self) -> tuple[Finding, ...]:
+        """All findings that the repair does not touch."""
+        return tuple(finding for one in self.partitions for finding in one.left)
+
+    @property
+    def ok(self) -> bool:
+        """True when nothing is left to do or to worry about."""
+        return not self.left and (self.applied or not self.changes)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> Iterator[str]:
+        """The report as text, a line at a time; of several partitions those that are not sound have a line besides."""
+        several = len(self.partitions) > 1
+        for one in self.partitions:
+            for change in one.changes:
+                path, verb = printable(change.path), _VERBS[change.kind] if self.applied else change.kind
+                size = f"{max(change.size_before, 0)} to {change.size_after} bytes"
+                yield f"{verb:<8} {path} ({size}): {change.what}"
+            for finding in one.left:
+                yield printable(f"left     {finding}")
+            if several and not one.ok:
+                yield f"         {printable(one.path)}: {_counted(len(one.changes))}, {len(one.left)} left alone"
+        yield self.summary()
+
+    def summary(self) -> str:
+        """One line: how much was or would be done, and where the backup is."""
+        count = _counted(len(self.changes))
+        left = f"; {len(self.left)} left alone" if self.left else ""
+        if not self.changes:
+            return f"nothing to repair{left}"
+        if not self.applied:
+            return f"{count} to make, nothing was changed: give --apply{left}"
+        return f"{count} made, what was there before is in {printable(self.backup or '')}{left}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The verdict as plain values, with `type` "repair"; changes and findings have lines of their own."""
+        return {
+            "type": "repair", "ok": self.ok, "applied": self.applied, "changes": len(self.changes),
+            "left": len(self.left), "partitions": len(self.partitions), "backup": self.backup,
+        }  # fmt: skip
+
+    def json_lines(self) -> Iterator[str]:
+        """One JSON object a line: each change and finding that is left, the partitions, then the report."""
+        told = [one.as_json() for one in self.changes] + [one.as_json() for one in self.left]
+        told += [one.as_json() for one in self.partitions]
+        for one in (*told, self.as_json()):
+            yield json.dumps(one, ensure_ascii=True)
+
+
+def _counted(changes: int) -> str:
+    return f"{changes} change{'' if changes == 1 else 's'}"
