@@ -14,11 +14,11 @@ from kafkalog.cli import common, spark_options
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="(FILE | DIR)...")
 @click.option("-d", "--dir", "data", required=True, type=click.Path(), envvar="KAFKALOG_DIR", metavar="DIR",
               help="Data directory to write to. [env: KAFKALOG_DIR]")
-@click.option("-t", "--topic", metavar="TOPIC", help="The topic of all rows. Default: what the rows or their paths say.")
+@click.option("-t", "--topic", metavar="TOPIC", help="Topic of all rows. Default: what rows or their paths say.")
 @click.option("--format", "format", metavar="FORMAT", help="parquet or json (lines). Default: by the names of files.")
 @click.option("--column", "columns", multiple=True, metavar="PART=NAME",
               callback=lambda ctx, param, given: common.parse_settings(given),
-              help="Which column is value, key, headers, timestamp, timestampType, topic, partition or offset; repeats.")
+              help="A column: of value, key, headers, timestamp, timestampType, topic, partition, offset; repeats.")
 @click.option("--offsets", default="auto", show_default=True, metavar="WHICH",
               help="keep those of the rows, new ones, or auto: keep where all partitions are empty.")
 @click.option("--partitions", type=int, default=1, show_default=True, metavar="N", help="Of a topic that is missing.")

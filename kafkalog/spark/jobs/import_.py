@@ -99,7 +99,8 @@ def import_(
 
     `columns` names those of Parquet by part (value, key, headers, timestamp, timestampType, topic, partition, offset)
     where they are not called so. The topic is `topic`, else the column's, else that of a directory `topic=NAME`. Keys,
-    values, headers and times become what they were, nulls and times of -1 too. Where rows have topic, partition and
+    values, headers and times become what they were, nulls and times of -1 too; a topic's rules on times are not held
+    against them. Where rows have topic, partition and
     offset they are written in the order of offsets. With `offsets` "auto" they keep them if all of their partitions are
     empty; "keep" demands it, "new" appends. Kept offsets have the gaps that the files have, and types of time stay;
     appended records have the type that their topic gives. JSON lines are appended, in the order of the files.
@@ -241,7 +242,7 @@ def stage_partition(task: PartitionTask) -> Staged:
             for batches in batches_with_offsets(noted(), task.where.topic, topic):
                 stage.add(task.where, batches)
         else:
-            target = TopicTarget(1, topic.config.max_message_bytes, topic.compression)
+            target = topic.as_written()._replace(partitions=1)
             placer = Placer(lambda _: target, topic=task.where.topic, columns={"partition": None}, now_ms=_no_time)
             for table in noted():
                 for placed in placer.add(_record_columns(table)):
@@ -265,8 +266,7 @@ def _stage(number: int, landing: Landing, topic: str | None, rows: Iterable[Any]
     with TaskStage(landing, number) as stage:
 
         def target(name: str) -> TopicTarget:
-            found = stage.topic(name)
-            return TopicTarget(found.partitions, found.config.max_message_bytes, found.compression)
+            return stage.topic(name).as_written()
 
         placer = Placer(target, topic=topic, first_partition=number, now_ms=_no_time)
         for table in rows:

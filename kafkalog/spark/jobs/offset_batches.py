@@ -10,7 +10,7 @@ import numpy as np
 
 from kafkalog._core.crc import crc32c
 from kafkalog._core.scan import scan
-from kafkalog.records.placer import Placer, TopicTarget
+from kafkalog.records.placer import Placer
 from kafkalog.spark.jobs.task_stage import StagedFor
 
 __all__ = ["batches_with_offsets"]
@@ -29,8 +29,7 @@ def batches_with_offsets(tables: Iterable[Any], name: str, topic: StagedFor) -> 
     Offsets rise over all tables. The leader epoch is 0. Records of type LogAppendTime share batches with those of the
     same time, and keep the type; the type of records of format v0 becomes CreateTime, as when Kafka converts them.
     """
-    limit = topic.config.segment_size
-    target = TopicTarget(1, limit, topic.compression)
+    target = topic.as_copied()
     placer = Placer(lambda _: target, topic=name, columns={"partition": None}, batch_bytes=BATCH_BYTES, now_ms=_no_time)
     before = 0
     for table in tables:

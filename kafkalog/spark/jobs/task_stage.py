@@ -9,6 +9,7 @@ from typing import Any, Final
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument
 from kafkalog.records.packing import Compression, choose
+from kafkalog.records.placer import TopicTarget
 from kafkalog.spark.commit import StagedTask, StagedTopic
 from kafkalog.spark.staging import Job, StageWriter
 from kafkalog.spark.topic_layout import TopicLayout, read_layout
@@ -16,6 +17,7 @@ from kafkalog.types import TopicPartition
 
 __all__ = ["Landing", "StagedFor", "TaskStage"]
 
+ANY_MS: Final = 2**63 - 1
 ONLY_BATCH: Final = 0
 """A job lands as one batch."""
 
@@ -40,6 +42,17 @@ class StagedFor:
     partitions: int
     config: LogConfig
     compression: Compression
+
+    def as_written(self) -> TopicTarget:
+        """What rows go by that were records before: any time, since the rules on times are for new records."""
+        config = self.config.replace(message_timestamp_after_max_ms=ANY_MS, message_timestamp_before_max_ms=ANY_MS)
+        return TopicTarget(self.partitions, config, self.compression)
+
+    def as_copied(self) -> TopicTarget:
+        """What rows of one partition go by that keep their offsets: as for a follower, only a segment bounds them."""
+        size = self.config.segment_size
+        config = LogConfig(max_message_bytes=size, message_timestamp_after_max_ms=ANY_MS).replace(segment_bytes=size)
+        return TopicTarget(1, config, self.compression)
 
 
 class TaskStage:
