@@ -45,8 +45,9 @@ def drive(root: Path) -> None:
     builder = SparkSession.builder.master("local-cluster[2,1,1024]")
     quick = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     for name, value in {
-        "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1", "spark.log.level": "WARN",
-        "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "512m", "spark.local.dir": str(root / "local"),
+        "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "WARN",
+        "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "512m",
+        "spark.local.dir": str(root / "local"),
         "spark.driver.extraJavaOptions": quick, "spark.executor.extraJavaOptions": quick,
         "spark.executorEnv.SPARK_HOME": os.environ["SPARK_HOME"], "spark.sql.files.openCostInBytes": "0",
         "spark.executorEnv.PYTHONPATH": str(ROOT), "spark.deploy.maxExecutorRetries": "-1",
