@@ -5,25 +5,29 @@ from __future__ import annotations
 import click
 
 from kafkalog.cli import (
+    spark_archive,
     spark_compact,
     spark_export,
     spark_import,
     spark_ingest,
     spark_reindex,
     spark_retain,
+    spark_stats,
     spark_verify,
 )
 
 JOBS = (
-    spark_ingest,
+    spark_archive,
+    spark_compact,
     spark_export,
     spark_import,
-    spark_verify,
+    spark_ingest,
     spark_reindex,
     spark_retain,
-    spark_compact,
+    spark_stats,
+    spark_verify,
 )
-"""A module for each job; Spark itself is imported when one runs."""
+"""A module for each job and tool; Spark itself is imported when one runs."""
 
 
 @click.group("spark")
