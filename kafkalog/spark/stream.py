@@ -207,7 +207,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.options.fail_on_data_loss:
             directory = self._partitions().views.directories.get(losses[0].partition)
             raise OffsetOutOfRange(f"{shown}{more}", path=directory, offset=losses[0].offset, hint=hint)
-        warnings.warn(f"{shown}{more}; reading what is there", DataLoss, stacklevel=3)
+        warnings.warn(f"{shown}{more}; reading what is there", DataLoss, stacklevel=2)
 
 
 def _not_there(one: TopicPartition, offset: int, standing: Standing) -> Loss:
