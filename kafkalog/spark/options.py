@@ -124,7 +124,11 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
             raise IllegalArgument(f"paths is {given['paths']!r}, no JSON list of directories", hint="use load([a, b])")
         found += listed
     if not found:
-        raise IllegalArgument("no path is given", hint="name the data directory: load('/var/lib/kafka/data')")
+        raise IllegalArgument(
+            "no path is given",
+            hint="name the data directory: load('/var/lib/kafka/data'); in SQL make a TEMPORARY VIEW, since Spark does "
+            "not hand the options of a table on to those who read it",
+        )
     return tuple(local_path(one) for one in found)
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from kafkalog.spark.batch_plan import plan_batch
 from kafkalog.spark.filters import Pruning
 from kafkalog.spark.options import SourceOptions, columns_of
 from kafkalog.spark.reading import arrow_batches
 from kafkalog.spark.row_schema import ddl_of, wanted_columns
+from kafkalog.spark.sink import BatchSink, StreamSink, refuse_overwrite
+from kafkalog.spark.sink_options import SinkOptions
+from kafkalog.spark.sink_task import check_columns
 from kafkalog.spark.stream import StreamReader
 
 if TYPE_CHECKING:
@@ -44,9 +48,26 @@ class KafkalogDataSource(DataSource):
             return _PushingReader(options, columns)
         return BatchReader(options, columns)
 
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
+        """A batch write, which appends."""
+        if overwrite:
+            raise refuse_overwrite()
+        return BatchSink(_sink_options(self.options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
+        """A streaming write. Output mode complete appends the rows of each batch, as Spark's Kafka sink does."""
+        return StreamSink(_sink_options(self.options, schema))
+
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A reader of a stream."""
         return StreamReader(SourceOptions.parse(self.options, streaming=True), wanted_columns(schema))
+
+
+def _sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
+    """The options of a write of these columns; IllegalArgument where they cannot be written."""
+    found = SinkOptions.parse(options)
+    check_columns(to_arrow_schema(schema, timezone="UTC"), found.topic)
+    return found
 
 
 def _asked_by_pushdown() -> bool:
