@@ -134,3 +134,35 @@ def test_records_that_are_lost_end_the_query_or_are_passed_over(spark, tmp_path:
         available_now(stream(spark, data), checkpoint)
     assert not (checkpoint / "offsets" / "1").exists(), "nothing was planned"
     assert available_now(stream(spark, data, failOnDataLoss="false"), checkpoint) == [(1, rows(80, 100))]
+
+
+def test_an_aggregation_and_only_the_columns_it_needs(spark, tmp_path: Path) -> None:
+    """A schema of the user's own narrows what is decoded; the state is restored from the checkpoint."""
+    data, checkpoint = make_topic(tmp_path / "data", partitions=2, batches=2), tmp_path / "checkpoint"
+
+    def counts() -> dict[int, int]:
+        frame = spark.readStream.format("kafkalog").schema("partition int, offset bigint").option("subscribe", "orders")
+        frame = frame.option("startingOffsets", "earliest").load(str(data)).groupBy("partition").count()
+        found: dict[int, int] = {}
+
+        def take(rows: Any, batch: int) -> None:
+            found.update({row.partition: row["count"] for row in rows.collect()})
+
+        to_the_end(frame.writeStream.outputMode("complete").foreachBatch(take), checkpoint)
+        return found
+
+    assert counts() == {0: 50, 1: 50}
+    make_topic(data, partitions=1, batches=1)
+    assert counts() == {0: 75, 1: 50}
+
+
+def test_mistakes_are_told_where_the_query_is_made(spark, tmp_path: Path) -> None:
+    data = make_topic(tmp_path / "data")
+    for options, match in (
+        ({"endingOffsets": "latest"}, "endingOffsets is not for streams"),
+        ({"maxOffsetsPerTriger": "7"}, "did you mean maxOffsetsPerTrigger"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon'"),
+        ({"startingOffsets": '{"orders":{"0":500}}'}, "starting offset 500 of orders-0 is not there"),
+    ):
+        with pytest.raises(Exception, match=match):
+            available_now(stream(spark, data, **options), tmp_path / match.split()[0])
