@@ -17,7 +17,7 @@ from tests.interop.reference import Reference
 ck = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from kafkalog.spark.batch_plan import DataLoss  # noqa: E402
+from kafkalog.spark.damage import DataLoss  # noqa: E402
 from kafkalog.spark.options import SourceOptions  # noqa: E402
 from kafkalog.spark.stream import StreamReader  # noqa: E402
 
