@@ -24,7 +24,8 @@ DUMP = ("--deep-iteration", "--print-data-log")
 def rows() -> pa.Table:
     """Nulls, empty and long values, headers, times that go back."""
     numbers = range(COUNT)
-    headers = [None if n % 3 else [{"key": f"h{n}", "value": b"1"}, {"key": "", "value": None}][: n % 4] for n in numbers]
+    pair = [{"key": "h", "value": b"1"}, {"key": "", "value": None}]
+    headers = [None if n % 3 else pair[: n % 4] for n in numbers]
     return pa.table(
         {
             "key": [None if n % 5 == 0 else b"k%d" % (n % 97) for n in numbers],
