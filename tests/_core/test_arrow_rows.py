@@ -147,7 +147,8 @@ BAD: list[Change] = [
     set_array(length=-1), set_array(length=2**63 - 1), set_array(offset=-1), set_array(offset=2**62),
     set_array(length=4), set_array(offset=1), set_array(null_count=-2), set_array(null_count=1),
     set_array(null_count=4), set_array(n_buffers=0), set_array(n_buffers=2), set_array(n_children=0),
-    set_array(n_children=3), set_array(n_children=-1), set_array(buffers=None), set_array(children=None), no_pointer("array", 0),
+    set_array(n_children=3), set_array(n_children=-1), set_array(buffers=None), set_array(children=None),
+    no_pointer("array", 0),
     no_pointer("schema", 0), no_pointer("schema", 1), set_schema(n_children=-1), set_schema(children=None),
     set_schema(format=None), set_schema(format=b""), set_schema(format=b"+"), set_schema(format=b"z"),
     # a column of bytes
