@@ -379,7 +379,7 @@ def test_rows_and_numbers_that_are_not_there() -> None:
         with pytest.raises(IndexError):
             encoder.feed(rows, first, NOW)
     with pytest.raises(ValueError, match="before 1970"):
-        encoder.feed(rows, 0, -1)
+        encoder.feed(rows, 0, -2)
     assert encoder.feed(rows, 3, NOW) == 3
     assert encoder.records == 0
 
