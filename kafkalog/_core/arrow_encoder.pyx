@@ -143,8 +143,8 @@ cdef class ArrowEncoder:
         """Takes rows from `first` on; returns the next one to be fed, before the end where `take` is due.
 
         Half of what waits is finished then at least: where more of it is in open batches, of many partitions, these
-        are closed. `now_ms` is the time of rows that have none. BadArrow names column and row (counted over all that was fed) of
-        what cannot be a record; MemoryError.
+        are closed. `now_ms` is the time of rows that have none; -1 leaves them without. BadArrow names column and row
+        (counted over all that was fed) of what cannot be a record; MemoryError.
         """
         cdef At at
         cdef int status
