@@ -11,6 +11,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, OffsetOutOfRange, PartitionNotFound
 from kafkalog.spark.batch_plan import plan_batch
+from kafkalog.spark.damage import DataLoss
 from kafkalog.spark.reading import BATCH_ROWS, arrow_batches
 from kafkalog.spark.row_schema import TYPES, arrow_schema
 from tests.builder import R, batch, frame
@@ -208,19 +209,19 @@ def test_a_segment_deleted_after_planning_is_data_loss(tmp_path: Path) -> None:
         read(wanted, options)
 
 
-def test_or_it_is_passed_over_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_or_it_is_passed_over_with_a_warning(tmp_path: Path) -> None:
     wanted, options = planned(tmp_path, failOnDataLoss="false")
     first, second, *_ = segments_of(tmp_path)
     first.unlink()
-    assert read(wanted, options) == list(range(int(second.name[:20]), 300))
-    assert "data loss in orders-0" in caplog.text
+    with pytest.warns(DataLoss, match=f"data loss in orders-0: offsets 0 to {int(second.name[:20]) - 1} are gone"):
+        assert read(wanted, options) == list(range(int(second.name[:20]), 300))
 
 
-def test_all_gone_is_passed_over_as_well(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_all_gone_is_passed_over_as_well(tmp_path: Path) -> None:
     wanted, options = planned(tmp_path, failOnDataLoss="false")
     (tmp_path / "orders-0").rename(tmp_path / "orders-0.abc-delete")
-    assert read(wanted, options) == []
-    assert "data loss in orders-0" in caplog.text
+    with pytest.warns(DataLoss, match="data loss in orders-0: offsets 0 to 299 are gone: there is no such"):
+        assert read(wanted, options) == []
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
@@ -232,7 +233,8 @@ def test_a_log_cut_short_after_planning(tmp_path: Path, fail: str) -> None:
         with pytest.raises(OffsetOutOfRange, match="cut.*failOnDataLoss"):
             read(wanted, options)
     else:
-        assert read(wanted, options) == list(range(150))
+        with pytest.warns(DataLoss, match="offsets 150 to 299 are gone.*cut to end at 150"):
+            assert read(wanted, options) == list(range(150))
 
 
 def test_a_segment_deleted_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
