@@ -214,11 +214,16 @@ def land(totals: "DataFrame", batch_id: int, places: Places, start: Start) -> No
 
 def stream(spark: "SparkSession", places: Places, events: int) -> None:
     """Runs the stream over all there is."""
+    from pyspark.errors import StreamingQueryException
+
     start = begin(spark, places)
     writer = running_totals(spark, places, start, max(1, -(-events // BATCHES))).writeStream
     writer = writer.foreachBatch(lambda totals, batch_id: land(totals, batch_id, places, start))
     writer = writer.option("checkpointLocation", str(places.checkpoint / "spark")).outputMode("update")
-    writer.trigger(availableNow=True).start().awaitTermination()
+    try:
+        writer.trigger(availableNow=True).start().awaitTermination()
+    except StreamingQueryException as error:
+        sys.exit(f"the stream failed: {error}")
 
 
 # the report
@@ -270,7 +275,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=100_000, metavar="N", help="bring the orders to so many")
     parser.add_argument("--lose-checkpoint", action="store_true", help="take the stream's checkpoint away first")
     parser.add_argument("--report", type=Path, metavar="FILE", help="the picture: .png, .svg or .pdf")
-    parser.add_argument("--master", default="local[2]", help="Spark's master (local[2])")
+    parser.add_argument("--master", help="Spark's master; by default all cores of this machine")
     arguments = parser.parse_args()
     data = arguments.data.absolute()
     places = Places(data / "log", data / "totals.parquet", data / "checkpoint")
