@@ -10,6 +10,7 @@ from kafkalog.cli import (
     spark_export,
     spark_reindex,
     spark_retain,
+    spark_stats,
     spark_verify,
 )
 
@@ -19,6 +20,7 @@ JOBS = (
     spark_export,
     spark_reindex,
     spark_retain,
+    spark_stats,
     spark_verify,
 )
 """A module for each job and tool; Spark itself is imported when one runs."""
