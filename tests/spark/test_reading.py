@@ -2,6 +2,8 @@
 
 import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from kafkalog.spark.row_schema import TYPES, arrow_schema
 from tests.builder import R, batch, frame
 from tests.spark.topics import batch_positions, first_segment, flip, make_topic, offsets_of, rows_of, source_options
 
+ROOT = Path(__file__).parents[2]
 HINT = "a replica or a backup"
 
 
@@ -257,3 +260,35 @@ def test_gaps_that_compaction_left_are_no_loss(tmp_path: Path) -> None:
     assert offsets_of(source_options(tmp_path, minPartitions=7)) == expected
     some = {"startingOffsets": '{"orders":{"0":500}}', "endingOffsets": '{"orders":{"0":1500}}'}
     assert offsets_of(source_options(tmp_path, **some)) == list(range(1000, 1005))
+
+
+MEMORY = """
+import resource, sys
+from kafkalog.spark.batch_plan import plan_batch
+from kafkalog.spark.reading import arrow_batches
+from tests.spark.topics import source_options
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+options = source_options(sys.argv[1])
+(wanted,) = plan_batch(options)
+batches = arrow_batches(wanted, options.columns, options)
+for _ in range(10):
+    next(batches)
+before = peak()
+rows = sum(one.num_rows for one in batches)
+print(rows, peak() - before)
+"""
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_memory_stays_flat_as_the_topic_grows(tmp_path: Path, codec: str) -> None:
+    """Sixty megabytes in one range, of which a task holds a batch or two at a time; kilobytes."""
+    with kafkalog.open(tmp_path / "orders-0", "a") as log:
+        for n in range(600):
+            log.append([bytes([n % 251]) * 1000] * 100, compression=codec)
+    command = [sys.executable, "-c", MEMORY, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    rows, grown = map(int, done.stdout.split())
+    assert rows > 10_000 and grown < 24_000
