@@ -126,7 +126,9 @@ def begin(spark: "SparkSession", places: Places) -> Start:
     Committer(str(places.log)).roll_forward()  # what a killed program had begun to land
     newest = newest_records(spark, places.log)
     reached = newest.where(f.col("key") == PROGRESS).select("value").collect()
-    found = json.loads(reached[0].value) if reached else {"batch": -1, "offsets": {}, "watermark_ms": 0}
+    found: dict[str, Any] = {"batch": -1, "offsets": {}, "watermark_ms": 0}
+    if reached:
+        found = json.loads(reached[0].value)
     offsets = {str(number): found["offsets"].get(str(number), -2) for number in range(PARTITIONS)}  # -2: the earliest
     start = Start(secrets.token_hex(8), found["batch"] + 1, offsets, found["watermark_ms"])
     for path in places.table.glob("batch=*"):
