@@ -1,0 +1,33 @@
+"""The sink beside Spark's own Kafka sink on a real broker: the same rows of 100 bytes, made by Spark itself."""
+
+from pathlib import Path
+from typing import Any
+
+from asv_benchmarks.spark.contest import Bar, race, ratio_bar
+from asv_benchmarks.spark.queries import KAFKA, OURS, Sources
+from asv_benchmarks.spark.topics import VALUE_BYTES, Topic
+
+LESS = 5
+"""The Kafka sink is slow: it gets a part of the rows that others read."""
+TASKS = 2
+
+
+def sink_bars(sources: Sources, topic: Topic, work: Path) -> list[Bar]:
+    """Batch writes by key to as many partitions as `topic` has: the broker's own, and a new one for us, synced."""
+    rows = topic.rows // LESS
+    made = sources.spark.range(0, rows, 1, TASKS)
+    frame = made.selectExpr("string(id) AS key", f"rpad(concat('value ', id), {VALUE_BYTES}, '.') AS value")
+    data = work / "sink"
+    data.mkdir()
+    spent = race({OURS: lambda: ours(frame, topic, data), KAFKA: lambda: kafka(frame, topic, sources.bootstrap)})
+    return [ratio_bar(f"sink, {topic.partitions} partitions", spent, KAFKA, 4, rows)]
+
+
+def ours(frame: Any, topic: Topic, data: Path) -> None:
+    options = {"topic": topic.name, "partitions": topic.partitions}
+    frame.write.format("kafkalog").options(**options).mode("append").save(str(data))
+
+
+def kafka(frame: Any, topic: Topic, bootstrap: str) -> None:
+    options = {"kafka.bootstrap.servers": bootstrap, "topic": topic.name}
+    frame.write.format("kafka").options(**options).mode("append").save()
