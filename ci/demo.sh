@@ -1,19 +1,24 @@
 #!/usr/bin/env bash
 # The main job, end to end: ten million lines into one log in Kafka's own files, looked up, shown, read back.
-# LINES=n sets another count, DIR=path another place (kept), KEEP=1 keeps the files.
+# Then a pipeline on Spark: events to windowed totals, a Parquet table, a compacted topic, and a picture.
+# LINES=n sets another count, DIR=path another place (kept), KEEP=1 keeps the files; SPARK=0 leaves the pipeline out,
+# EVENTS=n sets how many events it gets.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shells set LINES to the height of the window; only an exported one is a wish
 COUNT="$(env | sed -n 's/^LINES=//p')"
 COUNT="${COUNT:-10000000}"
 exec </dev/null
+export SPARK="${SPARK:-1}"
 source ci/setup.sh run
 
 TOPIC=tp_demo_05
 case "$COUNT" in '' | *[!0-9]* | 0) echo "demo: LINES must be a number from 1 on, not '$COUNT'" >&2; exit 2 ;; esac
 COUNT=$((10#$COUNT))
+EVENTS="${EVENTS:-200000}"
+case "$EVENTS" in '' | *[!0-9]* | 0) echo "demo: EVENTS must be a number from 1 on, not '$EVENTS'" >&2; exit 2 ;; esac
 if [ -n "${DIR:-}" ]; then mkdir -p "$DIR"; WORK="$(cd "$DIR" && pwd)"; KEEP=1; else WORK="$(mktemp -d)"; fi
-if [ "${KEEP:-0}" = 1 ]; then trap 'rm -f "$WORK/clock"' EXIT; else trap 'rm -rf "$WORK"' EXIT; fi
+if [ "${KEEP:-0}" = 1 ]; then trap 'rm -f "$WORK/clock" "$WORK/spark.log"' EXIT; else trap 'rm -rf "$WORK"' EXIT; fi
 cd "$WORK"
 DATA=data INPUT=input.txt OUTPUT=output.txt FIRST="data/$TOPIC-0/00000000000000000000"
 
@@ -106,11 +111,49 @@ echo "read    $read"
 if [ "$written" != "$read" ]; then echo "demo: what was read is not what was written" >&2; exit 1; fi
 echo "the same: every byte of $COUNT lines came back"
 
+pipeline() { python "$ROOT/examples/spark_pipeline.py" --data pipeline --report report.png "$@" 2>"$WORK/spark.log"; }
+
+# spark_lacks: one line that says what Spark does not have here, and what to install; nothing where it can run
+spark_lacks() {
+    python -c '
+from kafkalog.errors import MissingRequirement
+from kafkalog.spark.java import find_java
+from kafkalog.spark.session import need_pyspark
+try:
+    find_java()
+    need_pyspark()
+    import matplotlib
+except MissingRequirement as error:
+    print(error)
+except ImportError:
+    print("the picture needs matplotlib: pip install \"kafkalog[viz]\"")'
+}
+
+# the second half; what fails here does not change what the first one found, and the status says so
+run_pipeline() {
+    local lacks
+    title "a pipeline on Spark: $EVENTS orders, totals for each half hour, exactly once"
+    lacks="$(spark_lacks)"
+    if [ -n "$lacks" ]; then echo "left out: $lacks"; return 0; fi
+    show "python examples/spark_pipeline.py --data pipeline --events $EVENTS --report report.png"
+    timed 1 /dev/null pipeline --events "$EVENTS" || { tail -n 20 "$WORK/spark.log" >&2; return 1; }
+    title "its checkpoint is lost: the totals come back from the compacted topic, with a tenth more orders"
+    show "python examples/spark_pipeline.py --data pipeline --events $((EVENTS + EVENTS / 10)) --lose-checkpoint --report report.png"
+    timed 1 /dev/null pipeline --events "$((EVENTS + EVENTS / 10))" --lose-checkpoint \
+        || { tail -n 20 "$WORK/spark.log" >&2; return 1; }
+}
+
+if [ "$SPARK" != 0 ]; then run_pipeline; fi
+
 title "what to try next"
 echo "  . .venv/bin/activate               puts kafkalog and its Python into this shell"
 if [ "${KEEP:-0}" = 1 ]; then
     echo "  python -c \"import kafkalog; print(kafkalog.open('$WORK/$DATA/$TOPIC-0')[-1])\""
     echo "  kafkalog consume -d $WORK/$DATA -t $TOPIC -o -3 -J"
+    if [ -e report.png ]; then
+        echo "  kafkalog consume -d $WORK/pipeline/log -t totals -o -3 -J"
+        echo "  the picture is $WORK/report.png"
+    fi
 else
     echo "  KEEP=1 bash ci/demo.sh             keep the files and look around with kafkalog ls, consume, dump"
 fi

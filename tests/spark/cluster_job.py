@@ -28,7 +28,8 @@ def main(master: str, source: str, target: str, conf: dict[str, str]) -> None:
         check_executors(spark, [source, os.path.dirname(target)])
         there = spark.sparkContext.parallelize(range(2), 2).map(where).collect()
         rows = spark.read.format("kafkalog").option("subscribe", "t").load(source)
-        copied = rows
+        rows.select("key", "value", "topic").write.format("kafkalog").mode("append").save(target)
+        copied = spark.read.format("kafkalog").option("subscribe", "t").load(target)
         found = [one.agg(f.count("value"), f.sum(f.crc32("value"))).collect()[0] for one in (rows, copied)]
         print(json.dumps({"there": there, "sums": [[*one] for one in found]}))
 

@@ -8,10 +8,12 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
+from kafkalog.cli import spark_cmd
 from kafkalog.cli.main import run
-from kafkalog.spark.option_table import SOURCE_OPTIONS, Option
+from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS, Option
 from tests.documents import ROOT, run_document
 
 if TYPE_CHECKING:
@@ -33,6 +35,30 @@ def row_of(option: Option) -> str:
 
 def test_every_option_of_the_source_is_there() -> None:
     assert rows("Options of the source") == [row_of(option) for option in SOURCE_OPTIONS]
+
+
+def test_every_option_of_the_sink_is_there() -> None:
+    assert rows("Options of the sink") == [row_of(option) for option in SINK_OPTIONS]
+
+
+def test_every_job_is_there_with_its_flags() -> None:
+    told = {line.split("`")[1]: set(re.findall(r"`(--[a-z-]+)`", line)) for line in rows("Jobs")}
+    there = {name: flags_of(job) for name, job in spark_cmd.command.commands.items() if name != "archive"}
+    assert told == there
+
+
+def flags_of(job: click.Command) -> set[str]:
+    """The long flags of a job, but for those that all have."""
+    found = {flag for option in job.params for flag in option.opts if flag.startswith("--")}
+    return found - {"--json", "--master", "--conf"}
+
+
+def test_every_error_is_said_somewhere() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "kafkalog" / "spark").rglob("*.py"))
+    part = DOCUMENT.read_text(encoding="utf-8").split("## Errors\n")[1]
+    told = re.findall(r"^\| (.*?) \| ", part, re.MULTILINE)[1:]
+    assert len(told) >= 10
+    assert [one for one in told if one not in " ".join(text.split()).replace("{OLDEST}", "17")] == []
 
 
 def in_this_process(command: str, _: Path) -> str | None:
