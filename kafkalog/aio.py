@@ -93,6 +93,10 @@ class AsyncLog:
         """The result of `Log.append_bytes`."""
         return await self._run(self.log.append_bytes, batches)
 
+    async def append_arrow(self, data: Any, **options: Any) -> LogAppendInfo:
+        """The result of `Log.append_arrow`."""
+        return await self._run(self.log.append_arrow, data, **options)
+
     async def last_stable_offset(self) -> int:
         """The offset up to which `isolation="read_committed"` reads."""
         return await self._run(lambda: self.log.last_stable_offset)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Never
 
 from kafkalog._core.encode import BadRecord, encode_batch
 from kafkalog._core.record import Record
 from kafkalog._core.scan import scan
+from kafkalog.arrow_append import append_arrow
 from kafkalog.durability import Sync
 from kafkalog.errors import IllegalArgument, InvalidTimestamp, KafkalogError, ReadOnlyLog, StorageError
 from kafkalog.keywords import unknown_keyword
 from kafkalog.records.packing import choose, parse_compression
+from kafkalog.records.placer import BATCH_BYTES as ARROW_BATCH_BYTES
 from kafkalog.storage.failure import is_disk_failure
 from kafkalog.types import LogAppendInfo
 from kafkalog.util.interrupts import deferred_interrupts
@@ -126,6 +128,37 @@ class AppendMixin:
         except KafkalogError as error:
             _locate(error, opened.path)
             raise
+        if opened.after_append is not None:
+            opened.after_append()
+        return info
+
+    def append_arrow(
+        self,
+        data: Any,
+        *,
+        columns: Mapping[str, str | None] | None = None,
+        compression: str | None = None,
+        batch_bytes: int = ARROW_BATCH_BYTES,
+        **unknown: Never,
+    ) -> LogAppendInfo:
+        """The offsets of the rows of `data`, Arrow data of any library, each row a record (docs/arrow.md).
+
+        A column `value` (binary or string) there must be; `key` (the same), `timestamp` (any unit, or int64 ms; null
+        is now) and `headers` (list of structs key, value) may be, other columns are passed over. `columns` says what
+        a part is called where that is not its name ({"value": "payload"}), None leaves it out. Rows become batches of
+        at most `batch_bytes` and max.message.bytes; `compression` as for `append`.
+
+        Data is written as it is read, some megabytes at a time: what it raises after that leaves the rows before in
+        the log, and the error's `offset` is where they end. Offsets of other writers may lie between.
+
+        Raises TypeError for what is no Arrow data, IllegalArgument for a missing column, one of a wrong type, and data
+        that contradicts itself, RecordTooLarge, InvalidTimestamp, InvalidRecord.
+        """
+        opened = self.opened_for_append()
+        if unknown:
+            raise unknown_keyword("append_arrow", unknown, ("data", "columns", "compression", "batch_bytes"))
+        asked = None if compression is None else parse_compression(compression)
+        info = append_arrow(opened, data, columns, asked, batch_bytes)
         if opened.after_append is not None:
             opened.after_append()
         return info

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from kafkalog._core.decode import decode
 from kafkalog._core.scan import scan
+from kafkalog.config import LogConfig
 from kafkalog.records.placer import Placed, Placer, TopicTarget
 
 NOW = 1_700_000_000_000
@@ -32,7 +33,7 @@ class Got(NamedTuple):
 
 def targets(partitions: int = 1, most: int = 1 << 20, **others: int) -> Any:
     """A resolver: every topic has so many partitions, unless `others` says otherwise."""
-    return lambda name: TopicTarget(others.get(name, partitions), most)
+    return lambda name: TopicTarget(others.get(name, partitions), LogConfig(max_message_bytes=most))
 
 
 def placed(data: Any, **options: Any) -> list[Placed]:

@@ -33,6 +33,7 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda log: log.tail(time_out=1), "timeout"),
     (lambda log: log.append(b"v", compresion="none"), "compression"),
     (lambda log: log.append_bytes(b"", batch=1), "batches"),
+    (lambda log: log.append_arrow(b"", column={}), "columns"),
     (lambda log: log.replicate(b"", epoch=1), "leader_epoch"),
     (lambda log: log.writer(linger=5), "linger_ms"),
     (lambda log: log.writer(batch_size=5), "batch_bytes"),
@@ -91,7 +92,8 @@ def test_what_is_listed_is_what_the_call_takes(owner: type, log: Log) -> None:
         if "unknown" not in parameters:
             continue
         known = [one for one in parameters if one not in ("self", "unknown")]
-        positional = {"append": 1, "append_bytes": 1, "replicate": 1, "offset_for_time": 1, "cursor": 1}.get(name, 0)
+        one_argument = ("append", "append_bytes", "append_arrow", "replicate", "offset_for_time", "cursor")
+        positional = 1 if name in one_argument else 0
         with pytest.raises(TypeError) as error:
             getattr(target, name)(*[b""] * positional, _=1)
         assert str(error.value).endswith("takes " + ", ".join(known)), name

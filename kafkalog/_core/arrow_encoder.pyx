@@ -142,7 +142,8 @@ cdef class ArrowEncoder:
     def feed(self, Rows rows not None, Py_ssize_t first, int64_t now_ms) -> int:
         """Takes rows from `first` on; returns the next one to be fed, before the end where `take` is due.
 
-        `now_ms` is the time of rows that have none. BadArrow names column and row (counted over all that was fed) of
+        Half of what waits is finished then at least: where more of it is in open batches, of many partitions, these
+        are closed. `now_ms` is the time of rows that have none. BadArrow names column and row (counted over all that was fed) of
         what cannot be a record; MemoryError.
         """
         cdef At at
@@ -162,6 +163,8 @@ cdef class ArrowEncoder:
             while True:
                 with nogil:
                     status = self._run(rows, &at, now_ms)
+                    if status == FULL and 2 * self._count_finished() < self.waiting_bytes:
+                        self._seal_all()
                 if status != NEW_TOPIC:
                     break
                 at.topic = self._add_topic((<const char*>at.name.data)[:at.name.size])
@@ -383,21 +386,27 @@ cdef class ArrowEncoder:
     @property
     def finished_bytes(self) -> int:
         """Bytes of finished batches that wait for `take`; `waiting_bytes` counts the open ones too."""
+        self._enter()
+        return self._count_finished()
+
+    cdef int64_t _count_finished(self) noexcept nogil:
         cdef int64_t i
         cdef int64_t n = 0
-        self._enter()
         for i in range(self.lane_count):
             n += lane_finished(&self.lanes[i])
         return n
 
+    cdef void _seal_all(self) noexcept nogil:
+        cdef int64_t i
+        for i in range(self.lane_count):
+            seal_lane(&self.lanes[i])
+
     def seal(self) -> None:
         """Closes every open batch."""
-        cdef int64_t i
         self._enter()
         self.busy = True
         with nogil:
-            for i in range(self.lane_count):
-                seal_lane(&self.lanes[i])
+            self._seal_all()
         self.busy = False
 
     def take(self) -> list[Parcel]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kafkalog.cli import (
+    spark_archive,
     spark_compact,
     spark_export,
     spark_reindex,
@@ -13,13 +14,14 @@ from kafkalog.cli import (
 )
 
 JOBS = (
+    spark_archive,
     spark_compact,
     spark_export,
     spark_reindex,
     spark_retain,
     spark_verify,
 )
-"""A module for each job; Spark itself is imported when one runs."""
+"""A module for each job and tool; Spark itself is imported when one runs."""
 
 
 @click.group("spark")

@@ -22,6 +22,7 @@ from kafkalog.errors import (
 )
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES
 from kafkalog.records.packing import PLAIN, Compression, choose, pack
+from kafkalog.records.validate import ValidationRules, check_batches
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -44,16 +45,21 @@ _ERRORS: Final[dict[str, type[KafkalogError]]] = {
 
 
 class TopicTarget(NamedTuple):
-    """What rows for a topic go by: its number of partitions, max.message.bytes, and how its batches are compressed."""
+    """What rows for a topic go by: its number of partitions, its settings, and how its batches are compressed."""
 
     partitions: int
-    max_message_bytes: int
+    config: LogConfig
     compression: Compression = PLAIN
 
     @classmethod
     def of(cls, config: LogConfig, partitions: int, asked: Compression | None = None) -> TopicTarget:
         """The target that a topic's settings make; `asked` is the codec wanted where the topic has none of its own."""
-        return cls(partitions, config.max_message_bytes, choose(config, asked))
+        return cls(partitions, config, choose(config, asked))
+
+    @property
+    def limit_bytes(self) -> int:
+        """The size of a batch that the topic takes at most."""
+        return min(self.config.max_message_bytes, self.config.segment_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +115,7 @@ class Placer:
         if topic is not None:
             self._names["topic"] = None
         self._batch_bytes = batch_bytes
-        self._waiting_bytes = waiting_bytes
+        self._timed = False
         self._now_ms = now_ms or _clock_ms
         try:
             self._encoder = ArrowEncoder(
@@ -128,7 +134,7 @@ class Placer:
         """What the encoder asks about a topic that it meets."""
         target = self._topics(topic)
         self._targets[topic] = target
-        limit = target.max_message_bytes
+        limit = target.limit_bytes
         batch_bytes = max(min(self._batch_bytes, limit), BATCH_OVERHEAD_BYTES)
         return target.partitions, batch_bytes, 0 if target.compression else max(limit, 1)
 
@@ -141,6 +147,7 @@ class Placer:
         try:
             source = ArrowSource(data)
             plan = RowPlan(source, self._names)
+            self._timed = self._timed or "timestamp" in plan.columns
             if self._topic is None and "topic" not in plan.columns:
                 raise IllegalArgument(
                     "the rows have no column 'topic'", hint="name the topic of all rows, or add the column"
@@ -148,7 +155,7 @@ class Placer:
             while (rows := next_rows(source, plan)) is not None:
                 row = 0
                 while (row := self._encoder.feed(rows, row, now_ms)) < len(rows):
-                    yield from self._finished()
+                    yield from map(self._placed, self._encoder.take())
         except BadArrow as error:
             raise _typed(error) from None
 
@@ -157,19 +164,16 @@ class Placer:
         self._encoder.seal()
         yield from map(self._placed, self._encoder.take())
 
-    def _finished(self) -> Iterator[Placed]:
-        """What is finished; where most of what waits is open, in many partitions, all of it is closed first."""
-        if 2 * self._encoder.finished_bytes < self._encoder.waiting_bytes:
-            self._encoder.seal()
-        return map(self._placed, self._encoder.take())
-
     def _placed(self, parcel: Parcel) -> Placed:
         target = self._targets[parcel.topic]
+        if target.config.compact or self._timed:
+            rules = ValidationRules.of(target.config)
+            check_batches(parcel, scan(parcel, check_crc=False), rules, self._now_ms())
         batches: Buffer = parcel
         if target.compression:
-            batches = pack(parcel, target.compression, limit_bytes=target.max_message_bytes)
-            if parcel.largest > target.max_message_bytes:
-                _check_sizes(batches, parcel, target.max_message_bytes)
+            batches = pack(parcel, target.compression, limit_bytes=target.limit_bytes)
+            if parcel.largest > target.limit_bytes:
+                _check_sizes(batches, parcel, target.limit_bytes)
         return Placed(
             parcel.topic, parcel.partition, batches, parcel.records, parcel.first_record, parcel.batches,
             parcel.max_timestamp,

@@ -11,9 +11,12 @@ from __future__ import annotations
 import os
 import re
 import tarfile
+from contextlib import suppress
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.errors import MissingRequirement, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,15 +69,19 @@ def is_installed(name: str) -> bool:
 
 
 def closure() -> list[str]:
-    """Every distribution that the package needs on an executor, itself left out; `PackageNotFoundError` for one that
-    is not installed here."""
+    """Every distribution that the package needs on an executor, itself left out; MissingRequirement for one that is
+    not installed here.
+    """
     found: set[str] = set()
     waiting = list(requirements("kafkalog", "spark"))
     while waiting:
         name = waiting.pop()
-        if name not in found | NOT_SHIPPED:
-            found.add(name)
-            waiting.extend(requirements(name, None))
+        if name in found | NOT_SHIPPED:
+            continue
+        if not is_installed(name):
+            raise MissingRequirement(f"{name} is not installed here", hint="pip install 'kafkalog[spark]'")
+        found.add(name)
+        waiting.extend(requirements(name, None))
     return sorted(found)
 
 
@@ -100,7 +107,8 @@ def files_of(name: str) -> Iterator[tuple[Path, str]]:
 def write_archive(target: Path | str, *, dependencies: bool = True) -> Archive:
     """Writes a .tar.gz of kafkalog and, unless told not to, of all it depends on but Spark; returns what is in it.
 
-    `PackageNotFoundError` where a dependency is not installed here. A target that is there is replaced at the end.
+    MissingRequirement where a dependency is not installed here, StorageError where the file cannot be written. A
+    target that is there is replaced at the end.
     """
     target = Path(target)
     names = closure() if dependencies else []
@@ -113,6 +121,9 @@ def write_archive(target: Path | str, *, dependencies: bool = True) -> Archive:
                     archive.add(path, name, recursive=False)
                     count += 1
         os.replace(part, target)
+    except OSError as error:
+        raise StorageError.from_os(error, "write the archive", path=str(target)) from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
     return Archive(target, ("kafkalog", *names), count, target.stat().st_size)

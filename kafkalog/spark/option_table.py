@@ -72,12 +72,28 @@ SOURCE_OPTIONS: Final = (
 )  # fmt: skip
 """What the source takes."""
 
-SINK_OPTIONS: Final[tuple[Option, ...]] = (
-    Option("topic", "none", BOTH, "the topic of all rows; before the column `topic`"),
-)
-"""What the sink takes besides `path`."""
+SINK_OPTIONS: Final = (
+    Option("path", "none", BOTH, "the data directory; where only its last part is missing it is made", False),
+    Option("topic", "none", BOTH, "the topic of all rows; it wins over the column `topic`"),
+    Option("includeHeaders", "false", BOTH, "taken and not used: a column `headers` is written where there is one"),
+    Option("partitions", "1", BOTH, "the number of partitions that a missing topic is made with", False),
+    Option("compression", "none", BOTH,
+           "`gzip`, `snappy`, `lz4` or `zstd`, with a level where there are some: `zstd:9`; a topic's own "
+           "`compression.type` wins", False),
+    Option("jobId", "random", BATCH,
+           "the id of the write: one that landed under this id is not written again, however often it is run", False),
+    Option("checkpointLocation", "none", STREAM, "Spark's own: where the query keeps what it has done"),
+    Option("lockWait", "1m", BOTH, "how long a commit waits for the lock of the data directory", False),
+    Option("stagingAge", "1d", BOTH, "staged files that are older are swept: longer than any job takes", False),
+)  # fmt: skip
+"""What the sink takes."""
 
 _KAFKA_PREFIX: Final = "kafka."
+_OF_TABLES: Final = frozenset({
+    "location", "provider", "owner", "comment", "collation", "external", "is_managed_location", "table_type",
+})  # fmt: skip
+_OPTION_PREFIX: Final = "option."
+"""What Spark itself puts among the options of a table: its properties, and each option once more, with a prefix."""
 
 
 def checked_names(given: Mapping[str, str], own: Iterable[Option], others: Iterable[Option]) -> dict[str, str]:
@@ -97,7 +113,7 @@ def checked_names(given: Mapping[str, str], own: Iterable[Option], others: Itera
             found[key] = value
         elif key.startswith(_KAFKA_PREFIX):
             ignored.append(name)
-        elif key not in passed:
+        elif key not in passed and key not in _OF_TABLES and not key.startswith(_OPTION_PREFIX):
             nearest = near(key, names)
             hint = f"did you mean {names[nearest]}? " if nearest else ""
             raise IllegalArgument(

@@ -17,7 +17,7 @@ from kafkalog.spark.limits import EARLIEST, LATEST, Limit, Offsets, ending_limit
 from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS, checked_names
 from kafkalog.spark.subscriptions import Subscription, subscription_of
 
-__all__ = ["SourceOptions"]
+__all__ = ["SourceOptions", "columns_of"]
 
 MAX_PARTITION_BYTES: Final = 64 << 20
 """Bytes of log in a Spark partition unless the option says otherwise."""
@@ -93,6 +93,11 @@ class SourceOptions:
         )
 
 
+def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that the options of a batch or of a stream ask for; IllegalArgument for unknown ones."""
+    return _columns(checked_names(options, SOURCE_OPTIONS, SINK_OPTIONS))
+
+
 def local_path(text: str) -> str:
     """The path that a `path` option names: as it is, or what a `file:` URI says.
 
@@ -119,7 +124,11 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
             raise IllegalArgument(f"paths is {given['paths']!r}, no JSON list of directories", hint="use load([a, b])")
         found += listed
     if not found:
-        raise IllegalArgument("no path is given", hint="name the data directory: load('/var/lib/kafka/data')")
+        raise IllegalArgument(
+            "no path is given",
+            hint="name the data directory: load('/var/lib/kafka/data'); in SQL make a TEMPORARY VIEW, since Spark does "
+            "not hand the options of a table on to those who read it",
+        )
     return tuple(local_path(one) for one in found)
 
 

@@ -33,15 +33,15 @@ class Bounds(NamedTuple):
 
 
 def find_partitions(
-    paths: Sequence[str], subscription: Subscription | None, *, fs: FileSystem = OS
+    paths: Sequence[str], subscription: Subscription | None, *, absent_ok: bool = False, fs: FileSystem = OS
 ) -> dict[TopicPartition, str]:
     """The partitions that `subscription` names in data directories and partition directories, with their directories.
 
     In order of topic and number. A pattern that no topic matches gives none. None, for no subscription, means the
     partitions whose own directories `paths` names. Directories that wait for their delete, strays and future replicas
     are no partitions. PartitionNotFound for a path that does not exist, NotAPartition where a partition lies in two
-    places, UnknownTopicOrPartition for a topic or partition that is named and absent, IllegalArgument where topics
-    must be named.
+    places, UnknownTopicOrPartition for a topic or partition that is named and absent unless that is `absent_ok`,
+    IllegalArgument where topics must be named.
     """
     there = _all_partitions(paths, fs)
     if subscription is None:
@@ -53,11 +53,11 @@ def find_partitions(
             )
         return there
     if isinstance(subscription, Subscribe):
-        _check_topics(subscription.topics, there, paths)
+        _check_topics(() if absent_ok else subscription.topics, there, paths)
         return {one: path for one, path in there.items() if one.topic in subscription.topics}
     if isinstance(subscription, Assign):
-        _check_topics(subscription.topics, there, paths)
-        missing = [one for one in subscription.partitions if one not in there]
+        _check_topics(() if absent_ok else subscription.topics, there, paths)
+        missing = [one for one in subscription.partitions if one not in there and not absent_ok]
         if missing:
             numbers = ", ".join(str(one.partition) for one in there if one.topic == missing[0].topic)
             raise UnknownTopicOrPartition(
@@ -199,10 +199,24 @@ class PartitionViews:
         return None if found is None or found.offset >= self.latest(partition) else found.offset
 
     def refresh(self) -> None:
-        """Looks at the directories again: the next answers are new ones."""
+        """Looks at the directories again: the next answers are new ones, PartitionNotFound for one that is gone."""
         self._bounds.clear()
-        for view in self._views.values():
-            refresh(view)
+        for one, view in list(self._views.items()):
+            try:
+                refresh(view)
+            except PartitionNotFound:
+                self._give_up(one)
+
+    def follow(self, directories: dict[TopicPartition, str]) -> None:
+        """Goes over to these partitions; the views of those that lie where they lay stay open."""
+        for one in list(self._views):
+            if directories.get(one) != self.directories[one]:
+                self._give_up(one)
+        self.directories = directories
+
+    def _give_up(self, partition: TopicPartition) -> None:
+        self._views.pop(partition).close()
+        self._bounds.pop(partition, None)
 
     def close(self) -> None:
         """Gives up the files."""

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from kafkalog.api import open as open_log
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import InvalidTimestamp, KafkalogError
 from kafkalog.spark.damage import Damage, report_to
 from kafkalog.spark.range_scan import IN_A_BATCH, LOST_HINT, RangeScan, after_damage, is_loss, tell_loss
 from kafkalog.spark.row_schema import arrow_schema
 
 if TYPE_CHECKING:
     from kafkalog.api import Log
+    from kafkalog.records.table import RecordBatchColumns
     from kafkalog.spark.options import SourceOptions
     from kafkalog.spark.ranges import OffsetRange
 
@@ -57,13 +58,24 @@ def _of_log(
         )
         try:
             for piece in scan:
-                batch = pa.record_batch(piece, schema=schema)
-                yield with_null_headers(batch) if "headers" in columns else batch
+                yield _as_arrow(piece, schema, wanted)
             return
         except IN_A_BATCH as error:
             if not options.skip_corrupt:
                 raise
             start = after_damage(log, error, damage)
+
+
+def _as_arrow(piece: RecordBatchColumns, schema: pa.Schema, wanted: OffsetRange) -> pa.RecordBatch:
+    try:
+        batch = pa.record_batch(piece, schema=schema)
+    except ValueError as error:
+        raise InvalidTimestamp(
+            f"a time among the offsets {wanted.start} to {wanted.stop - 1} is further from 1970 than Spark's can be",
+            path=wanted.directory,
+            hint="read the other columns: set columns, without timestamp",
+        ) from error
+    return with_null_headers(batch) if "headers" in schema.names else batch
 
 
 def with_null_headers(batch: pa.RecordBatch) -> pa.RecordBatch:

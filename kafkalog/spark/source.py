@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from kafkalog.spark.batch_plan import plan_batch
 from kafkalog.spark.filters import Pruning
-from kafkalog.spark.options import SourceOptions
+from kafkalog.spark.options import SourceOptions, columns_of
 from kafkalog.spark.reading import arrow_batches
 from kafkalog.spark.row_schema import ddl_of, wanted_columns
+from kafkalog.spark.sink import BatchSink, StreamSink, refuse_overwrite
+from kafkalog.spark.sink_options import SinkOptions
+from kafkalog.spark.sink_task import check_columns
+from kafkalog.spark.stream import StreamReader
 
 if TYPE_CHECKING:
     import pyarrow
@@ -33,7 +38,7 @@ class KafkalogDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns that the options ask for, as DDL."""
-        return ddl_of(SourceOptions.parse(self.options, streaming=False).columns)
+        return ddl_of(columns_of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of a batch; one that takes filters where Spark is about to hand them over."""
@@ -42,6 +47,27 @@ class KafkalogDataSource(DataSource):
         if options.push_filters and _asked_by_pushdown():
             return _PushingReader(options, columns)
         return BatchReader(options, columns)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
+        """A batch write, which appends."""
+        if overwrite:
+            raise refuse_overwrite()
+        return BatchSink(_sink_options(self.options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
+        """A streaming write. Output mode complete appends the rows of each batch, as Spark's Kafka sink does."""
+        return StreamSink(_sink_options(self.options, schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A reader of a stream."""
+        return StreamReader(SourceOptions.parse(self.options, streaming=True), wanted_columns(schema))
+
+
+def _sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
+    """The options of a write of these columns; IllegalArgument where they cannot be written."""
+    found = SinkOptions.parse(options)
+    check_columns(to_arrow_schema(schema, timezone="UTC"), found.topic)
+    return found
 
 
 def _asked_by_pushdown() -> bool:

@@ -28,7 +28,7 @@ from tests.builder import R, batch
 
 blobs = st.binary(max_size=40)
 maybe = st.none() | blobs
-times = st.none() | st.integers(0, 2**50)
+times = st.none() | st.integers(0, NOW)
 header_lists = st.none() | st.lists(st.tuples(st.text(max_size=8), maybe), max_size=3)
 names = st.sampled_from(["t", "u.v", "w"])
 one_row = st.tuples(maybe, maybe, times, header_lists, names, st.none() | st.integers(0, 2))
@@ -101,13 +101,13 @@ def test_the_bytes_are_those_of_the_format() -> None:
         (b"k", b"value", 1000, [("h", b"1"), ("", None)], "t", None),
         (None, None, 900, None, "t", None),
         (b"", b"", 5000, [], "t", None),
-        (b"k" * 300, b"v" * 70_000, 2**40, [("long" * 50, b"")], "t", None),
+        (b"k" * 300, b"v" * 70_000, NOW + 1000, [("long" * 50, b"")], "t", None),
     ]
     (part,) = placed(table_of(rows))
     expected = batch([R(v, k, t or 0, h or ()) for k, v, t, h, _, _ in rows], base_offset=0)
     assert bytes(part.batches) == expected
     assert (part.topic, part.partition, part.records, part.batch_count) == ("t", 0, 4, 1)
-    assert part.max_timestamp == 2**40
+    assert part.max_timestamp == NOW + 1000
 
 
 def test_batches_close_at_the_byte() -> None:
@@ -164,7 +164,7 @@ def test_each_topic_is_asked_for_once() -> None:
 
     def topics(name: str) -> TopicTarget:
         asked.append(name)
-        return TopicTarget(1 + len(asked) % 2, 1000)
+        return TopicTarget(1 + len(asked) % 2, LogConfig())
 
     names = [f"t{n * 7 % 40}" for n in range(400)]
     found = records_of(placed(pa.table({"value": names, "topic": names}), topics=topics, columns={"topic": "topic"}))
@@ -178,7 +178,7 @@ def test_each_topic_is_asked_for_once() -> None:
         ("s", None, [0, 5], [0, 5000]),
         ("ms", "Europe/Berlin", [0, 5, -1], [0, 5, NOW]),
         ("us", None, [0, 1999, 1_000_000, -1000], [0, 1, 1000, NOW]),
-        ("ns", "UTC", [0, 999_999, 2**62, -1_000_000], [0, 0, 2**62 // 10**6, NOW]),
+        ("ns", "UTC", [0, 999_999, 2**60, -1_000_000], [0, 0, 2**60 // 10**6, NOW]),
     ],
 )
 def test_times_of_every_unit(unit: str, zone: str | None, values: list[int], expected: list[int]) -> None:
@@ -231,7 +231,7 @@ def test_data_of_duckdb_and_polars() -> None:
 def test_compression() -> None:
     values = pa.table({"value": [b"x" * 1000] * 100})
     lz4 = parse_compression("lz4")
-    (part,) = placed(values, topics=lambda name: TopicTarget(1, 1 << 20, lz4), batch_bytes=20_000)
+    (part,) = placed(values, topics=lambda name: TopicTarget(1, LogConfig(), lz4), batch_bytes=20_000)
     table = scan(part.batches)
     assert {h.compression for h in table} == {lz4.codec}
     assert sum(h.count for h in table) == part.records == 100
@@ -240,7 +240,7 @@ def test_compression() -> None:
 
 
 def test_a_row_that_is_too_large_only_before_compression_is_taken() -> None:
-    target = TopicTarget(1, 2000, parse_compression("gzip"))
+    target = TopicTarget(1, LogConfig(max_message_bytes=2000), parse_compression("gzip"))
     (part,) = placed(pa.table({"value": [b"x" * 9000, b"y"]}), topics=lambda name: target)
     assert part.records == 2
     noise = bytes(n * n * 7 % 251 ^ n >> 3 & 255 for n in range(9000))
@@ -251,7 +251,9 @@ def test_a_row_that_is_too_large_only_before_compression_is_taken() -> None:
 def test_a_target_goes_by_the_topic() -> None:
     config = LogConfig(compression_type="zstd", max_message_bytes=5000)
     codec = parse_compression("zstd").codec
-    assert TopicTarget.of(config, 3) == (3, 5000, (codec, config.compression_zstd_level, True))
+    target = TopicTarget.of(config, 3)
+    assert target == (3, config, (codec, config.compression_zstd_level, True))
+    assert target.limit_bytes == 5000
     asked = parse_compression("gzip:9")
     assert TopicTarget.of(LogConfig(), 1, asked).compression == asked
 
@@ -270,6 +272,13 @@ def test_little_waits() -> None:
 def test_nothing_gives_nothing() -> None:
     for data in (pa.table({"value": pa.array([], pa.binary())}), table_of([])):
         assert placed(data) == []
+
+
+def test_many_partitions_with_little_in_each() -> None:
+    """What waits is all in open batches: they are closed, so that something can be given out."""
+    keys = [b"%d" % n for n in range(3000)]
+    parts = placed(pa.table({"value": keys, "key": keys}), topics=targets(1000), waiting_bytes=1)
+    assert sum(len(rows) for rows in records_of(parts).values()) == 3000
 
 
 # What is refused
@@ -369,6 +378,16 @@ def test_a_row_that_is_too_large() -> None:
     match = r"row 1 makes a batch of 107\d bytes, and 't' takes 1000"
     error = refusal(data, RecordTooLarge, match, topics=targets(1, 1000))
     assert "raise max.message.bytes" in str(error)
+
+
+def test_what_the_settings_of_the_topic_refuse() -> None:
+    compacted, recent = LogConfig(cleanup_policy="compact"), LogConfig(message_timestamp_before_max_ms=1000)
+    keyless = pa.table({"value": V, "key": [b"k", None, b"k"]})
+    refusal(keyless, InvalidRecord, "key", topics=lambda name: TopicTarget(1, compacted))
+    times = pa.array([NOW, NOW - 500, NOW - 1001], pa.timestamp("ms"))
+    old = pa.table({"value": V, "timestamp": times})
+    refusal(old, InvalidTimestamp, "(?i)timestamp", topics=lambda name: TopicTarget(1, recent))
+    assert len(only(placed(old[:2], topics=lambda name: TopicTarget(1, recent)))) == 2
 
 
 def test_rows_that_are_null_themselves() -> None:

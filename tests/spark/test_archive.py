@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.errors import MissingRequirement
 from kafkalog.spark.archive import closure, files_of, write_archive
+from tests.commands import kafkalog, ok
 from tests.golden_cases import unpack
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
@@ -44,3 +46,18 @@ def test_a_condition_that_does_not_hold_here_asks_for_nothing(monkeypatch: pytes
     lines = ["nor-this; sys_platform == 'zx81'", "click; extra == 'spark'", "numpy; extra == 'viz'"]
     monkeypatch.setattr(metadata, "requires", lambda name: lines if name == "kafkalog" else [])
     assert closure() == ["click"]
+
+
+def test_a_dependency_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "requires", lambda name: ["surely-not-there>=1"] if name == "kafkalog" else [])
+    with pytest.raises(MissingRequirement, match=r"surely-not-there is not installed here.*kafkalog\[spark\]"):
+        closure()
+
+
+def test_the_command_tells_what_to_give_to_spark(tmp_path: Path) -> None:
+    said = ok("spark", "archive", "--bare", tmp_path / "env.tar.gz").decode()
+    assert said.endswith(
+        f"--conf spark.archives={tmp_path}/env.tar.gz#env --conf spark.executorEnv.PYTHONPATH=env\n"
+    )
+    failed = kafkalog("spark", "archive", "--bare", tmp_path / "nowhere" / "env.tar.gz")
+    assert failed.returncode == 1 and b"Traceback" not in failed.stderr and b"nowhere" in failed.stderr

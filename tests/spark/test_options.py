@@ -78,8 +78,10 @@ def test_options_of_a_kafka_client_are_a_warning(caplog: pytest.LogCaptureFixtur
     assert "kafka.bootstrap.servers" in caplog.text and "groupIdPrefix" not in caplog.text
 
 
-def test_the_sink_s_options_are_passed_over() -> None:
+def test_the_sink_s_options_and_what_spark_adds_are_passed_over() -> None:
     assert parse(topic="x") == parse()
+    added = {"location": "file:/data", "provider": "kafkalog", "owner": "root", "option.subscribe": "a"}
+    assert parse(**added) == parse()
 
 
 @pytest.mark.parametrize(

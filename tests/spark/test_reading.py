@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
-from kafkalog.errors import CorruptRecord, InvalidRecord, OffsetOutOfRange, PartitionNotFound
+from kafkalog.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, OffsetOutOfRange, PartitionNotFound
 from kafkalog.spark.batch_plan import plan_batch
 from kafkalog.spark.reading import BATCH_ROWS, arrow_batches
 from kafkalog.spark.row_schema import TYPES, arrow_schema
@@ -37,6 +37,16 @@ def test_batches_have_spark_s_types(tmp_path: Path) -> None:
 def test_only_the_columns_wanted(tmp_path: Path) -> None:
     options = source_options(make_topic(tmp_path), columns="timestampType,offset")
     assert rows_of(options)[99] == {"timestampType": 0, "offset": 99}
+
+
+def test_a_time_that_spark_cannot_say(tmp_path: Path) -> None:
+    directory = tmp_path / "orders-0"
+    directory.mkdir()
+    (directory / "00000000000000000000.log").write_bytes(batch([R(timestamp=2**62)]))
+    with pytest.raises(InvalidTimestamp, match="offsets 0 to 0.*set columns, without timestamp") as caught:
+        rows_of(source_options(tmp_path))
+    assert caught.value.path == str(directory)
+    assert offsets_of(source_options(tmp_path, columns="offset")) == [0]
 
 
 def test_batches_are_bounded(tmp_path: Path) -> None:

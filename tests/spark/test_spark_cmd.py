@@ -34,7 +34,7 @@ def test_every_job_is_listed_with_a_line() -> None:
     assert {"compact", "reindex", "retain", "verify"} <= command.commands.keys()
     for name, one in command.commands.items():
         assert f"  {name} " in told and one.help
-        assert "--master" in commands.ok("spark", name, "--help").decode()
+        assert name == "archive" or "--master" in commands.ok("spark", name, "--help").decode()
 
 
 def test_asking_for_help_imports_nothing_of_spark() -> None:

@@ -1,0 +1,33 @@
+"""`kafkalog spark archive`: the package in one file, for executors that do not have it."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from kafkalog.cli import common
+
+
+@click.command("archive")
+@click.argument("target", type=click.Path(dir_okay=False), metavar="FILE")
+@click.option("--bare", is_flag=True, help="kafkalog alone: the executors' Python has numpy, pyarrow and the rest.")
+@common.quiet_options
+def command(target: str, bare: bool, quiet: bool, verbose: int) -> int:
+    """Write FILE, a .tar.gz of this installed package and all it needs, for executors that do not have it.
+
+    Give it to Spark with --conf spark.archives=FILE#env --conf spark.executorEnv.PYTHONPATH=env. The executors' Python
+    has to be of the same minor version and platform as this one.
+
+    Exit status: 0 written, 1 not, 2 wrong usage.
+    """
+    common.set_verbosity(quiet, verbose)
+    from kafkalog.spark.archive import write_archive
+
+    made = write_archive(target, dependencies=not bare)
+    if not quiet:
+        print(
+            f"{target}: {common.plural(made.files, 'file')}, {made.size:,} bytes, of {', '.join(made.distributions)}\n"
+            f"--conf spark.archives={os.path.abspath(target)}#env --conf spark.executorEnv.PYTHONPATH=env"
+        )
+    return 0

@@ -1,0 +1,129 @@
+"""The partitions that a stream follows: found again and looked at again at each trigger, their views kept open."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kafkalog.errors import PartitionNotFound, StorageError
+from kafkalog.spark.options import SourceOptions
+from kafkalog.spark.partitions import PartitionViews, find_partitions
+from kafkalog.spark.reach import Standing
+from kafkalog.spark.subscriptions import Assign, Subscribe
+from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.types import TopicPartition
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.fileio import OS
+
+__all__ = ["LivePartitions"]
+
+LISTING_MS: Final = 1000
+"""Directories are listed at least this often, whatever their times say (they may come from another machine)."""
+FRESH_MS: Final = 100
+"""A directory's time this young does not show its next change."""
+
+
+class _Identity(NamedTuple):
+    """What tells a partition from another one of its name: the topic's id where it is written, else the directory."""
+
+    topic_id: str | None
+    inode: int
+
+
+class LivePartitions:
+    """What the options name, as it is now. Threads: one at a time.
+
+    A look costs a few `stat` calls a partition where nothing has changed.
+    """
+
+    def __init__(self, options: SourceOptions, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._options = options
+        self._clock = clock
+        self._directories_seen: tuple[int, ...] | None = None  # modification times when they were listed
+        self._listed_ms = 0  # monotonic
+        self._identities: dict[TopicPartition, _Identity] = {}
+        self.views = PartitionViews({}, options.isolation, skip_corrupt=options.skip_corrupt)
+        self.there: dict[TopicPartition, Standing] = {}
+
+    def look(self, *, afresh: bool = False) -> dict[TopicPartition, Standing]:
+        """The partitions that are there, with their offsets; `afresh` lists the directories in any case.
+
+        One that is named and absent is left out. Errors of `find_partitions` for paths, and of views.
+        """
+        if afresh or self._directories_changed():
+            self._list()
+        self.views.refresh()
+        self.there = {}
+        for one in list(self.views.directories):
+            try:
+                self.there[one] = self._standing(one)
+            except PartitionNotFound:  # deleted since the listing
+                self._directories_seen = None
+        return self.there
+
+    def _directories_changed(self) -> bool:
+        now = self._clock.monotonic_ms()
+        if self._directories_seen is None or now - self._listed_ms >= LISTING_MS:
+            return True
+        return self._directory_times() != self._directories_seen
+
+    def _directory_times(self) -> tuple[int, ...]:
+        try:
+            return tuple(OS.stat(path).st_mtime_ns for path in self._options.paths)
+        except FileNotFoundError:
+            return ()  # listing says it in words
+        except OSError as error:
+            raise StorageError.from_os(error, "look at the data directory") from error
+
+    def _list(self) -> None:
+        times, listed_ms, now_ms = self._directory_times(), self._clock.monotonic_ms(), self._clock.milliseconds()
+        found = find_partitions(self._options.paths, self._options.subscription, absent_ok=True)
+        self.views.follow(found)
+        fresh = any(now_ms - time // 1_000_000 < FRESH_MS for time in times)
+        self._directories_seen, self._listed_ms = None if fresh else times, listed_ms
+
+    def _standing(self, one: TopicPartition) -> Standing:
+        earliest, latest = self.views.bounds(one)
+        if one not in self._identities:
+            self._identities[one] = self._identity(one)
+        return Standing(earliest, latest, max(latest, self.views[one].log_end_offset))
+
+    def begun_anew(self, partition: TopicPartition) -> bool:
+        """Whether the partition is another one of the same name than it was when it was first looked at."""
+        before, now = self._identities.get(partition), self._identity(partition)
+        if before is None:
+            return False
+        if before.topic_id is not None and now.topic_id is not None:
+            return before.topic_id != now.topic_id
+        return before.inode != now.inode
+
+    def take_as_known(self, partition: TopicPartition) -> None:
+        """From now on the partition is the one that is there now."""
+        self._identities.pop(partition, None)
+
+    def _identity(self, one: TopicPartition) -> _Identity:
+        path = self.views.directories[one]
+        try:
+            inode = OS.stat(path).st_ino
+        except FileNotFoundError as error:
+            raise PartitionNotFound("the partition directory is gone", path=path) from error
+        except OSError as error:
+            raise StorageError.from_os(error, "look at the partition directory", path=path) from error
+        return _Identity(read_partition_metadata(OS, path), inode)
+
+    def check_named(self) -> None:
+        """UnknownTopicOrPartition, as from `find_partitions`, where a topic or partition that is named is absent."""
+        subscription = self._options.subscription
+        if isinstance(subscription, Subscribe):
+            absent = set(subscription.topics) - {one.topic for one in self.there}
+        elif isinstance(subscription, Assign):
+            absent = {str(one) for one in subscription.partitions if one not in self.there}
+        else:
+            return
+        if absent:
+            find_partitions(self._options.paths, subscription)
+
+    def close(self) -> None:
+        """Gives up the files."""
+        self.views.close()
+        self._directories_seen = None
+

@@ -1,0 +1,118 @@
+"""Where a stream goes on from: its offsets against those there are, and what of it is lost.
+
+The rules are those of Spark's Kafka source: a partition that is new begins at its earliest offset, one that is gone is
+left out, one that went back goes on where it ends now. An end before its begin says that the stream goes on at that
+end and that nothing is read. Pure functions; `stream.py` fails or warns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafkalog.types import TopicPartition
+
+__all__ = ["Loss", "Reach", "Standing", "reachable", "replayed"]
+
+
+class Standing(NamedTuple):
+    """The offsets of a partition: readable from `earliest` up to (not with) `latest`; `log_end` is its very end.
+
+    `latest` is before `log_end` where isolation ends reading there.
+    """
+
+    earliest: int
+    latest: int
+    log_end: int
+
+
+class Loss(NamedTuple):
+    """What a stream can no longer read: in words, and the first offset of it where there is one."""
+
+    partition: TopicPartition
+    text: str
+    offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """From where to where each partition can be read, and what is lost before that."""
+
+    begins: dict[TopicPartition, int]
+    ends: dict[TopicPartition, int]
+    losses: tuple[Loss, ...]
+
+
+def reachable(
+    start: Mapping[TopicPartition, int],
+    there: Mapping[TopicPartition, Standing],
+    begun_anew: Collection[TopicPartition] = (),
+) -> Reach:
+    """All that a stream at `start` can read of the partitions that are `there`.
+
+    `begun_anew`: partitions that are known to be other ones of the same name. They begin at their earliest offset.
+    """
+    begins, ends, losses = {}, {}, _gone(start, there)
+    for one, standing in there.items():
+        begin, end = start.get(one), standing.latest
+        if begin is None:
+            begin = standing.earliest
+            losses += _begins_late(one, standing.earliest)
+        elif begin > standing.log_end:
+            end = standing.earliest if one in begun_anew else standing.latest
+            losses.append(_went_back(one, begin, standing.log_end, end))
+        elif begin > standing.latest:
+            end = begin  # isolation ends before what was read: it goes on when that is behind it
+        elif begin < standing.earliest:
+            losses.append(_deleted(one, begin, standing.earliest))
+            begin = standing.earliest
+        begins[one], ends[one] = begin, end
+    return Reach(begins, ends, tuple(losses))
+
+
+def replayed(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    there: Mapping[TopicPartition, Standing],
+) -> Reach:
+    """What of a planned micro-batch, from `start` to `end`, can be read; the losses are those in it."""
+    begins, ends, losses = {}, {}, _gone(start, end)
+    for one, until in end.items():
+        begin, standing = start.get(one), there.get(one)
+        if begin == until:
+            continue
+        if standing is None:
+            losses.append(Loss(one, f"{one} is gone, and offsets up to {until} of it were to be read", begin))
+            continue
+        if begin is None:
+            begin = standing.earliest
+            losses += _begins_late(one, begin)
+        elif begin > until:
+            losses.append(_went_back(one, begin, until, until))
+        elif begin < standing.earliest:
+            losses.append(_deleted(one, begin, min(until, standing.earliest)))
+        if until > standing.latest and begin <= until:
+            lost = max(begin, standing.latest)
+            losses.append(Loss(one, f"{one} ends at {standing.latest}, and was to be read up to {until}", lost))
+        begins[one] = max(begin, standing.earliest)
+        ends[one] = min(until, standing.latest)
+    return Reach(begins, ends, tuple(losses))
+
+
+def _gone(start: Mapping[TopicPartition, int], there: Collection[TopicPartition]) -> list[Loss]:
+    text = "{} is gone, or no longer asked for; it was read up to {}"
+    return [Loss(one, text.format(one, offset), offset) for one, offset in start.items() if one not in there]
+
+
+def _begins_late(one: TopicPartition, earliest: int) -> list[Loss]:
+    """A new partition of which nothing was read and whose first records are gone already."""
+    return [Loss(one, f"the new partition {one} begins at {earliest}, not at 0", 0)] if earliest else []
+
+
+def _went_back(one: TopicPartition, begin: int, log_end: int, end: int) -> Loss:
+    return Loss(one, f"{one} was read up to {begin} and ends at {log_end} now: it goes on at {end}", end)
+
+
+def _deleted(one: TopicPartition, begin: int, earliest: int) -> Loss:
+    return Loss(one, f"offsets {begin} to {earliest - 1} of {one} were deleted before they were read", begin)

@@ -1,0 +1,128 @@
+"""The sink, as Spark asks for it: tasks stage, the driver's commit appends. See `commit` for what holds when."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from kafkalog.errors import IllegalArgument, IllegalState
+from kafkalog.spark.commit import Committer, StagedTask
+from kafkalog.spark.sink_task import stage_rows
+from kafkalog.spark.staging import Job
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from kafkalog.spark.sink_options import SinkOptions
+
+__all__ = ["BatchSink", "StreamSink", "refuse_overwrite"]
+
+_BATCH: Final = 0
+"""The batch number of a job that has but one."""
+_QUERY_PROPERTY: Final = "sql.streaming.queryId"
+_BATCH_PROPERTY: Final = "streaming.sql.batchId"
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What one attempt of a task staged, and for whom."""
+
+    job: Job
+    batch_id: int
+    task: StagedTask
+
+
+def refuse_overwrite() -> IllegalArgument:
+    """The error for a batch write that is not an append: Spark's Kafka sink refuses it as well."""
+    return IllegalArgument(
+        "save mode overwrite is not allowed for kafkalog, which only appends to logs",
+        hint="use mode('append'); delete the topic first (kafkalog topics delete) where its records are to go",
+    )
+
+
+def _committer(options: SinkOptions) -> Committer:
+    return Committer(options.path, lock_wait_ms=options.lock_wait_ms, staging_age_ms=options.staging_age_ms)
+
+
+def _tasks(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask]:
+    """What the tasks staged, in their order; IllegalState where one of them told nothing."""
+    tasks = []
+    for number, message in enumerate(messages):
+        if not isinstance(message, Staged):
+            raise IllegalState(f"task {number} has not told what it staged", hint="run the write again")
+        tasks.append(message.task)
+    return tasks
+
+
+class BatchSink(DataSourceArrowWriter):
+    """A batch write: one job, by its `jobId` or a random id."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
+        self.job = Job.batch(options.job_id or str(uuid.uuid4()))
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
+        """Stages the rows of one task."""
+        context = TaskContext.get()
+        assert context is not None
+        task, attempt = context.partitionId(), context.taskAttemptId()
+        return Staged(self.job, _BATCH, stage_rows(iterator, self.options, self.job, _BATCH, task, attempt))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Appends what the tasks staged; a `jobId` that landed before is left alone."""
+        keep = self.options.job_id is not None
+        _committer(self.options).commit(self.job, _BATCH, _tasks(messages), keep=keep)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Sweeps what the job staged, unless it is decided."""
+        _committer(self.options).abort(self.job, _BATCH)
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """A streaming write: batches by query and number, which tasks find in their context."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
+        """Stages the rows of one task of a batch."""
+        context = TaskContext.get()
+        assert context is not None
+        query, number = context.getLocalProperty(_QUERY_PROPERTY), context.getLocalProperty(_BATCH_PROPERTY)
+        if query is None or number is None:
+            raise IllegalState(
+                "Spark does not tell the task its query and batch",
+                hint="this version of PySpark is not supported: pip install 'kafkalog[spark]' takes one that is",
+            )
+        job, batch_id = Job.query(query), int(number)
+        task, attempt = context.partitionId(), context.taskAttemptId()
+        return Staged(job, batch_id, stage_rows(iterator, self.options, job, batch_id, task, attempt))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Appends what the tasks of a batch staged; a batch that landed before is left alone."""
+        tasks = _tasks(messages)
+        job = _job_of(messages, batchId)
+        if job is not None:
+            _committer(self.options).commit(job, batchId, tasks)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Sweeps what a batch staged, unless it is decided; without a message its query is not known, and age does."""
+        job = _job_of(messages, batchId)
+        if job is not None:
+            _committer(self.options).abort(job, batchId)
+
+
+def _job_of(messages: Sequence[WriterCommitMessage | None], batch_id: int) -> Job | None:
+    """The query whose batch it is; None where no task told. IllegalState where tasks disagree."""
+    told = {(message.job, message.batch_id) for message in messages if isinstance(message, Staged)}
+    if not told:
+        return None
+    (job, number), *others = told
+    if others or number != batch_id:
+        raise IllegalState(f"tasks staged batch {number} of {job}, the commit is of batch {batch_id}")
+    return job

@@ -1,0 +1,215 @@
+"""A stream, as Spark asks for it: offsets at each trigger, ranges of each micro-batch, their records.
+
+Spark keeps one reader in a process of its own for as long as a query runs, and asks it where to go next; tasks get
+copies that only `read`. So what a reader knows of the directories is opened when it is first asked and never pickled.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from kafkalog.errors import OffsetOutOfRange
+from kafkalog.spark.admission import TriggerDelay, admitted
+from kafkalog.spark.batch_plan import DataLoss
+from kafkalog.spark.limits import resolve
+from kafkalog.spark.live_partitions import LivePartitions
+from kafkalog.spark.offsets import offsets_from_dict, offsets_to_dict
+from kafkalog.spark.options import SourceOptions
+from kafkalog.spark.partitions import find_partitions
+from kafkalog.spark.range_scan import LOST_HINT
+from kafkalog.spark.ranges import plan_ranges
+from kafkalog.spark.reach import Loss, Reach, Standing, reachable, replayed
+from kafkalog.spark.reading import arrow_batches
+from kafkalog.types import TopicPartition
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["StreamReader"]
+
+LOOKS: Final = 3
+"""So often a loss must be seen before it is believed: a partition that is moved or replaced is away for a moment."""
+BETWEEN_LOOKS_MS: Final = 100
+_START_HINT: Final = "give an offset between them, or set failOnDataLoss to false to begin at the nearest one"
+_There = dict[TopicPartition, Standing]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The offsets and records of a stream. Offsets are those of the Kafka source: `{"topic":{"0":23}}`.
+
+    Records that are lost are an error that names them, or, by `failOnDataLoss`, a DataLoss warning. Threads: one.
+    """
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...], *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.options = options
+        self.columns = columns
+        self._clock = clock
+        self._live: LivePartitions | None = None
+        self._target: dict[TopicPartition, int] | None = None  # where Trigger.AvailableNow ends
+        self._let_go_ms: int | None = None  # monotonic: when a batch was let go last
+        self._latest: dict[TopicPartition, int] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy for a task: what it was asked for, nothing of what it has seen."""
+        return type(self), (self.options, self.columns)
+
+    # Offsets
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a query begins that has no checkpoint. Errors of `plan_batch`."""
+        options = self.options
+        find_partitions(options.paths, options.subscription)  # a topic that there never was is a mistake
+        live = self._partitions()
+        live.look(afresh=True)
+        views = live.views
+        starts = resolve(
+            options.starting,
+            live.there,
+            side="starting",
+            earliest=views.earliest,
+            latest=views.latest,
+            at_time=views.at_time,
+        )
+        nearest = {one: min(max(offset, views.earliest(one)), views.latest(one)) for one, offset in starts.items()}
+        lost = [_not_there(one, starts[one], live.there[one]) for one in starts if starts[one] != nearest[one]]
+        self._report(lost, _START_HINT)
+        return offsets_to_dict(nearest)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limit that the options set. Spark has none of two bounds: `latestOffset` looks at the options itself."""
+        if self.options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self.options.max_offsets_per_trigger)
+        if self.options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self.options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next micro-batch ends; `start` itself where nothing is new, or too little."""
+        begin = offsets_from_dict(start)
+        there, found = self._checked(lambda there: reachable(begin, there, self._begun_anew(begin, there)), begin)
+        self._latest = {one: standing.latest for one, standing in there.items()}
+        for loss in found.losses:
+            self._partitions().take_as_known(loss.partition)
+        now_ms = self._clock.monotonic_ms()
+        limited = not isinstance(limit, ReadAllAvailable)
+        admission = admitted(
+            found.begins,
+            found.ends,
+            most=self.options.max_offsets_per_trigger if limited else None,
+            delay=self._delay() if limited else None,
+            now_ms=now_ms,
+            last_ms=self._let_go_ms,
+        )
+        if admission.let_go:
+            self._let_go_ms = now_ms
+        # without any partition there is nowhere to go: what the stream knows is kept, should they come back
+        return start if not admission.ends or admission.ends == begin else offsets_to_dict(admission.ends)
+
+    def _delay(self) -> TriggerDelay | None:
+        """How long a small batch waits; a query that is to end with what is there waits for nothing."""
+        if self.options.min_offsets_per_trigger is None or self._target is not None:
+            return None
+        return TriggerDelay(self.options.min_offsets_per_trigger, self.options.max_trigger_delay_ms)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Freezes where the query ends: at what can be read now."""
+        there = self._partitions().look(afresh=True)
+        self._target = {one: standing.latest for one, standing in there.items()}
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The end of what there was at the last trigger, whatever its limit; None before the first."""
+        return offsets_to_dict(self._latest) if self._latest else None
+
+    # Micro-batches
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The ranges that together are a micro-batch: of a new one, and of one that is planned again on a restart."""
+        if start == end:
+            return []
+        begin, until = offsets_from_dict(start), offsets_from_dict(end)
+        _, found = self._checked(lambda there: replayed(begin, until, there), {**begin, **until}, look=False)
+        views = self._partitions().views
+        return [InputPartition(one) for one in plan_ranges(views, found.begins, found.ends, self.options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """The records of one range."""
+        return arrow_batches(partition.value, self.columns, self.options)
+
+    def stop(self) -> None:
+        """Gives up the files."""
+        if self._live is not None:
+            self._live.close()
+            self._live = None
+
+    # Looking
+
+    def _partitions(self) -> LivePartitions:
+        if self._live is None:
+            self._live = LivePartitions(self.options, clock=self._clock)
+        return self._live
+
+    def _checked(
+        self, of: Callable[[_There], Reach], known: dict[TopicPartition, int], *, look: bool = True
+    ) -> tuple[_There, Reach]:
+        """What `of` says of the partitions that are there; a loss is reported when it was seen again and again.
+
+        Without `look` the last look does, where it shows no loss.
+        """
+        live = self._partitions()
+        there = self._bounded(live.look() if look else live.there, known)
+        found = of(there)
+        for _ in range(LOOKS - 1):
+            if not found.losses:
+                break
+            if look:
+                self._clock.sleep(BETWEEN_LOOKS_MS)
+            look = True
+            there = self._bounded(live.look(afresh=True), known)
+            found = of(there)
+        self._report(found.losses)
+        if look and self.options.fail_on_data_loss:
+            live.check_named()
+        return there, found
+
+    def _bounded(self, there: _There, known: dict[TopicPartition, int]) -> _There:
+        """What is there, up to where Trigger.AvailableNow ends; partitions that came later are not there."""
+        if self._target is None:
+            return dict(there)
+        ends = {**known, **self._target}
+        return {
+            one: standing._replace(latest=max(standing.earliest, min(standing.latest, ends[one])))
+            for one, standing in there.items()
+            if one in ends
+        }
+
+    def _begun_anew(self, begin: dict[TopicPartition, int], there: _There) -> set[TopicPartition]:
+        live = self._partitions()
+        behind = [one for one in begin if one in there and begin[one] > there[one].log_end]
+        return {one for one in behind if live.begun_anew(one)}
+
+    def _report(self, losses: Sequence[Loss], hint: str = LOST_HINT) -> None:
+        if not losses:
+            return
+        shown = "; ".join(loss.text for loss in losses[:8])
+        more = f"; and {len(losses) - 8} more" if len(losses) > 8 else ""
+        if self.options.fail_on_data_loss:
+            directory = self._partitions().views.directories.get(losses[0].partition)
+            raise OffsetOutOfRange(f"{shown}{more}", path=directory, offset=losses[0].offset, hint=hint)
+        warnings.warn(f"{shown}{more}; reading what is there", DataLoss, stacklevel=3)
+
+
+def _not_there(one: TopicPartition, offset: int, standing: Standing) -> Loss:
+    text = f"the starting offset {offset} of {one} is not there: it holds {standing.earliest} to {standing.latest}"
+    return Loss(one, text, offset)

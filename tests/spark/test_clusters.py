@@ -1,0 +1,102 @@
+"""Clusters of several executors on this host: how the package gets to them, and what is said where it did not."""
+
+import json
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import kafkalog
+from kafkalog.spark.archive import write_archive
+from tests.spark.clusters import ROOT, environment, install_wheel, plain_python, running, standalone
+from tests.spark.conftest import why_not
+
+REASON = why_not()
+pytestmark = [
+    pytest.mark.spark, pytest.mark.slow, pytest.mark.skipif(REASON is not None, reason=str(REASON)),
+]  # fmt: skip
+
+VALUES = [f"value {number}".encode() for number in range(2000)]
+QUICK = (
+    "spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1", "spark.ui.enabled=false",
+    "spark.sql.shuffle.partitions=1", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+)  # fmt: skip
+
+
+class Cluster(NamedTuple):
+    """A running cluster: its URL, the Python of its machines, where they work, and a topic that all of them see."""
+
+    url: str
+    python: Path
+    scratch: Path
+    topic: Path
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master and two workers, on machines that do not have the package."""
+    scratch = tmp_path_factory.mktemp("cluster")
+    python = plain_python(scratch / "python")
+    write_topic(scratch / "from")
+    with standalone(scratch, python, 2) as url:
+        yield Cluster(url, python, scratch, scratch / "from")
+
+
+def write_topic(directory: Path) -> None:
+    """A topic of two partitions with all the values."""
+    with kafkalog.open_dirs(directory, "a") as dirs:
+        dirs.create_topic("t", 2, {})
+        for partition in range(2):
+            dirs["t", partition].append([(value, value) for value in VALUES[partition::2]])
+
+
+def run_job(master: str, python: Path, source: Path, scratch: Path, *conf: str) -> "subprocess.CompletedProcess[str]":
+    """The finished driver, whose own Python has the package; its executors run `python`."""
+    env = {**environment(python, scratch), "PYTHONPATH": str(ROOT)}
+    program = [sys.executable, str(ROOT / "tests/spark/cluster_job.py"), master, *map(str, (source, scratch / "to"))]
+    settings = [*QUICK, f"spark.local.dir={scratch}"]
+    log, out = scratch / "driver.log", scratch / "driver.out"
+    with running([*program, *settings, *conf], env, log, out) as driver:
+        status = driver.wait(300)
+    return subprocess.CompletedProcess(program, status, out.read_text(), log.read_text())
+
+
+def check_done(done: "subprocess.CompletedProcess[str]") -> list[tuple[str, str]]:
+    """Two executors, and where each had the package from; all records were read and written by them."""
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["sums"] == [[len(VALUES), sum(map(zlib.crc32, VALUES))]] * 2
+    assert len({executor for executor, _ in found["there"]}) == 2
+    return [(executor, origin) for executor, origin in found["there"]]
+
+
+def test_an_archive_brings_the_package_to_machines_that_do_not_have_it(cluster: Cluster, tmp_path: Path) -> None:
+    told = run_job(cluster.url, cluster.python, cluster.topic, tmp_path)
+    assert told.returncode == 1 and "Traceback" not in told.stderr
+    assert "cannot import kafkalog (No module named 'kafkalog')" in told.stderr
+    assert "install it on every node" in told.stderr and "spark.archives=" in told.stderr
+    archive = write_archive(tmp_path / "env.tar.gz", dependencies=False)
+    shipped = [f"spark.archives={archive.path}#env", "spark.executorEnv.PYTHONPATH=env"]
+    done = run_job(cluster.url, cluster.python, cluster.topic, tmp_path, *shipped)
+    for executor, origin in check_done(done):
+        assert Path(executor).is_relative_to(cluster.scratch) and origin.startswith(f"{executor}/env/kafkalog/")
+
+
+def test_a_wheel_on_every_machine_is_enough(cluster: Cluster, tmp_path: Path) -> None:
+    installed = plain_python(tmp_path / "python")
+    install_wheel(installed, tmp_path)
+    done = run_job(cluster.url, installed, cluster.topic, tmp_path)
+    assert all(Path(origin).is_relative_to(tmp_path / "python") for _, origin in check_done(done))
+
+
+def test_local_cluster_finds_the_package_where_the_driver_has_it(tmp_path: Path) -> None:
+    write_topic(tmp_path / "from")
+    python = plain_python(tmp_path / "python")
+    home = [f"spark.executorEnv.SPARK_HOME={environment(python, tmp_path)['SPARK_HOME']}"]
+    done = run_job("local-cluster[2,1,1024]", python, tmp_path / "from", tmp_path, *home)
+    assert all(Path(origin).is_relative_to(ROOT) for _, origin in check_done(done))

@@ -1,0 +1,100 @@
+"""What filters leave of a read, without a JVM: exactly what they say, or more where Spark applies them again."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog.spark.batch_plan import plan_batch
+from kafkalog.spark.filters import Pruning
+from tests.spark.topics import TIME, make_topic, source_options
+
+
+class _Filter(NamedTuple):
+    attribute: tuple[str, ...]
+    value: Any = None
+
+
+class EqualTo(_Filter): ...
+class GreaterThan(_Filter): ...
+class GreaterThanOrEqual(_Filter): ...
+class LessThan(_Filter): ...
+class LessThanOrEqual(_Filter): ...
+class In(_Filter): ...
+class IsNull(_Filter): ...
+class IsNotNull(_Filter): ...
+class StringStartsWith(_Filter): ...
+
+
+class Not(NamedTuple):
+    child: Any
+
+
+HOLDS: dict[type, Callable[[int, Any], bool]] = {
+    EqualTo: lambda a, b: a == b,
+    GreaterThan: lambda a, b: a > b,
+    GreaterThanOrEqual: lambda a, b: a >= b,
+    LessThan: lambda a, b: a < b,
+    LessThanOrEqual: lambda a, b: a <= b,
+    In: lambda a, b: a in b,
+}
+numbers = st.integers(-3, 12)
+comparisons = st.builds(lambda kind, n: kind(("offset",), n), st.sampled_from(list(HOLDS)[:-1]), numbers)
+sets = st.lists(numbers | st.none(), max_size=4).map(lambda values: In(("offset",), values))
+
+
+@given(st.lists(comparisons | sets, max_size=4))
+def test_what_is_left_is_what_the_filters_leave(filters: list[Any]) -> None:
+    pruning = Pruning()
+    again = [one for one in filters if not pruning.take(one)]
+    first, stop = pruning.offsets.span()
+    holds = [n for n in range(10) if all(HOLDS[type(one)](n, one.value) for one in filters)]
+    handed = range(max(first, 0), min(stop, 10))
+    assert [n for n in handed if all(HOLDS[type(one)](n, one.value) for one in again)] == holds
+
+
+@given(st.lists(st.one_of(comparisons, sets), max_size=4), numbers)
+def test_partitions_are_left_exactly(filters: list[Any], number: int) -> None:
+    pruning = Pruning()
+    for one in filters:
+        assert pruning.take(one._replace(attribute=("partition",)))
+    holds = number >= 0 and all(HOLDS[type(one)](number, one.value) for one in filters)
+    assert pruning.partitions.holds(number) == holds
+
+
+def test_what_is_not_understood_is_left_to_spark() -> None:
+    pruning = Pruning()
+    others = [
+        Not(EqualTo(("partition",), 1)), EqualTo(("value",), b"x"), StringStartsWith(("topic",), "o"),
+        EqualTo(("offset",), None), EqualTo(("offset",), True), EqualTo(("offset",), 1.0), In(("topic",), ["a", 1]),
+        IsNotNull(("key",)), EqualTo(("headers", "key"), "x"), GreaterThan(("topic",), "a"),
+        GreaterThan(("timestamp",), 5),
+    ]  # fmt: skip
+    assert not any(pruning.take(one) for one in others)
+    assert pruning.topics is None and pruning.since_ms is None and pruning.offsets.span() == Pruning().offsets.span()
+
+
+def test_columns_that_are_never_null() -> None:
+    pruning = Pruning()
+    assert all(pruning.take(IsNotNull((name,))) for name in ("topic", "partition", "offset", "timestamp"))
+    assert not pruning.nothing
+    assert pruning.take(IsNull(("offset",))) and pruning.nothing
+
+
+def test_a_time_leaves_out_segments_that_are_too_old(tmp_path: Path) -> None:
+    make_topic(tmp_path, batches=12, internal_segment_bytes=2000)
+    bases = sorted(int(path.name[:20]) for path in (tmp_path / "orders-0").glob("*.log"))
+    since = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=TIME + bases[1] + 3)
+    for one, start in (
+        (GreaterThanOrEqual(("timestamp",), since), bases[1]),
+        (EqualTo(("timestamp",), since), bases[1]),
+        (GreaterThan(("timestamp",), since + timedelta(days=1)), 300),
+        (LessThan(("timestamp",), since), 0),
+    ):
+        pruning = Pruning()
+        assert not pruning.take(one)
+        ranges = plan_batch(source_options(tmp_path), pruning)
+        assert [(found.start, found.stop) for found in ranges] == ([(start, 300)] if start < 300 else [])

@@ -1,0 +1,402 @@
+"""The streaming reader, asked as Spark asks it, without Spark's JVM."""
+
+import json
+import pickle
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.errors import IllegalArgument, OffsetOutOfRange, UnknownTopicOrPartition
+from kafkalog.util.clock import MockClock
+from tests.spark.topics import TIME, make_topic
+from tests.transactional import Log, made
+
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from kafkalog.spark.batch_plan import DataLoss
+from kafkalog.spark.options import SourceOptions
+from kafkalog.spark.stream import StreamReader
+
+Offsets = dict[str, dict[str, int]]
+
+
+def reader(*paths: Path, clock: MockClock | None = None, **given: Any) -> StreamReader:
+    """A reader of these paths; `subscribe` is orders unless something else is subscribed to."""
+    options = {"paths": json.dumps([str(path) for path in paths])}
+    options |= {name: str(value) for name, value in ({"startingOffsets": "earliest"} | given).items()}
+    if not {"subscribePattern", "assign", "subscribe"} & set(given):
+        options["subscribe"] = "orders"
+    parsed = SourceOptions.parse(options, streaming=True)
+    return StreamReader(parsed, parsed.columns, clock=clock or MockClock())
+
+
+def latest(stream: StreamReader, start: Offsets) -> Offsets:
+    """Where the next batch ends, asked as Spark asks: offsets go through JSON, the limit is the reader's own."""
+    end = stream.latestOffset(json.loads(json.dumps(start)), stream.getDefaultReadLimit())
+    return json.loads(json.dumps(end))
+
+
+def read(stream: StreamReader, start: Offsets, end: Offsets) -> list[tuple[int, int]]:
+    """(partition, offset) of all records of a batch, each task with a copy of the reader."""
+    copies = [(pickle.loads(pickle.dumps(stream)), part) for part in stream.partitions(start, end)]
+    rows = [row for copy, part in copies for batch in copy.read(part) for row in batch.to_pylist()]
+    return [(row["partition"], row["offset"]) for row in rows]
+
+
+def append(data: Path, records: int, partition: int = 0, topic: str = "orders") -> None:
+    with kafkalog.open(data / f"{topic}-{partition}", "a") as log:
+        log.append([b"more"] * records)
+
+
+class TestWhereItBegins:
+    def test_at_the_latest_offsets_unless_told_otherwise(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, partitions=11, batches=1)
+        options = SourceOptions.parse({"path": str(tmp_path), "subscribe": "orders"}, streaming=True)
+        assert StreamReader(options, options.columns).initialOffset() == {"orders": {str(n): 25 for n in range(11)}}
+
+    def test_at_offsets_times_and_ends(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, partitions=2)
+        given = json.dumps({"orders": {"0": 7, "1": -1}})
+        assert reader(tmp_path, startingOffsets=given).initialOffset() == {"orders": {"0": 7, "1": 100}}
+        given = json.dumps({"orders": {"0": -2, "1": 9}})
+        assert reader(tmp_path, startingOffsets=given).initialOffset() == {"orders": {"0": 0, "1": 9}}
+        assert reader(tmp_path, startingTimestamp=TIME + 30).initialOffset() == {"orders": {"0": 30, "1": 30}}
+        late = {"startingTimestamp": TIME + 500, "startingOffsetsByTimestampStrategy": "latest"}
+        assert reader(tmp_path, **late).initialOffset() == {"orders": {"0": 100, "1": 100}}
+
+    def test_offsets_that_are_not_there_fail_or_the_nearest_ones_count(self, tmp_path: Path) -> None:
+        make_topic(tmp_path)
+        given = json.dumps({"orders": {"0": 101}})
+        with pytest.raises(OffsetOutOfRange, match="starting offset 101 of orders-0 is not there: it holds 0 to 100"):
+            reader(tmp_path, startingOffsets=given).initialOffset()
+        with pytest.warns(DataLoss, match="starting offset 101"):
+            begin = reader(tmp_path, startingOffsets=given, failOnDataLoss="false").initialOffset()
+        assert begin == {"orders": {"0": 100}}
+
+    def test_a_topic_that_never_was_is_a_mistake_whatever_may_be_lost(self, tmp_path: Path) -> None:
+        make_topic(tmp_path)
+        with pytest.raises(UnknownTopicOrPartition, match="there is no topic order"):
+            reader(tmp_path, subscribe="orders,order", failOnDataLoss="false").initialOffset()
+
+    def test_a_pattern_that_nothing_matches_yet_begins_nowhere(self, tmp_path: Path) -> None:
+        make_topic(tmp_path)
+        stream = reader(tmp_path, subscribePattern="new.*")
+        begin = stream.initialOffset()
+        assert begin == {} and latest(stream, begin) == {} and stream.reportLatestOffset() is None
+        make_topic(tmp_path, "newer", batches=1)
+        stream._clock.advance(1000)  # type: ignore[attr-defined]
+        assert latest(stream, begin) == {"newer": {"0": 25}}
+
+    @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+    def test_a_stream_has_no_end(self, tmp_path: Path, name: str) -> None:
+        with pytest.raises(IllegalArgument, match=f"{name} is not for streams"):
+            reader(tmp_path, **{name: "latest"})
+
+
+class TestTriggers:
+    def test_each_record_is_read_once_in_batches_of_the_limit(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, partitions=2)
+        stream = reader(tmp_path, maxOffsetsPerTrigger=60)
+        begin, got, ends = stream.initialOffset(), [], []
+        while (end := latest(stream, begin)) != begin:
+            got += read(stream, begin, end)
+            ends.append(end["orders"])
+            begin = end
+        assert sorted(got) == [(p, n) for p in range(2) for n in range(100)]
+        assert ends == [{"0": n, "1": n} for n in (30, 60, 90, 100)]
+        assert stream.reportLatestOffset() == begin
+
+    def test_the_limit_of_the_engine_goes_before_the_options(self, tmp_path: Path) -> None:
+        make_topic(tmp_path)
+        stream = reader(tmp_path, maxOffsetsPerTrigger=30, minOffsetsPerTrigger=20)
+        assert stream.latestOffset(stream.initialOffset(), ReadAllAvailable()) == {"orders": {"0": 100}}
+
+    def test_what_spark_is_told_of_the_limits(self, tmp_path: Path) -> None:
+        assert reader(tmp_path).getDefaultReadLimit() == ReadAllAvailable()
+        assert reader(tmp_path, maxOffsetsPerTrigger=7).getDefaultReadLimit() == ReadMaxRows(7)
+        assert reader(tmp_path, minOffsetsPerTrigger=7).getDefaultReadLimit() == ReadMinRows(7)
+        both = reader(tmp_path, minOffsetsPerTrigger=7, maxOffsetsPerTrigger=9)
+        assert both.getDefaultReadLimit() == ReadMaxRows(9)
+
+    def test_a_small_batch_waits_until_there_is_enough_or_time_is_up(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, batches=1)
+        clock = MockClock()
+        stream = reader(tmp_path, minOffsetsPerTrigger=10, maxOffsetsPerTrigger=12, maxTriggerDelay="30s", clock=clock)
+        begin = latest(stream, stream.initialOffset())
+        assert begin == {"orders": {"0": 12}}
+        begin = latest(stream, begin)
+        assert begin == {"orders": {"0": 24}}
+        assert latest(stream, begin) == begin, "one is too few"
+        clock.advance(29_999)
+        assert latest(stream, begin) == begin
+        clock.advance(1)
+        assert latest(stream, begin) == {"orders": {"0": 25}}
+        append(tmp_path, 9)
+        assert latest(stream, {"orders": {"0": 25}}) == {"orders": {"0": 25}}
+        append(tmp_path, 1)
+        assert latest(stream, {"orders": {"0": 25}}) == {"orders": {"0": 35}}
+
+    def test_new_partitions_are_read_from_their_beginning(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, batches=1)
+        stream = reader(tmp_path, startingOffsets="latest")
+        begin = stream.initialOffset()
+        append(tmp_path, 3, partition=1)
+        stream._clock.advance(1000)  # type: ignore[attr-defined]
+        end = latest(stream, begin)
+        assert end == {"orders": {"0": 25, "1": 3}} and read(stream, begin, end) == [(1, 0), (1, 1), (1, 2)]
+
+    def test_partitions_in_several_directories_and_one_that_moves(self, tmp_path: Path) -> None:
+        one, two = tmp_path / "one", tmp_path / "two"
+        make_topic(one, partitions=2, batches=1)
+        make_topic(two, "other")
+        stream = reader(one, two)
+        begin = stream.initialOffset()
+        end = latest(stream, begin)
+        shutil.move(one / "orders-1", two / "orders-1")
+        append(two, 5, partition=1)
+        stream._clock.advance(1000)  # type: ignore[attr-defined]
+        assert latest(stream, end) == {"orders": {"0": 25, "1": 30}}
+        assert read(stream, end, {"orders": {"0": 25, "1": 30}}) == [(1, n) for n in range(25, 30)]
+
+
+class TestAvailableNow:
+    def test_it_ends_with_what_was_there_at_its_start(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, batches=2)
+        stream = reader(tmp_path, maxOffsetsPerTrigger=30)
+        stream.prepareForTriggerAvailableNow()
+        begin = stream.initialOffset()
+        append(tmp_path, 100)
+        append(tmp_path, 1, partition=1)
+        assert (end := latest(stream, begin)) == {"orders": {"0": 30}}
+        assert (last := latest(stream, end)) == {"orders": {"0": 50}}
+        assert latest(stream, last) == last
+
+    def test_the_lower_limit_leaves_nothing_behind(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, batches=2)
+        stream = reader(tmp_path, maxOffsetsPerTrigger=30, minOffsetsPerTrigger=25)
+        stream.prepareForTriggerAvailableNow()
+        end = latest(stream, latest(stream, stream.initialOffset()))
+        assert end == {"orders": {"0": 50}} and latest(stream, end) == end
+
+    def test_a_partition_that_goes_meanwhile_is_a_loss(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, partitions=2, batches=1)
+        stream = reader(tmp_path, failOnDataLoss="false")
+        stream.prepareForTriggerAvailableNow()
+        shutil.rmtree(tmp_path / "orders-1")
+        with pytest.warns(DataLoss, match="orders-1 is gone"):
+            end = latest(stream, {"orders": {"0": 0, "1": 0}})
+        assert end == {"orders": {"0": 25}} and latest(stream, end) == end
+
+
+def went_on(make: Callable[..., StreamReader], start: Offsets, match: str) -> tuple[StreamReader, Offsets]:
+    """Where a stream goes on that may lose data; one that may not fails with the same words."""
+    with pytest.raises(OffsetOutOfRange, match=match) as told:
+        latest(make(failOnDataLoss="true"), start)
+    assert told.value.hint is not None and "failOnDataLoss" in told.value.hint
+    stream = make(failOnDataLoss="false")
+    with pytest.warns(DataLoss, match=match):
+        return stream, latest(stream, start)
+
+
+class TestLoss:
+    def test_retention_that_overtakes_the_reader(self, tmp_path: Path) -> None:
+        make_topic(tmp_path)
+        with kafkalog.open(tmp_path / "orders-0", "a") as log:
+            log.delete_before(60)
+        start = {"orders": {"0": 40}}
+        match = "offsets 40 to 59 of orders-0 were deleted before they were read"
+        stream, end = went_on(lambda **given: reader(tmp_path, **given), start, match)
+        assert end == {"orders": {"0": 100}}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataLoss)
+            assert read(stream, start, end) == [(0, n) for n in range(60, 100)]
+        with pytest.raises(OffsetOutOfRange, match=match):  # the batch was planned, then the query was stopped
+            reader(tmp_path).partitions(start, end)
+
+    def test_a_limit_counts_what_is_there(self, tmp_path: Path) -> None:
+        make_topic(tmp_path)
+        with kafkalog.open(tmp_path / "orders-0", "a") as log:
+            log.delete_before(60)
+        stream = reader(tmp_path, failOnDataLoss="false", maxOffsetsPerTrigger=10)
+        with pytest.warns(DataLoss):
+            assert latest(stream, {"orders": {"0": 40}}) == {"orders": {"0": 70}}
+
+    def test_a_partition_that_disappears_and_comes_back(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, partitions=2, batches=1)
+        shutil.rmtree(tmp_path / "orders-1")
+        start = {"orders": {"0": 10, "1": 20}}
+        stream, end = went_on(lambda **given: reader(tmp_path, **given), start, "orders-1 is gone.*read up to 20")
+        assert end == {"orders": {"0": 25}}
+        append(tmp_path, 3, partition=1)
+        stream._clock.advance(1000)  # type: ignore[attr-defined]
+        assert latest(stream, end) == {"orders": {"0": 25, "1": 3}}
+
+    def test_a_topic_that_disappears_ends_no_query_that_may_lose_data(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, batches=1)
+        make_topic(tmp_path, "other", batches=1)
+        stream = reader(tmp_path, subscribe="orders,other", failOnDataLoss="false")
+        end = latest(stream, stream.initialOffset())
+        shutil.rmtree(tmp_path / "other-0")
+        with pytest.warns(DataLoss, match="other-0 is gone"):
+            end = latest(stream, end)
+        append(tmp_path, 1)
+        assert latest(stream, end) == {"orders": {"0": 26}}
+        shutil.rmtree(tmp_path / "orders-0")
+        with pytest.warns(DataLoss, match="orders-0 is gone"):
+            assert latest(stream, {"orders": {"0": 26}}) == {"orders": {"0": 26}}, "with nothing left it stays"
+
+    def test_a_topic_that_is_named_and_absent_is_told(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, batches=1)
+        stream = reader(tmp_path, subscribe="orders,later")
+        with pytest.raises(UnknownTopicOrPartition, match="there is no topic later"):
+            latest(stream, {"orders": {"0": 0}})
+        stream = reader(tmp_path, assign='{"orders":[0,1]}')
+        with pytest.raises(UnknownTopicOrPartition, match="topic orders has no partition 1"):
+            latest(stream, {"orders": {"0": 0}})
+
+    def test_a_log_that_was_cut_goes_on_at_its_end(self, tmp_path: Path) -> None:
+        make_topic(tmp_path)
+        with kafkalog.open(tmp_path / "orders-0", "a") as log:
+            log.truncate_to(75)
+        match = "orders-0 was read up to 100 and ends at 75 now: it goes on at 75"
+        stream, end = went_on(lambda **given: reader(tmp_path, **given), {"orders": {"0": 100}}, match)
+        assert end == {"orders": {"0": 75}} and read(stream, {"orders": {"0": 75}}, end) == []
+        append(tmp_path, 2)
+        assert read(stream, end, latest(stream, end)) == [(0, 75), (0, 76)]
+
+    def test_a_topic_made_anew_while_the_stream_runs_is_read_from_its_beginning(self, tmp_path: Path) -> None:
+        def recreate() -> None:
+            with kafkalog.open_dirs([tmp_path], "a") as dirs:
+                dirs.create_topic("orders", partitions=1)
+
+        recreate()
+        append(tmp_path, 50)
+        stream = reader(tmp_path, failOnDataLoss="false")
+        end = latest(stream, stream.initialOffset())
+        shutil.rmtree(tmp_path / "orders-0")
+        (tmp_path / "kafkalog.topics.json").unlink()
+        recreate()
+        append(tmp_path, 20)
+        with pytest.warns(DataLoss, match="read up to 50 and ends at 20 now: it goes on at 0"):
+            begin = latest(stream, end)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataLoss)
+            assert read(stream, end, begin) == []
+        end = latest(stream, begin)
+        assert read(stream, begin, end) == [(0, n) for n in range(20)]
+
+    def test_a_partition_that_is_away_for_a_moment_is_not_lost(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, partitions=2, batches=1)
+        away = tmp_path / "elsewhere"
+
+        class Moving(MockClock):
+            def sleep(self, ms: float) -> None:
+                super().sleep(ms)
+                away.rename(tmp_path / "orders-1")
+
+        stream = reader(tmp_path, clock=Moving())
+        start = stream.initialOffset()
+        (tmp_path / "orders-1").rename(away)
+        stream._clock.advance(1000)  # type: ignore[attr-defined]
+        assert latest(stream, start) == {"orders": {"0": 25, "1": 25}}
+
+    def test_a_batch_whose_end_is_gone(self, tmp_path: Path) -> None:
+        make_topic(tmp_path)
+        start, end = {"orders": {"0": 90}}, {"orders": {"0": 120}}
+        with pytest.raises(OffsetOutOfRange, match="orders-0 ends at 100, and was to be read up to 120"):
+            reader(tmp_path).partitions(start, end)
+        with pytest.warns(DataLoss, match="ends at 100"):
+            stream = reader(tmp_path, failOnDataLoss="false")
+            assert read(stream, start, end) == [(0, n) for n in range(90, 100)]
+
+    def test_a_directory_that_is_gone_is_an_error_whatever_may_be_lost(self, tmp_path: Path) -> None:
+        make_topic(tmp_path / "disk")
+        stream = reader(tmp_path / "disk", failOnDataLoss="false")
+        start = stream.initialOffset()
+        shutil.rmtree(tmp_path / "disk")
+        with pytest.raises(UnknownTopicOrPartition, match="no such directory"):
+            latest(stream, start)
+
+
+class TestBatches:
+    def test_a_batch_of_nothing_has_no_partitions(self, tmp_path: Path) -> None:
+        make_topic(tmp_path)
+        stream = reader(tmp_path)
+        assert stream.partitions({"orders": {"0": 7}}, {"orders": {"0": 7}}) == []
+        assert stream.partitions({"gone": {"0": 7}}, {"gone": {"0": 7}}) == [], "Spark asks so on a restart"
+
+    def test_a_batch_that_is_planned_again_has_the_same_records(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, partitions=2)
+        first = reader(tmp_path, maxOffsetsPerTrigger=70)
+        start = first.initialOffset()
+        end = latest(first, start)
+        got = read(first, start, end)
+        append(tmp_path, 50)
+        assert read(reader(tmp_path, maxOffsetsPerTrigger=7), start, end) == got and len(got) == 70
+
+    def test_batches_are_divided_as_the_options_say(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, partitions=2)
+        start, end = {"orders": {"0": 0, "1": 0}}, {"orders": {"0": 100, "1": 100}}
+        assert len(reader(tmp_path).partitions(start, end)) == 2
+        assert len(reader(tmp_path, minPartitions=5).partitions(start, end)) >= 5
+        assert len(reader(tmp_path, maxRecordsPerPartition=40).partitions(start, end)) == 6
+
+    def test_offsets_that_are_no_offsets_are_told(self, tmp_path: Path) -> None:
+        make_topic(tmp_path)
+        with pytest.raises(IllegalArgument, match="the checkpoint is damaged, or another source's"):
+            latest(reader(tmp_path), {"logOffset": 7})  # type: ignore[dict-item]
+
+    def test_columns_and_headers(self, tmp_path: Path) -> None:
+        with kafkalog.open(tmp_path / "orders-0", "a") as log:
+            log.append([{"value": b"v", "headers": [("h", b"1")]}, b"w"])
+        stream = reader(tmp_path, includeHeaders="true", columns="value,headers")
+        part, = stream.partitions({"orders": {"0": 0}}, {"orders": {"0": 2}})
+        rows = [row for batch in stream.read(part) for row in batch.to_pylist()]
+        assert rows == [{"value": b"v", "headers": [{"key": "h", "value": b"1"}]}, {"value": b"w", "headers": None}]
+
+    def test_stopping_gives_up_the_files_and_may_come_first(self, tmp_path: Path) -> None:
+        make_topic(tmp_path)
+        reader(tmp_path).stop()
+        stream = reader(tmp_path)
+        start = stream.initialOffset()
+        stream.stop()
+        assert latest(stream, start) == {"orders": {"0": 100}}, "one that is asked again looks again"
+
+
+class TestCommitted:
+    def log(self, path: Path, *events: tuple[str, int, int]) -> Log:
+        log = made(list(events))
+        log.write(path)
+        return log
+
+    def test_it_ends_at_the_last_stable_offset_and_leaves_out_what_was_aborted(self, tmp_path: Path) -> None:
+        directory = tmp_path / "orders-0"
+        directory.mkdir()
+        begun = [("plain", 0, 3), ("data", 1, 4), ("data", 2, 5), ("abort", 2, 0)]
+        log = self.log(directory, *begun)
+        stream = reader(tmp_path, isolationLevel="read_committed")
+        start = stream.initialOffset()
+        end = latest(stream, start)
+        assert end == {"orders": {"0": log.stable}} == {"orders": {"0": 3}}
+        got = read(stream, start, end)
+        log = self.log(directory, *begun, ("commit", 1, 0), ("plain", 0, 2))
+        last = latest(stream, end)
+        assert last == {"orders": {"0": log.end}}
+        assert got + read(stream, end, last) == [(0, n) for n in log.committed()]
+
+    def test_going_over_to_committed_records_waits_for_the_decision(self, tmp_path: Path) -> None:
+        directory = tmp_path / "orders-0"
+        directory.mkdir()
+        self.log(directory, ("plain", 0, 3), ("data", 1, 4))
+        read_already = {"orders": {"0": 7}}
+        stream = reader(tmp_path, isolationLevel="read_committed")
+        assert latest(stream, read_already) == read_already
+        self.log(directory, ("plain", 0, 3), ("data", 1, 4), ("commit", 1, 0), ("plain", 0, 2))
+        assert read(stream, read_already, latest(stream, read_already)) == [(0, 8), (0, 9)]
