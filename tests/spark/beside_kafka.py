@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,7 +82,8 @@ class BesideKafka:
         from confluent_kafka import Producer
 
         named = {name.replace("_", "."): value for name, value in settings.items()}
-        return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20, "log_level": 0} | named)
+        kept_in_order = {"enable.idempotence": True, "linger.ms": 20, "log_level": 0}
+        return Producer({"bootstrap.servers": self.bootstrap} | kept_in_order | named)
 
     def send(self, topic: str, rows: Iterable[Sent], producer: Any = None, **settings: Any) -> None:
         """Sends the rows and waits until the broker has them."""
@@ -106,6 +107,31 @@ class BesideKafka:
         """A batch frame of ours, with the same options."""
         return self.spark.read.format("kafkalog").options(**dict(options)).load(str(self.data))
 
+    @property
+    def streams(self) -> Path:
+        """Where streams keep checkpoints and tables."""
+        return self.data.parent / "streams"
+
+    def run_stream(self, source: str, options: Mapping[str, object], name: str = "refused") -> None:
+        """Runs a stream of "kafka" or "kafkalog" until it has all that is there, into a Parquet table.
+
+        Table and checkpoint are in `streams`, under the name and the source.
+        """
+        named = {ONLY_THERE.get(key, key): str(value) for key, value in options.items()}
+        reader = self.spark.readStream.format(source)
+        if source == "kafka":
+            frame = reader.option("kafka.bootstrap.servers", self.bootstrap).options(**(HASTY | named)).load()
+        else:
+            frame = reader.options(**dict(options)).load(str(self.data))
+        to = self.streams / f"{name}-{source}"
+        writer = frame.writeStream.format("parquet").option("checkpointLocation", str(to / "checkpoint"))
+        query = writer.trigger(availableNow=True).start(str(to / "table"))
+        assert query.awaitTermination(TIMEOUT_S), f"{source} is not done"
+
+    def table(self, to: Path) -> DataFrame:
+        """What a stream wrote."""
+        return self.spark.read.parquet(str(to / "table"))
+
     def wait_for_directory(self, topic: str, partitions: int) -> None:
         """Waits until the broker has made the directories of a topic, which it does after it has said so."""
         deadline = time.monotonic() + TIMEOUT_S
@@ -128,3 +154,15 @@ def same(beside: BesideKafka, **options: object) -> list[Any]:
         assert one == other
     assert len(found) == len(expected)
     return found
+
+
+def refusal(work: Callable[[], object]) -> str | None:
+    """What Spark, or either source in it, says against the work; None where it is done."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        work()
+    except (PySparkException, Py4JError) as error:
+        return str(error)
+    return None

@@ -47,7 +47,8 @@ def test_from_the_middle_of_a_transaction(kafka: BesideKafka, start: int, option
     assert rows and min(row.offset for row in rows) >= start
 
 
-def test_the_offsets_of_markers_alone_hold_no_records(kafka: BesideKafka) -> None:
-    """Offset 10 is the marker behind ten records."""
-    offsets = {"startingOffsets": '{"tx":{"1":10}}', "endingOffsets": '{"tx":{"1":11}}', "assign": '{"tx":[1]}'}
-    assert same(kafka, **offsets) == []
+def test_the_offset_of_a_marker_holds_no_record(kafka: BesideKafka) -> None:
+    rows = same(kafka, assign='{"tx":[1]}')
+    marker = min(set(range(rows[-1].offset)) - {row.offset for row in rows})
+    starting, ending = (f'{{"tx":{{"1":{at}}}}}' for at in (marker, marker + 1))
+    assert same(kafka, assign='{"tx":[1]}', startingOffsets=starting, endingOffsets=ending) == []
