@@ -2,7 +2,7 @@
 PYTHON ?= .venv/bin/python
 BUILD = $(PYTHON) setup.py -q build_ext --inplace -j 2
 
-.PHONY: all debug check test crash asan bench bench-spark fmt demo clean
+.PHONY: all debug check test crash crash-spark asan bench bench-spark fmt demo clean
 
 all:                    ## compile what changed, in place
 	$(BUILD)
@@ -20,6 +20,9 @@ test:                   ## all there is, as on a fresh machine
 
 crash: all              ## the crash machine at length: kills, power cuts, failing calls (CRASH_SEED=, CRASH="--kills 50")
 	nice $(PYTHON) -m tests.crash.machine $(if $(CRASH_SEED),--seed $(CRASH_SEED)) $(CRASH)
+
+crash-spark: all        ## a stream into the sink, its driver and workers killed twenty times (CRASH="--kills 50 --seed 2")
+	nice $(PYTHON) -m tests.spark.kills $(CRASH)
 
 asan:                   ## the compiled modules under the sanitizers, random bytes included
 	bash ci/asan.sh

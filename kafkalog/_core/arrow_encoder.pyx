@@ -151,7 +151,7 @@ cdef class ArrowEncoder:
         self._enter()
         if first < 0 or first > rows.count:
             raise IndexError(f"row {first} of {rows.count}")
-        if now_ms < 0:
+        if now_ms < -1:
             raise ValueError(f"the time {now_ms} ms is before 1970")
         memset(&at, 0, sizeof(At))
         at.row = first

@@ -8,8 +8,11 @@ from kafkalog.cli import (
     spark_archive,
     spark_compact,
     spark_export,
+    spark_import,
+    spark_ingest,
     spark_reindex,
     spark_retain,
+    spark_stats,
     spark_verify,
 )
 
@@ -17,8 +20,11 @@ JOBS = (
     spark_archive,
     spark_compact,
     spark_export,
+    spark_import,
+    spark_ingest,
     spark_reindex,
     spark_retain,
+    spark_stats,
     spark_verify,
 )
 """A module for each job and tool; Spark itself is imported when one runs."""

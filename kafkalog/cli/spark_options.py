@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkalog.spark.progress import Tell
+
+_CONNECTION = 2
+"""How often -v is given to see what the connection to the virtual machine says."""
 
 
 def master_option(command: common.Command) -> common.Command:
@@ -60,12 +64,15 @@ def session(
 ) -> Iterator[tuple[SparkSession, Tell | None]]:
     """The session of a job, and what to call with its progress: None where nobody would see it.
 
-    With -v what Spark's virtual machine says goes to stderr.
+    With -v what Spark's virtual machine says goes to stderr, with -vv what its connection to Python says, too: that
+    logs a Ctrl-C as an error.
     """
     from kafkalog.spark.session import check_master, spark_session
 
     with common.usage_of("--master"):
         check_master(master)
+    if verbose < _CONNECTION:
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with TaskMeter(what, quiet=quiet) as meter:
         with spark_session(master, conf, name=f"kafkalog {what}", verbose=verbose > 0) as spark:
             yield spark, meter.tell if meter.shown else None

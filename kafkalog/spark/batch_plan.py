@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
+import warnings
 from collections.abc import Mapping
-from typing import Final
 
 from kafkalog.errors import OffsetOutOfRange
+from kafkalog.spark.damage import DataLoss
 from kafkalog.spark.filters import Pruning
 from kafkalog.spark.limits import Limit, check_order, resolve
 from kafkalog.spark.options import SourceOptions
@@ -14,20 +14,14 @@ from kafkalog.spark.partitions import PartitionViews, find_partitions
 from kafkalog.spark.ranges import OffsetRange, plan_ranges
 from kafkalog.types import TopicPartition
 
-__all__ = ["DataLoss", "plan_batch", "within_bounds"]
-
-_LOG: Final = logging.getLogger("kafkalog.spark")
-
-
-class DataLoss(UserWarning):
-    """Records that a job was to have are gone, and it goes on without them: `failOnDataLoss` is false."""
+__all__ = ["plan_batch", "within_bounds"]
 
 
 def plan_batch(options: SourceOptions, pruning: Pruning | None = None) -> list[OffsetRange]:
     """The ranges of a batch read, with what `pruning` leaves of them.
 
     Errors of `find_partitions` and `resolve`; OffsetOutOfRange for offsets that a partition has not, unless
-    `fail_on_data_loss` is False, which makes that a line of the log; IllegalArgument for a start after its end.
+    `fail_on_data_loss` is False, which makes that a DataLoss warning; IllegalArgument for a start after its end.
     """
     found = find_partitions(options.paths, options.subscription)
     with PartitionViews(found, options.isolation, skip_corrupt=options.skip_corrupt) as views:
@@ -53,7 +47,7 @@ def within_bounds(
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """The bounds, checked: start at or before the end, both among the offsets there are.
 
-    Offsets that are not there are OffsetOutOfRange or, without `fail_on_data_loss`, logged and left out.
+    Offsets that are not there are OffsetOutOfRange or, without `fail_on_data_loss`, a DataLoss warning and left out.
     """
     check_order(starts, stops)
     new_starts, new_stops = dict(starts), dict(stops)
@@ -70,7 +64,7 @@ def within_bounds(
                     offset=offset,
                     hint="give an offset between them, or set failOnDataLoss to false to read what is there",
                 )
-            _LOG.warning("data loss: %s; reading what is there", text)
+            warnings.warn(f"{text}; reading what is there", DataLoss, stacklevel=2)
         new_starts[one] = min(max(starts[one], earliest), latest)
         new_stops[one] = min(max(stops[one], earliest), latest)
     return new_starts, new_stops

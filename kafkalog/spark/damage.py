@@ -1,4 +1,4 @@
-"""Damage that a read passes over: what was left out, counted, logged and, where asked for, written to a report."""
+"""What a read goes on without: damaged bytes, counted, logged and, if asked for, reported; records that are gone."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from kafkalog.util.fileio import OS, atomic_write
 if TYPE_CHECKING:
     from kafkalog.spark.ranges import OffsetRange
 
-__all__ = ["Damage", "Skipped", "report_to"]
+__all__ = ["Damage", "DataLoss", "Skipped", "report_to"]
 
 _LOG: Final = logging.getLogger("kafkalog.spark")
+
+
+class DataLoss(UserWarning):
+    """Records that were to be read are gone, and the read goes on without them: `failOnDataLoss` is false."""
 
 
 class Skipped(NamedTuple):

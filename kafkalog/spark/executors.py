@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_PROBES: Final = 64
+_NAMED: Final = re.compile(r"[A-Za-z_][\w.]*: ")
+_OURS: Final = "kafkalog.errors."
 HOW_TO_SHIP: Final = (
     f"install it on every node (pip install 'kafkalog[spark]=={__version__}'), or ship an environment with "
     "--conf spark.archives=env.tar.gz#env (see docs/spark.md)"
@@ -101,11 +104,10 @@ def failed(error: Exception, what: str) -> Exception:
 
 
 def last_line(text: str) -> str:
-    """The line of a Java or Python trace that names the error: the last one of the first trace that is in it."""
+    """The line of a trace that names the error: where there is a Python trace in it, that of the last one's error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    python = [n for n, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
-    for line in lines[python[-1] + 1 :] if python else ():
-        name, _, _ = line.partition(":")
-        if name.replace(".", "").replace("_", "").isalnum() and not line.startswith(("File ", "at ")) and ":" in line:
-            return line
+    traces = [n for n, line in enumerate(lines) if "Traceback (most recent call last)" in line]
+    for line in lines[traces[-1] + 1 :] if traces else ():
+        if _NAMED.match(line):
+            return line.removeprefix(_OURS)
     return lines[0] if lines else "it did not say why"

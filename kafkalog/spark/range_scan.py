@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import warnings
 from collections.abc import Iterator
 from errno import ENOENT
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ from kafkalog.errors import (
     UnsupportedForFormat,
 )
 from kafkalog.log_scan import LogScan
-from kafkalog.spark.damage import Damage, Skipped
+from kafkalog.spark.damage import Damage, DataLoss, Skipped
 from kafkalog.spark.salvage import salvaged
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["IN_A_BATCH", "LOST_HINT", "RangeScan", "after_damage", "is_loss", "tell_loss"]
 
-_LOG: Final = logging.getLogger("kafkalog.spark")
 LOST_HINT: Final = (
     "retention, a delete or a cut took these records; set failOnDataLoss to false to go on with what is there"
 )
@@ -46,17 +45,19 @@ def is_loss(error: KafkalogError) -> bool:
     return isinstance(error, (OffsetOutOfRange, PartitionNotFound, NotAPartition))
 
 
-def tell_loss(name: str, error: KafkalogError) -> None:
-    """Logs that records of a partition are gone and are passed over."""
-    _LOG.warning("data loss in %s: %s; reading what is there", name, error.message)
+def tell_loss(name: str, start: int, following: int, error: KafkalogError) -> None:
+    """A DataLoss warning: the offsets [start, following) of a partition are gone, as `error` says."""
+    warnings.warn(
+        f"data loss in {name}: offsets {start} to {following - 1} are gone: {error.message}", DataLoss, stacklevel=3
+    )
 
 
 class RangeScan(LogScan):
     """A scan of [start, stop) of a log in mode "r" by a read's options; `damage` is told what is left out.
 
-    Records that are gone meanwhile are an error or, by `fail_on_data_loss`, logged and passed over. Bytes that are no
-    sound batch are CorruptRecord or, by `skip_corrupt`, passed over; damage inside a batch ends the scan in any case:
-    `after_damage` then says where another one goes on.
+    Records that are gone meanwhile are an error or, by `fail_on_data_loss`, passed over with a DataLoss warning. Bytes
+    that are no sound batch are CorruptRecord or, by `skip_corrupt`, passed over; damage inside a batch ends the scan in
+    any case: `after_damage` then says where another one goes on.
     """
 
     __slots__ = ("_damage", "_options")
@@ -100,10 +101,7 @@ class RangeScan(LogScan):
                     raise
                 trouble = error
             except KafkalogError as error:
-                following = self._after_loss(error, start)
-                if following is None:
-                    return
-                start = following
+                start = self._after_loss(error, start)
                 continue
             for chunk in salvaged(
                 trouble, max(start, trouble.offset or 0), self.stop, self._damage, check_crc=self._options.verify_crc
@@ -131,8 +129,8 @@ class RangeScan(LogScan):
                 return None if higher is None else max(start, higher.base_offset)
         return None
 
-    def _after_loss(self, error: KafkalogError, start: int) -> int | None:
-        """Where to go on after records that are gone; None for nowhere. Raises where that is an error."""
+    def _after_loss(self, error: KafkalogError, start: int) -> int:
+        """Where to go on after records that are gone. Raises where that is an error."""
         if not is_loss(error):
             raise error
         view = self._view
@@ -146,8 +144,9 @@ class RangeScan(LogScan):
             if not is_loss(gone):
                 raise
             following = start
-        tell_loss(self.log.name, error)
-        return following if following > start else None
+        following = min(following, self.stop) if following > start else self.stop
+        tell_loss(self.log.name, start, following, error)
+        return following
 
 
 def after_damage(log: Log, error: KafkalogError, damage: Damage) -> int:

@@ -42,7 +42,7 @@ def arrow_batches(wanted: OffsetRange, columns: tuple[str, ...], options: Source
         if options.fail_on_data_loss:
             error.hint = LOST_HINT
             raise
-        tell_loss(str(wanted.topic_partition), error)
+        tell_loss(str(wanted.topic_partition), wanted.start, wanted.stop, error)
     finally:
         report_to(options.corrupt_report, wanted, damage)
 

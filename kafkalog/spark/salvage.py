@@ -81,7 +81,7 @@ def _sound_after(file: File, position: int, end: int, lowest_offset: int, budget
 
     First where the damaged batch says that it ends: its value may hold whole batches of another log.
     """
-    head = file.pread(_SIZE_BYTES, position)
+    head = _read(file, _SIZE_BYTES, position)
     if len(head) == _SIZE_BYTES:
         claimed = position + claimed_size(head)
         if position < claimed < end and is_batch(file, claimed, end, lowest_offset):
@@ -90,4 +90,11 @@ def _sound_after(file: File, position: int, end: int, lowest_offset: int, budget
 
 
 def _base_offset(file: File, position: int) -> int:
-    return int.from_bytes(file.pread(_OFFSET_BYTES, position), "big", signed=True)
+    return int.from_bytes(_read(file, _OFFSET_BYTES, position), "big", signed=True)
+
+
+def _read(file: File, size: int, position: int) -> bytes:
+    try:
+        return file.pread(size, position)
+    except OSError as error:
+        raise StorageError.from_os(error, "read", path=file.path, position=position) from error

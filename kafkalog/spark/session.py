@@ -8,11 +8,13 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from subprocess import TimeoutExpired
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument, IllegalState, JobFailed, KafkalogError, MissingRequirement
 from kafkalog.spark.java import find_java
+from kafkalog.util.interrupts import deferred_interrupts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +37,8 @@ _ONE_HOST: Final = re.compile(r"local(-cluster)?(\[.*\])?")
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 PATIENCE_S: Final = 30.0
 """How long a virtual machine may take to end."""
-_TAIL_LINES: Final = 8
+_REASON: Final = re.compile(r"^(?:Exception in |Error: |Caused by: |[\w.]+(?:Exception|Error): ).*$", re.MULTILINE)
+"""The lines of what a virtual machine says that name an error; the last one is the deepest cause."""
 _MOST_SAID: Final = 1 << 20
 
 
@@ -124,15 +127,16 @@ def _started(
     gateway = None
     try:
         if _SUBMITTED not in os.environ and SparkContext._gateway is None:
-            gateway = _launch(made, master, said)
+            with deferred_interrupts(), deferred_interrupts(signal.SIGTERM):  # else nobody knows whom to end
+                gateway = _launch(made, master, said)
         return SparkSession(SparkContext(conf=made, gateway=gateway)), gateway
-    except KafkalogError:
-        raise
-    except Exception as error:
+    except BaseException as error:
+        words = _words(error, said) if isinstance(error, Exception) else ""
         _end(gateway)
-        if not isinstance(error, PySparkException | OSError) and type(error).__module__.split(".")[0] != "py4j":
+        ours = isinstance(error, PySparkException | OSError) or type(error).__module__.split(".")[0] == "py4j"
+        if isinstance(error, KafkalogError) or not ours:
             raise
-        raise JobFailed(f"Spark could not start: {_words(error, said)}", hint=_hint(master)) from error
+        raise JobFailed(f"Spark could not start: {words}", hint=_hint(master)) from error
 
 
 def _launch(conf: Any, master: str | None, said: IO[bytes] | None) -> Any:
@@ -153,9 +157,13 @@ def _end(gateway: Any) -> None:
     if gateway is None:
         return
     try:
-        gateway.shutdown()
-        gateway.proc.stdin.close()
+        with suppress(Exception):  # it may be gone already
+            gateway.shutdown()
+        gateway.proc.stdin.close()  # the virtual machine ends with its input
         gateway.proc.wait(PATIENCE_S)
+    except TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
     finally:
         SparkContext._gateway = SparkContext._jvm = None
 
@@ -170,8 +178,8 @@ def _words(error: Exception, said: IO[bytes] | None) -> str:
     if said is not None:
         said.seek(0, os.SEEK_END)
         said.seek(max(0, said.tell() - _MOST_SAID))
-        lines = [line.strip() for line in said.read().decode("utf-8", "replace").splitlines() if line.strip()]
-        told = "; ".join([told, *lines[-_TAIL_LINES:]])
+        reasons = _REASON.findall(said.read().decode("utf-8", "replace"))
+        told = "; ".join([told, *(" ".join(reason.split()) for reason in reasons[-1:])])
     return told
 
 

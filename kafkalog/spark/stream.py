@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.spark.admission import TriggerDelay, admitted
-from kafkalog.spark.batch_plan import DataLoss
+from kafkalog.spark.damage import DataLoss
 from kafkalog.spark.limits import resolve
 from kafkalog.spark.live_partitions import LivePartitions
 from kafkalog.spark.offsets import offsets_from_dict, offsets_to_dict

@@ -224,11 +224,14 @@ class TransactionIndex:
     delete_if_exists = unlink
 
     def close(self) -> None:
-        """Give the descriptor back; the next use opens the file again."""
+        """Give the descriptor back; the next use opens the file again. StorageError; it is given back all the same."""
         file, self._file, self._count = self._file, None, -1
         DESCRIPTORS.discard(self)
         if file is not None:
-            file.close()
+            try:
+                file.close()
+            except OSError as error:
+                raise StorageError.from_os(error, "close the transaction index", path=self.path) from error
 
     def __repr__(self) -> str:
         return f"<TransactionIndex {self.path}>"

@@ -96,3 +96,39 @@ def find(
             hint=f"it has {', '.join(map(str, sorted(by_number)))}",
         )
     return [by_number[number] for number in dict.fromkeys(numbers)] if numbers else there
+
+
+def partitions_below(
+    paths: Sequence[str], topics: Sequence[str] = (), fs: FileSystem = OS
+) -> list[PartitionPath]:
+    """The partitions that data directories and partition directories stand for, of these topics or all.
+
+    Each directory once, by its real path; a partition may lie in several data directories. PartitionNotFound for a path
+    that does not exist, StorageError, UnknownTopicOrPartition for a topic that none of them has.
+    """
+    found: dict[str, PartitionPath] = {}
+    for given in paths:
+        path = os.path.realpath(given)
+        names = _names(path, given, fs)
+        try:
+            one = parse_dir(os.path.basename(path))
+        except NotAPartition:
+            one = None
+        if one is not None and not one.kind and any(is_log_file(name) for name in names):
+            found[path] = PartitionPath(one.topic_partition, path)
+            continue
+        for each in partitions([path], fs=fs):
+            found[each.path] = each
+    unknown = [topic for topic in topics if all(one.topic_partition.topic != topic for one in found.values())]
+    if unknown:
+        raise UnknownTopicOrPartition(f"there is no topic {unknown[0]}", path=os.pathsep.join(paths))
+    return [one for one in found.values() if not topics or one.topic_partition.topic in topics]
+
+
+def _names(path: str, given: str, fs: FileSystem) -> list[str]:
+    try:
+        return fs.names(path)
+    except FileNotFoundError:
+        raise PartitionNotFound("there is no such directory", path=given, hint="check the path") from None
+    except OSError as error:
+        raise StorageError.from_os(error, "list", path=given) from error

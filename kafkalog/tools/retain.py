@@ -14,10 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.config import key_for
-from kafkalog.errors import NotAPartition, PartitionNotFound, StorageError, UnknownTopicOrPartition
 from kafkalog.manager.known_topics import read_known_topics
-from kafkalog.storage.names import is_log_file, parse_dir
-from kafkalog.tools.directories import PartitionPath, partitions
+from kafkalog.tools.directories import partitions_below
 from kafkalog.tools.retain_partition import DueSegment, PartitionPlan, delete_due, look
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -141,7 +139,7 @@ def plan_retain(
 ) -> RetainPlan:
     """What counts for each partition that the paths stand for; no log is looked at. Arguments, errors: `retain`."""
     several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    found = _find([os.fspath(path) for path in several], topics, fs)
+    found = partitions_below([os.fspath(path) for path in several], topics, fs)
     given = {key_for(name).name: value for name, value in (settings or {}).items()}
     known = read_known_topics(dict.fromkeys(os.path.dirname(one.path) for one in found), fs=fs)
     config = BrokerConfig.from_mapping({**known.store_settings(), **(store or {})})
@@ -157,33 +155,3 @@ def plan_retain(
         plan = PartitionPlan(one, topic_config, now, not known.has_replicas(one.topic_partition))
         plans.append(plan)
     return RetainPlan(plans, tuple(kept), len(found))
-
-
-def _find(paths: Sequence[str], topics: Sequence[str], fs: FileSystem) -> list[PartitionPath]:
-    """The partitions that the paths stand for, of these topics or all, each once."""
-    found: dict[str, PartitionPath] = {}
-    for given in paths:
-        path = os.path.realpath(given)
-        names = _names(path, given, fs)
-        try:
-            one = parse_dir(os.path.basename(path))
-        except NotAPartition:
-            one = None
-        if one is not None and not one.kind and any(is_log_file(name) for name in names):
-            found[path] = PartitionPath(one.topic_partition, path)
-            continue
-        for each in partitions([path], fs=fs):
-            found[each.path] = each
-    unknown = [topic for topic in topics if all(one.topic_partition.topic != topic for one in found.values())]
-    if unknown:
-        raise UnknownTopicOrPartition(f"there is no topic {unknown[0]}", path=os.pathsep.join(paths))
-    return [one for one in found.values() if not topics or one.topic_partition.topic in topics]
-
-
-def _names(path: str, given: str, fs: FileSystem) -> list[str]:
-    try:
-        return fs.names(path)
-    except FileNotFoundError:
-        raise PartitionNotFound("there is no such directory", path=given, hint="check the path") from None
-    except OSError as error:
-        raise StorageError.from_os(error, "list", path=given) from error

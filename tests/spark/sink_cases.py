@@ -33,35 +33,32 @@ def values(name: str, batches: int, each: int = 3) -> list[list[bytes]]:
 
 def stage(
     directory: Path, job: Job, batch_id: int, tasks: Iterable[Records], *, compression: str = "none",
-    partitions: int = 1, fs: FileSystem = OS,
+    partitions: int = 1, timestamp_ms: int = NOW_MS, fs: FileSystem = OS,
 ) -> list[StagedTask]:  # fmt: skip
     """What tasks stage; a topic that is not there is to be made with `partitions`, or as many as are named."""
     codec = PLAIN if compression == "none" else parse_compression(compression)
-    return [_staged(directory, job, batch_id, at, task, codec, partitions, fs) for at, task in enumerate(tasks)]
-
-
-def _staged(
-    directory: Path, job: Job, batch_id: int, at: int, task: Records, codec: Compression, partitions: int,
-    fs: FileSystem,
-) -> StagedTask:  # fmt: skip
-    writer = StageWriter(str(directory), job, batch_id, at, at, fs=fs)
-    try:
-        return StagedTask(*_written(writer, directory, task, codec, partitions, fs))
-    except BaseException:
-        writer.abandon()
-        raise
+    staged = []
+    for at, task in enumerate(tasks):
+        writer = StageWriter(str(directory), job, batch_id, at, at, fs=fs)
+        try:
+            staged.append(StagedTask(*_written(writer, directory, task, codec, partitions, timestamp_ms, fs)))
+        except BaseException:
+            writer.abandon()
+            raise
+    return staged
 
 
 def _written(
-    writer: StageWriter, directory: Path, task: Records, codec: Compression, partitions: int, fs: FileSystem
-) -> tuple[StagedFile | None, dict[str, StagedTopic]]:
+    writer: StageWriter, directory: Path, task: Records, codec: Compression, partitions: int, timestamp_ms: int,
+    fs: FileSystem,
+) -> tuple[StagedFile | None, dict[str, StagedTopic]]:  # fmt: skip
     topics = {}
     for target, batches in task.items():
         layout = read_layout(str(directory), target.topic, fs=fs)
         most = max(one.partition for one in task if one.topic == target.topic) + 1
         topics[target.topic] = StagedTopic(layout.partitions or max(partitions, most), layout.rules)
         for records in batches:
-            plain = encode_batch([(b"k", value) for value in records], timestamp=NOW_MS)
+            plain = encode_batch([(b"k", value) for value in records], timestamp=timestamp_ms)
             packed = pack(plain, codec, limit_bytes=1 << 20) if codec else plain
             writer.add(target, bytearray(packed))
     return writer.finish(), topics

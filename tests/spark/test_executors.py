@@ -71,4 +71,6 @@ def test_the_line_of_an_error_that_names_it() -> None:
     assert last_line("Job aborted due to stage failure: lost\nDriver stacktrace:\n") == (
         "Job aborted due to stage failure: lost"
     )
+    planning = "[PYTHON_DATA_SOURCE_ERROR] Failed to plan: Traceback (most recent call last):\n  File \"x\", line 1\n"
+    assert last_line(f"{planning}kafkalog.errors.CorruptRecord: a: b (file c)\n") == "CorruptRecord: a: b (file c)"
     assert last_line("") == "it did not say why"

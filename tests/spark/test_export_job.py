@@ -20,7 +20,7 @@ from kafkalog.errors import (
     PartitionNotFound,
     UnknownTopicOrPartition,
 )
-from kafkalog.spark.batch_plan import DataLoss
+from kafkalog.spark.damage import DataLoss
 from kafkalog.spark.jobs.export import FIRST_RATIO, LEAST_TASK_BYTES, MOST_RATIO, export, log_bytes_per_byte, task_bytes
 from kafkalog.spark.jobs.manifest import ExportedFile, ExportedRange
 from tests.spark.jobs import job

@@ -1,6 +1,9 @@
 """The source's options: what is taken, what is refused, and what the refusal says."""
 
 import logging
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -158,3 +161,9 @@ def test_every_option_of_the_table_is_one_that_is_parsed() -> None:
     for name, value in values.items():
         changed = SourceOptions.parse({**plain, name: value}, streaming=False)
         assert (changed == SourceOptions.parse(plain, streaming=False)) == (name in without_effect), name
+
+
+def test_planning_a_read_imports_nothing_of_spark() -> None:
+    code = "import sys, kafkalog.spark.batch_plan, kafkalog.spark.range_scan, kafkalog.spark.row_schema"
+    code += "; assert not {'pyspark', 'py4j', 'pyarrow', 'pandas'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

@@ -1,7 +1,9 @@
 """`kafkalog spark`: its jobs are listed, quick to ask about, and say in one line what is missing."""
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,7 @@ import pytest
 
 from kafkalog.cli.spark_cmd import command
 from tests import commands
+from tests.spark.conftest import why_not
 from tests.spark.jobs import job
 from tests.tools.test_verify_damage import write_log
 
@@ -92,3 +95,48 @@ def test_executors_without_the_package_are_told_how_to_get_it(
         assert (done.status, done.out) == (1, "")
         assert "cannot import kafkalog" in done.err and "install it on every node" in done.err
         assert done.err.count("\n") == 1
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started, with their own."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    found = [int(one) for one in path.read_text().split()] if path.exists() else []
+    return [*found, *(below for one in found for below in children(one))]
+
+
+def is_java(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == "java\n"
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_ctrl_c_ends_the_job_and_its_virtual_machine(data: Path) -> None:
+    """Whenever it comes: while Spark starts, while tasks run. A virtual machine of its own."""
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+    with commands.started("spark", "verify", "--master", "local[2]", data) as running:
+        java: list[int] = []
+        while not java and running.poll() is None:
+            java = [pid for pid in children(running.pid) if is_java(pid)]
+            time.sleep(0.05)
+        assert java, running.communicate()
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=120)
+    assert (running.returncode, out, err) == (130, b"", b"\n")
+    end = time.monotonic() + 60
+    while any(map(is_java, java)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(map(is_java, java))
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_master_that_is_none_is_told_in_a_line(data: Path) -> None:
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+    done = commands.kafkalog("spark", "verify", "--master", "nonsense", data)
+    assert done.returncode == 1 and done.stdout == b"" and done.stderr.count(b"\n") == 1
+    assert b"Spark could not start" in done.stderr and b"check that nonsense is a Spark master" in done.stderr

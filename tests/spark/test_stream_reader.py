@@ -20,7 +20,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from kafkalog.spark.batch_plan import DataLoss
+from kafkalog.spark.damage import DataLoss
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.stream import StreamReader
 

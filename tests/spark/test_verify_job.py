@@ -12,6 +12,7 @@ from kafkalog.spark.jobs.verify import verify
 from kafkalog.tools.verify import verify as verify_here
 from tests import commands
 from tests.raw_batches import batches
+from tests.spark.conftest import why_not
 from tests.spark.jobs import job
 from tests.tools.test_verify_damage import LOG, write_log
 
@@ -113,8 +114,6 @@ def test_wrong_usage_and_absent_paths_need_no_spark(
 @pytest.mark.spark
 def test_both_commands_from_a_shell(tree: Path) -> None:
     """A virtual machine of its own: what Spark says about itself is not in the output."""
-    from tests.spark.conftest import why_not
-
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     damage(tree)

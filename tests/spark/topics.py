@@ -44,7 +44,7 @@ def flip(path: Path, position: int, bits: int = 0xFF) -> None:
     path.write_bytes(data)
 
 
-def source_options(*paths: Path, **options: Any) -> SourceOptions:
+def source_options(*paths: Path | str, **options: Any) -> SourceOptions:
     """The options of a batch read of these paths; `subscribe` is orders unless something else is subscribed to."""
     given = {"path": str(paths[0])} if len(paths) == 1 else {"paths": "[" + ", ".join(f'"{p}"' for p in paths) + "]"}
     if not {"subscribe", "subscribePattern", "assign"} & set(options):

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.errors import CorruptIndex, IllegalArgument
+from kafkalog.errors import CorruptIndex, IllegalArgument, StorageError
 from kafkalog.storage.aborted_txns import AbortedTxn, read_aborted_txns
 from kafkalog.storage.transaction_index import TransactionIndex
 from tests.counting import Counting
+from tests.faults import FaultFS
 
 ENTRIES = [AbortedTxn(0, 0, 0, 10, 11), AbortedTxn(0, 1, 5, 15, 13), AbortedTxn(0, 2, 18, 35, 25),
            AbortedTxn(0, 3, 32, 50, 40)]  # fmt: skip
@@ -113,3 +114,17 @@ def test_a_huge_file_is_not_taken_into_memory(tmp_path: Path) -> None:
         index.sanity_check()
     assert sum(fs.reads) < 1 << 20
     index.close()
+
+
+def test_a_close_that_the_system_refuses_names_the_file(tmp_path: Path) -> None:
+    """As where a file system tells of a failed write only then; the descriptor is given back, and nothing is lost."""
+    fs = FaultFS()
+    index = TransactionIndex(tmp_path / "00000000000000000000.txnindex", 0, fs=fs)
+    index.append(ENTRIES[0])
+    fs.fail("close", times=1)
+    with pytest.raises(StorageError, match="close the transaction index") as caught:
+        index.close()
+    assert caught.value.path == index.path
+    index.append(ENTRIES[1])
+    index.close()
+    assert read_aborted_txns(index.path) == ENTRIES[:2]

@@ -23,7 +23,8 @@ from kafkalog.errors import (
     UnknownTopicOrPartition,
 )
 from kafkalog.records.column_reader import COLUMNS, kinds_of
-from kafkalog.spark.batch_plan import DataLoss, within_bounds
+from kafkalog.spark.batch_plan import within_bounds
+from kafkalog.spark.damage import DataLoss
 from kafkalog.spark.executors import check_executors
 from kafkalog.spark.jobs.intervals import OffsetSet
 from kafkalog.spark.jobs.manifest import ExportDirectory, ExportedRange, ExportSettings

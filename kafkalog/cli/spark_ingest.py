@@ -1,0 +1,66 @@
+"""`kafkalog spark ingest`: files to topics."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from kafkalog.cli import common, spark_options
+
+
+@click.command("ingest")
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="(FILE | DIR)...")
+@click.option("-d", "--dir", "data", required=True, type=click.Path(), envvar="KAFKALOG_DIR", metavar="DIR",
+              help="Data directory to write to. [env: KAFKALOG_DIR]")
+@common.topic_option()
+@click.option("--format", "format", metavar="FORMAT", help="text, csv, json (lines) or parquet. Default: by the names.")
+@click.option("--value", metavar="COLUMN", help="The value. Default: the line, or the row as JSON.")
+@click.option("--key", metavar="COLUMN", help="The key.")
+@click.option("--time", "timestamp", metavar="COLUMN", help="The time: ms since 1970, or ISO-8601. Default: now.")
+@click.option("--topic-column", metavar="COLUMN", help="The topic, instead of -t.")
+@click.option("--partition-column", metavar="COLUMN", help="The partition. Default: by the key.")
+@click.option("--no-header", is_flag=True, help="The first line of CSV has no names: columns are _c0, _c1, ...")
+@click.option("--separator", default=",", show_default=True, metavar="CHAR", help="What is between columns of CSV.")
+@click.option("--nulls", is_flag=True, help="Null values are taken, as deletes.")
+@click.option("-D", "delimiter", default="\\n", show_default=True, metavar="DELIM", help="What ends a line of text.")
+@click.option("-K", "key_delimiter", metavar="DELIM", help="Splits a line at its first DELIM into key and value.")
+@click.option("--partitions", type=int, default=1, show_default=True, metavar="N", help="Of a topic that is missing.")
+@click.option("-z", "compression", metavar="CODEC[:LEVEL]", help="gzip, snappy, lz4 or zstd.")
+@click.option("--job-id", metavar="ID", help="The records land once, however often a job of this ID is run.")
+@common.json_option("One JSON object with what was written.")
+@spark_options.session_options
+@common.quiet_options
+def command(
+    files: tuple[str, ...], data: str, master: str | None, conf: dict[str, str], as_json: bool, quiet: bool,
+    verbose: int, no_header: bool, delimiter: str, key_delimiter: str | None, **given: Any,
+) -> int:  # fmt: skip
+    """Append the lines or rows of FILEs to a topic, by tasks that encode and a commit that appends once.
+
+    Lines come in the order of the files, so a topic of one partition has them in that order. With --job-id a run that
+    was killed is run again with the same words: what landed does not land twice. Text is taken byte for byte, and so
+    are JSON lines if no column is named. A missing topic is made.
+
+    Exit status: 0 written, 1 nothing written, 2 wrong usage.
+    """
+    common.set_verbosity(quiet, verbose)
+    spark_options.need_paths(files)
+    columns = {name: given.pop(name) for name in ("value", "key", "timestamp")}
+    columns |= {name: given.pop(f"{name}_column") for name in ("topic", "partition")}
+    with spark_options.session(master, conf, "ingest", quiet=quiet, verbose=verbose) as (spark, tell):
+        from kafkalog.spark.jobs.ingest import ingest
+        from kafkalog.spark.jobs.row_columns import RowColumns
+        from kafkalog.tools.escapes import literal
+
+        report = ingest(
+            spark, files, data, header=not no_header, columns=RowColumns(**columns), delimiter=literal(delimiter),
+            key_delimiter=None if key_delimiter is None else literal(key_delimiter), tell=tell, **given,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps(report._asdict()))
+    elif report.landed:
+        print(f"appended {common.plural(report.records, 'record')} of {common.plural(report.files, 'file')}")
+    else:
+        print(f"job {report.job_id} has landed before: nothing was appended")
+    return 0

@@ -1,0 +1,178 @@
+"""What batch headers say of a segment: batches, records, bytes and codecs, hour by hour; records are not decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Final, NamedTuple
+
+from kafkalog._core.scan import BatchTable
+from kafkalog.errors import CorruptRecord, KafkalogError, StorageError
+from kafkalog.records.compression import decompress
+from kafkalog.records.format import codec_name
+from kafkalog.storage.file_slice import FileSlice
+from kafkalog.tools.verify_search import only_zeros
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, FileSystem
+
+HOUR_MS: Final = 3_600_000
+MOST_MS: Final = 253_402_300_799_999
+"""The last millisecond that a calendar has a date for; a larger timestamp is none."""
+NO_HOUR: Final = -1
+"""The hour of batches without timestamps."""
+_V2_HEADER_BYTES: Final = 61
+_CODEC: Final = 0x07
+_CONTROL: Final = 0x20
+
+
+class Group(NamedTuple):
+    """What counts are about. An hour (ms since 1970) is that of a batch's largest timestamp; NO_HOUR for none."""
+
+    topic: str
+    partition: int
+    hour_ms: int
+    codec: str
+
+
+@dataclass
+class Counts:
+    """Sums over batches. `bytes` are those on disk with all headers.
+
+    `packed_bytes` and `plain_bytes` are those of the records of some batches that were decompressed, before and after:
+    one batch of each chunk of about a megabyte, or every batch where that was asked for. `first_ms` and `last_ms` are
+    the smallest and the largest of the batches' largest timestamps; -1 for none.
+    """
+
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    packed_bytes: int = 0
+    plain_bytes: int = 0
+    first_ms: int = -1
+    last_ms: int = -1
+
+    def add(self, other: Counts) -> None:
+        """Takes the sums of other batches in."""
+        for name in ("batches", "records", "bytes", "packed_bytes", "plain_bytes"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        known = [one for one in (self.first_ms, other.first_ms) if one >= 0]
+        self.first_ms = min(known, default=-1)
+        self.last_ms = max(self.last_ms, other.last_ms)
+
+    @property
+    def ratio(self) -> float | None:
+        """Bytes of records for each byte they take on disk, by the batches that were decompressed; None without any."""
+        return self.plain_bytes / self.packed_bytes if self.packed_bytes else None
+
+    @property
+    def records_a_second(self) -> float | None:
+        """Records for each second between the first batch and the last one; None where that is no time."""
+        span_ms = self.last_ms - self.first_ms
+        return self.records * 1000 / span_ms if self.first_ms >= 0 and span_ms > 0 else None
+
+    @property
+    def bytes_a_second(self) -> float | None:
+        """Bytes on disk for each second between the first batch and the last one."""
+        span_ms = self.last_ms - self.first_ms
+        return self.bytes * 1000 / span_ms if self.first_ms >= 0 and span_ms > 0 else None
+
+
+COUNT_NAMES: Final = tuple(one.name for one in fields(Counts))
+
+
+class Survey(NamedTuple):
+    """What a segment shows: its rows, and the error that ended it before its end, in words; None where none did."""
+
+    rows: dict[Group, Counts]
+    problem: str | None
+
+
+def survey_segment(path: str, partition: TopicPartition, *, exact: bool = False, fs: FileSystem = OS) -> Survey:
+    """The rows of a `.log` file; every byte is read once, and no checksum compared (`verify` does that).
+
+    `exact` decompresses every compressed batch, not one of each chunk. Markers of transactions count as bytes alone.
+    A torn last batch is left out; damage ends the survey of this segment. Nothing is raised for what the file holds.
+    """
+    rows: dict[Group, Counts] = {}
+    problem = None
+    try:
+        with fs.open_file(path, "r") as file:
+            for data, table in FileSlice(file, 0, file.size()).scanned():
+                _add_table(rows, partition, data, table, exact)
+    except FileNotFoundError:
+        return Survey({}, None)  # retention was faster
+    except CorruptRecord as error:
+        if not _is_reserved(path, error.position, fs):
+            problem = str(error)
+    except KafkalogError as error:
+        problem = str(error)
+    except OSError as error:
+        problem = str(StorageError.from_os(error, "read", path=path))
+    return Survey(rows, problem)
+
+
+def _is_reserved(path: str, position: int | None, fs: FileSystem) -> bool:
+    """True where nothing but zeros follows: room that a broker reserved ahead."""
+    if position is None:
+        return False
+    try:
+        with fs.open_file(path, "r") as file:
+            return only_zeros(file, position, file.size())
+    except OSError:
+        return False
+
+
+def _add_table(
+    rows: dict[Group, Counts], partition: TopicPartition, data: bytes, table: BatchTable, exact: bool
+) -> None:
+    """Adds the batches of a chunk: those of one hour and codec together."""
+    import numpy
+
+    count = len(table)
+    largest = numpy.asarray(table.max_timestamps)
+    hours = numpy.where((largest >= 0) & (largest <= MOST_MS), largest // HOUR_MS, NO_HOUR)
+    kinds = numpy.fromiter((table.attributes(i) & (_CODEC | _CONTROL) for i in range(count)), numpy.int64, count)
+    sizes = numpy.asarray(table.sizes)
+    records = numpy.where(kinds & _CONTROL, 0, numpy.maximum(numpy.asarray(table.counts), 0))
+    keys, index = numpy.unique(hours * 64 + kinds, return_inverse=True)
+    for n, key in enumerate(keys.tolist()):
+        chosen = index == n
+        hour, kind = divmod(key, 64)
+        times = largest[chosen]
+        known = times[(times >= 0) & (times <= MOST_MS)]
+        is_data = not kind & _CONTROL
+        counts = Counts(
+            int(chosen.sum()) if is_data else 0, int(records[chosen].sum()), int(sizes[chosen].sum()), 0, 0,
+            int(known.min()) if len(known) and is_data else -1, int(known.max()) if len(known) and is_data else -1,
+        )  # fmt: skip
+        if kind & _CODEC and is_data:
+            some = numpy.flatnonzero(chosen) if exact else numpy.flatnonzero(chosen)[:1]
+            _sample(counts, data, table, some.tolist())
+        when = hour * HOUR_MS if hour >= 0 else NO_HOUR
+        group = Group(partition.topic, partition.partition, when, codec_name(kind & _CODEC))
+        rows.setdefault(group, Counts()).add(counts)
+
+
+def _sample(counts: Counts, data: bytes, table: BatchTable, rows: Sequence[int]) -> None:
+    """Adds what some compressed v2 batches are decompressed; those of older formats, and damaged ones, are left out."""
+    start = table.position(0)
+    for i in rows:
+        if table.magic(i) < 2:
+            continue
+        at = table.position(i) - start
+        packed = memoryview(data)[at + _V2_HEADER_BYTES : at + table.size(i)]
+        try:
+            plain = len(decompress(table.attributes(i) & _CODEC, packed))
+        except KafkalogError:
+            continue
+        counts.packed_bytes += len(packed)
+        counts.plain_bytes += plain
+
+
+def merged(surveys: Iterable[dict[Group, Counts]]) -> dict[Group, Counts]:
+    """The sums of several surveys, by group, in order of topic, partition, hour and codec."""
+    found: dict[Group, Counts] = {}
+    for rows in surveys:
+        for group, counts in rows.items():
+            found.setdefault(group, Counts()).add(counts)
+    return dict(sorted(found.items()))

@@ -1,0 +1,76 @@
+"""A Spark DataFrame whose rows are staged by tasks, with what they staged brought to the driver."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.spark.commit import StagedTask
+from kafkalog.spark.executors import failed
+from kafkalog.spark.jobs.task_stage import ONLY_BATCH
+from kafkalog.spark.progress import Tell, watched
+from kafkalog.spark.sink_options import SinkOptions
+from kafkalog.spark.sink_task import stage_rows
+from kafkalog.spark.staging import Job
+from kafkalog.spark.tasks import Raised
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame
+
+__all__ = ["stage_frame"]
+
+
+def stage_frame(
+    frame: DataFrame, options: SinkOptions, job: Job, what: str, tell: Tell | None, *, nulls: bool
+) -> list[StagedTask]:
+    """What the tasks of `frame` staged, in the order of its partitions; columns are those of the sink.
+
+    A null value is IllegalArgument unless `nulls`. The first error of ours that a task met; JobFailed for what Spark
+    says of rows that it cannot read.
+    """
+    spark = frame.sparkSession
+    try:
+        with watched(spark, what, tell):
+            stage = partial(_stage, options=options, job=job, nulls=nulls)
+            rows = frame.mapInArrow(stage, "task int, staged binary").collect()
+    except KafkalogError:
+        raise
+    except Exception as error:
+        raise failed(error, f"the job {what!r} failed") from error
+    done = [pickle.loads(row["staged"]) for row in sorted(rows, key=lambda row: int(row["task"]))]
+    for one in done:
+        if isinstance(one, Raised):
+            raise one.error
+    return done
+
+
+def _stage(batches: Iterable[pyarrow.RecordBatch], *, options: SinkOptions, job: Job, nulls: bool) -> Iterator[Any]:
+    """The work of a task: one row with what it staged, or the error that it met."""
+    import pyarrow as pa
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    number, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
+    came: StagedTask | Raised
+    try:
+        came = stage_rows(batches if nulls else _without_nulls(batches), options, job, ONLY_BATCH, number, attempt)
+    except KafkalogError as error:
+        came = Raised(error)
+    yield pa.record_batch({"task": pa.array([number], pa.int32()), "staged": pa.array([pickle.dumps(came)])})
+
+
+
+
+def _without_nulls(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    """The batches; IllegalArgument at the first one that has a null value."""
+    for batch in batches:
+        if batch.column("value").null_count:
+            raise IllegalArgument(
+                "a row has no value, or a null one",
+                hint="check the name of the column, or allow nulls: they are Kafka's deletes",
+            )
+        yield batch

@@ -1,0 +1,287 @@
+"""The job `import`: Parquet files, or JSON lines, to logs: what `export` and `consume -J` wrote, and what is like it.
+
+Rows that say where they belong (topic, partition, offset) come in the order of their offsets, one task for each
+partition. They keep their offsets where all of their partitions are empty; else they are appended, as rows without
+offsets are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.records.placer import Placer, TopicTarget
+from kafkalog.spark.commit import Committer, StagedTask
+from kafkalog.spark.executors import check_executors
+from kafkalog.spark.jobs.ingest import landing_for, several
+from kafkalog.spark.jobs.json_lines import json_batches
+from kafkalog.spark.jobs.kept_offsets import KeptTarget, finish_imports, is_empty, land_with_offsets
+from kafkalog.spark.jobs.offset_batches import batches_with_offsets
+from kafkalog.spark.jobs.parquet_rows import RECORD_COLUMNS, ParquetFacts, ordered_rows, survey, unordered_rows
+from kafkalog.spark.jobs.row_columns import format_of
+from kafkalog.spark.jobs.task_stage import ONLY_BATCH, Landing, TaskStage
+from kafkalog.spark.jobs.text_lines import SPLIT_BYTES, TextOptions, TextTask, files_of, text_tasks
+from kafkalog.spark.ledger import read_ledger
+from kafkalog.spark.progress import Tell
+from kafkalog.spark.tasks import results, run_tasks
+from kafkalog.spark.topic_layout import read_layout
+from kafkalog.storage.names import validate_topic
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["ImportReport", "import_"]
+
+Path = str | os.PathLike[str]
+OFFSETS: Final = ("auto", "keep", "new")
+
+
+class ImportReport(NamedTuple):
+    """What one run wrote; `kept`: offsets are those of the files; `landed` is False for a job that was done before."""
+
+    records: int
+    files: int
+    partitions: int
+    kept: bool
+    landed: bool
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTask:
+    """The rows of one partition, from all files that have some; `keep` their offsets."""
+
+    number: int
+    where: TopicPartition
+    files: tuple[ParquetFacts, ...]
+    keep: bool
+    landing: Landing
+
+
+@dataclass(frozen=True, slots=True)
+class FileTask:
+    """All rows of a file, placed by their partitions or keys."""
+
+    number: int
+    facts: ParquetFacts
+    landing: Landing
+
+
+class Staged(NamedTuple):
+    """What a task staged: for the commit, its records, and the offsets [first, end) of kept ones."""
+
+    task: StagedTask
+    records: int
+    first: int
+    end: int
+
+
+def import_(
+    spark: SparkSession,
+    sources: Path | Iterable[Path],
+    data: Path,
+    topic: str | None = None,
+    *,
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    offsets: str = "auto",
+    partitions: int = 1,
+    compression: str | None = None,
+    job_id: str | None = None,
+    tell: Tell | None = None,
+) -> ImportReport:
+    """Writes the records of Parquet files (such as an export's directory) or JSON lines to the data directory `data`.
+
+    `columns` names those of Parquet by part (value, key, headers, timestamp, timestampType, topic, partition, offset)
+    where they are not called so. The topic is `topic`, else the column's, else that of a directory `topic=NAME`. Keys,
+    values, headers and times become what they were, nulls and times of -1 too; a topic's rules on times are not held
+    against them. Where rows have topic, partition and
+    offset they are written in the order of offsets. With `offsets` "auto" they keep them if all of their partitions are
+    empty; "keep" demands it, "new" appends. Kept offsets have the gaps that the files have, and types of time stay;
+    appended records have the type that their topic gives. JSON lines are appended, in the order of the files.
+
+    With a `job_id` the records land once, however often the job is run; a run that was killed leaves nothing, or what
+    the next import or write to the directory completes. `partitions` is the least that a new topic gets.
+
+    IllegalArgument names a column that is missing or of a wrong type, an offset that is there twice, a partition that
+    is not empty and was to keep offsets; FormatError for files that are no Parquet and lines that are no records;
+    IllegalState where somebody else wrote to it meanwhile; StorageError, DirectoryLocked, RecordTooLarge, JobFailed.
+    """
+    if offsets not in OFFSETS:
+        raise IllegalArgument(f"offsets is {offsets!r}", hint=f"give {', '.join(OFFSETS)}")
+    names = _names(columns or {})
+    if topic is not None:
+        validate_topic(topic)
+    files = files_of([os.path.abspath(path) for path in several(sources)])
+    kind = format_of(files) if format is None else format
+    if kind not in ("parquet", "json"):
+        raise IllegalArgument(f"format is {kind!r}", hint="give parquet or json; `ingest` reads text and CSV")
+    landing = landing_for(data, partitions, compression, job_id)
+    finish_imports(landing.directory)
+    if job_id is not None and read_ledger(landing.directory).landed(landing.job, ONLY_BATCH):
+        return ImportReport(0, len(files), 0, False, False, landing.job.id)
+    check_executors(spark, [landing.directory, *files])
+    committer = Committer(landing.directory)
+    try:
+        plan = _staged(spark, kind, files, names, topic, offsets, landing, tell)
+    except BaseException:
+        committer.abort(landing.job, ONLY_BATCH)
+        raise
+    records, landed = sum(one.records for one in plan.staged), True
+    if plan.keep:
+        targets = [
+            KeptTarget(where, one.first, one.end, one.task.file)
+            for where, one in zip(plan.wheres, plan.staged, strict=True)
+            if one.task.file is not None
+        ]
+        land_with_offsets(landing.directory, landing.job, targets, plan.partitions)
+    else:
+        tasks = [one.task for one in plan.staged]
+        landed, records = committer.commit(landing.job, ONLY_BATCH, tasks, keep=job_id is not None)
+    return ImportReport(records, len(files), len(plan.wheres), plan.keep, landed, landing.job.id)
+
+
+class Plan(NamedTuple):
+    """What tasks staged, the partitions that rows name, how many each topic is to have, whether offsets are kept."""
+
+    staged: list[Staged]
+    wheres: list[TopicPartition]
+    partitions: dict[str, int]
+    keep: bool
+
+
+def _staged(
+    spark: SparkSession, kind: str, files: list[str], names: dict[str, str], topic: str | None, offsets: str,
+    landing: Landing, tell: Tell | None,
+) -> Plan:  # fmt: skip
+    """Decides how the rows are written, and has them staged."""
+    if kind == "json":
+        if topic is None or offsets == "keep":
+            raise IllegalArgument(
+                "JSON lines are appended to one topic",
+                hint="name the topic" if topic is None else "use offsets new; to keep them export to Parquet",
+            )
+        lines = text_tasks(files, TextOptions(topic), landing, SPLIT_BYTES)
+        return Plan(results(run_tasks(spark, stage_json, lines, "import", tell)), [], {}, False)
+    facts = results(run_tasks(spark, partial(survey, names=names, topic=topic), files, "import: look at files"))
+    wheres = sorted({where for one in facts for group in one.groups for where in group.wheres})
+    if not all(one.is_ordered for one in facts):
+        if offsets == "keep":
+            raise IllegalArgument(
+                "rows do not say topic, partition and offset", path=files[0],
+                hint="name the columns, or use offsets new",
+            )  # fmt: skip
+        _check_topics(facts)
+        by_file = [FileTask(n, one, _wide(landing, wheres)) for n, one in enumerate(facts)]
+        return Plan(results(run_tasks(spark, stage_file, by_file, "import", tell)), wheres, {}, False)
+    full = [where for where in wheres if not is_empty(landing.directory, where)]
+    if offsets == "keep" and full:
+        raise IllegalArgument(
+            f"{full[0]} has records already, so that others cannot keep their offsets", path=landing.directory,
+            hint="import into another directory, or with offsets new",
+        )  # fmt: skip
+    keep = offsets != "new" and not full
+    wide = _wide(landing, wheres)
+    tasks = [PartitionTask(n, one, tuple(_with(one, facts)), keep, wide) for n, one in enumerate(wheres)]
+    counts = {one.topic: max(wide.partitions, read_layout(landing.directory, one.topic).partitions) for one in wheres}
+    return Plan(results(run_tasks(spark, stage_partition, tasks, "import", tell)), wheres, counts, keep)
+
+
+def _names(columns: Mapping[str, str]) -> dict[str, str]:
+    for part in columns:
+        if part not in RECORD_COLUMNS:
+            raise IllegalArgument(f"a record has no part {part!r}", hint=f"parts are {', '.join(RECORD_COLUMNS)}")
+    return dict(columns)
+
+
+def _check_topics(facts: Iterable[ParquetFacts]) -> None:
+    for one in facts:
+        if one.topic is None and "topic" not in one.columns:
+            raise IllegalArgument(
+                "nothing says the topic of the rows", path=one.path, hint="name the topic, or the column that has it"
+            )
+
+
+def _with(where: TopicPartition, facts: Iterable[ParquetFacts]) -> Iterable[ParquetFacts]:
+    """The files that have rows of the partition."""
+    return (one for one in facts if any(where in group.wheres for group in one.groups))
+
+
+def _wide(landing: Landing, wheres: Iterable[TopicPartition]) -> Landing:
+    """Where records go, with as many partitions for new topics as rows name."""
+    partitions = max([landing.partitions, *(where.partition + 1 for where in wheres)])
+    return Landing(landing.directory, landing.job, partitions, landing.compression)
+
+
+def stage_partition(task: PartitionTask) -> Staged:
+    """Stages the rows of one partition, in the order of their offsets."""
+    bounds = [-1, 0, 0]
+
+    def noted() -> Iterable[Any]:
+        for table in ordered_rows(task.where, task.files):
+            offsets = table["offset"]
+            if bounds[0] < 0:
+                bounds[0] = offsets[0].as_py()
+            bounds[1] = offsets[len(offsets) - 1].as_py() + 1
+            bounds[2] += len(offsets)
+            yield table
+
+    with TaskStage(task.landing, task.number) as stage:
+        topic = stage.topic(task.where.topic)
+        if task.where.partition >= topic.partitions:
+            raise IllegalArgument(
+                f"topic {task.where.topic} has {topic.partitions} partitions, the files have {task.where}",
+                path=task.landing.directory, hint="give the topic more partitions (kafkalog topics alter) first",
+            )  # fmt: skip
+        if task.keep:
+            for batches in batches_with_offsets(noted(), task.where.topic, topic):
+                stage.add(task.where, batches)
+        else:
+            target = topic.as_written()._replace(partitions=1)
+            placer = Placer(lambda _: target, topic=task.where.topic, columns={"partition": None}, now_ms=_no_time)
+            for table in noted():
+                for placed in placer.add(_record_columns(table)):
+                    stage.add(task.where, placed.batches)
+            for placed in placer.finish():
+                stage.add(task.where, placed.batches)
+        return Staged(stage.finish(), bounds[2], bounds[0], bounds[1])
+
+
+def stage_file(task: FileTask) -> Staged:
+    """Stages all rows of a file, in its order, by their partitions or keys."""
+    return _stage(task.number, task.landing, task.facts.topic, map(_record_columns, unordered_rows(task.facts)))
+
+
+def stage_json(task: TextTask) -> Staged:
+    """Stages the records of JSON lines."""
+    return _stage(task.number, task.landing, task.options.topic, json_batches(task))
+
+
+def _stage(number: int, landing: Landing, topic: str | None, rows: Iterable[Any]) -> Staged:
+    with TaskStage(landing, number) as stage:
+
+        def target(name: str) -> TopicTarget:
+            return stage.topic(name).as_written()
+
+        placer = Placer(target, topic=topic, first_partition=number, now_ms=_no_time)
+        for table in rows:
+            for placed in placer.add(table):
+                stage.add(TopicPartition(placed.topic, placed.partition), placed.batches)
+        for placed in placer.finish():
+            stage.add(TopicPartition(placed.topic, placed.partition), placed.batches)
+        return Staged(stage.finish(), placer.records, 0, 0)
+
+
+def _record_columns(table: Any) -> Any:
+    """What a record is made of; the others say where it came from."""
+    return table.select([name for name in table.schema.names if name not in ("offset", "timestampType")])
+
+
+def _no_time() -> int:
+    """What stands for a record's time where it has none: it stays so."""
+    return -1

@@ -1,0 +1,180 @@
+"""The job `ingest`: files of text, CSV, JSON lines and Parquet to topics, once for each job id.
+
+Lines go from the file into batches in the tasks' own processes; rows are read by Spark and handed to tasks as Arrow
+batches. Tasks stage, and the driver's commit appends what they staged in their order.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.creating import make_data_directory
+from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.records.packing import PLAIN, parse_compression
+from kafkalog.spark.commit import Committed, Committer, StagedTask
+from kafkalog.spark.executors import check_executors, failed
+from kafkalog.spark.jobs.frames import stage_frame
+from kafkalog.spark.jobs.row_columns import FORMATS, RowColumns, format_of, records_of, rows_of
+from kafkalog.spark.jobs.task_stage import ONLY_BATCH, Landing, check_partitions_wanted
+from kafkalog.spark.jobs.text_lines import (
+    BATCH_BYTES,
+    SPLIT_BYTES,
+    TextOptions,
+    check_text,
+    files_of,
+    stage_lines,
+    text_tasks,
+)
+from kafkalog.spark.ledger import read_ledger
+from kafkalog.spark.progress import Tell
+from kafkalog.spark.sink_options import SinkOptions
+from kafkalog.spark.sink_task import check_columns
+from kafkalog.spark.staging import Job
+from kafkalog.spark.tasks import results, run_tasks
+from kafkalog.storage.names import validate_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["IngestReport", "ingest", "land", "landing_for", "several"]
+
+Path = str | os.PathLike[str]
+NO_COLUMNS = RowColumns()
+
+
+class IngestReport(NamedTuple):
+    """What one run appended, from how many files; `landed` is False where the job's records were there before."""
+
+    records: int
+    files: int
+    landed: bool
+    job_id: str
+
+
+def ingest(
+    spark: SparkSession,
+    sources: Path | Iterable[Path],
+    data: Path,
+    topic: str | None = None,
+    *,
+    format: str | None = None,
+    columns: RowColumns = NO_COLUMNS,
+    header: bool = True,
+    separator: str = ",",
+    delimiter: bytes = b"\n",
+    key_delimiter: bytes | None = None,
+    partitions: int = 1,
+    compression: str | None = None,
+    nulls: bool = False,
+    job_id: str | None = None,
+    batch_bytes: int = BATCH_BYTES,
+    split_bytes: int = SPLIT_BYTES,
+    tell: Tell | None = None,
+) -> IngestReport:
+    """Appends the lines or rows of files as records to a topic of the data directory `data`.
+
+    The format is text, csv, json (lines) or parquet; where it is not named, the files' names tell it. `columns` says
+    which column is key, value, timestamp (times, ms since 1970, ISO-8601), topic and partition; where no value is
+    named, it is the line, or the row as JSON. Text, and JSON lines without columns, are taken byte for byte as they
+    lie and not parsed: a line is split at the first `key_delimiter` into key and value. Of CSV, `header` says that the
+    first line has the names (else `_c0`, `_c1`, ...), and `separator` what is between columns. Records without a
+    time get that of the job. A null value is refused unless `nulls` takes it as Kafka's delete.
+
+    Records come in the order of the files as they are given (of a directory: by name) for lines; those of each file in
+    its order for all formats. In a topic of one partition that is the order of offsets. In several, keyed records go to
+    murmur2(key) mod partitions, others stay on one partition for a while. A topic that is missing is made with
+    `partitions`. `batch_bytes` and `split_bytes` are the sizes at which a batch of lines closes, and of a task.
+
+    With a `job_id` the records land once, however often the job is run; without one each run appends. A run that dies
+    leaves nothing, or what the next write to the directory completes.
+
+    IllegalArgument, InvalidTopic, FormatError (a compressed or empty input, one that shrinks), StorageError (files that
+    are missing, a full disk), RecordTooLarge, InvalidTimestamp, InvalidPartitions name what is wrong; DirectoryLocked;
+    JobFailed with Spark's words for malformed CSV, JSON and Parquet.
+    """
+    files = files_of([os.path.abspath(path) for path in several(sources)])
+    kind = format_of(files) if format is None else format
+    _check(kind, topic, columns, key_delimiter)
+    if kind == "text" or (kind == "json" and not columns.named):
+        assert topic is not None
+        options = TextOptions(topic, delimiter, key_delimiter, batch_bytes)
+        check_text(options, split_bytes)
+        landing = landing_for(data, partitions, compression, job_id)
+        tasks = text_tasks(files, options, landing, split_bytes)
+
+        def stage() -> list[StagedTask]:
+            return results(run_tasks(spark, stage_lines, tasks, "ingest", tell))
+
+    else:
+        landing = landing_for(data, partitions, compression, job_id)
+        sink = SinkOptions(landing.directory, topic, partitions, landing.compression or PLAIN, job_id)
+
+        def stage() -> list[StagedTask]:
+            from pyspark.sql.pandas.types import to_arrow_schema
+
+            rows = rows_of(spark, files, kind, columns, header=header, separator=separator)
+            frame = records_of(rows, columns)
+            check_columns(to_arrow_schema(frame.schema, timezone="UTC"), topic)
+            return stage_frame(frame, sink, landing.job, "ingest", tell, nulls=nulls)
+
+    done = land(spark, landing, files, stage, keep=job_id is not None)
+    return IngestReport(done.records, len(files), done.landed, landing.job.id)
+
+
+def _check(kind: str, topic: str | None, columns: RowColumns, key_delimiter: bytes | None) -> None:
+    """IllegalArgument for arguments that do not go together."""
+    if kind not in FORMATS:
+        raise IllegalArgument(f"format is {kind!r}", hint=f"give {', '.join(FORMATS)}")
+    if kind == "text" and columns.named:
+        raise IllegalArgument(
+            f"text has no column {columns.named[0]!r}", hint="name the format csv, json or parquet, or a key delimiter"
+        )
+    if key_delimiter is not None and (kind != "text" and (kind != "json" or columns.named)):
+        raise IllegalArgument(f"a key delimiter is for text, not {kind}", hint="name the column that is the key")
+    if topic is None and columns.topic is None:
+        raise IllegalArgument("no topic is named", hint="name the topic, or the column that has it")
+    if topic is not None:
+        validate_topic(topic)
+        if columns.topic is not None:
+            raise IllegalArgument("a topic and a column of topics are named", hint="leave one of them out")
+
+
+def land(
+    spark: SparkSession, landing: Landing, files: list[str], stage: Callable[[], list[StagedTask]], *, keep: bool
+) -> Committed:
+    """Lands what `stage` gives; where it raises, what was staged is swept.
+
+    A job that landed before is left alone without any work where `keep` says that it is remembered.
+    """
+    committer = Committer(landing.directory)
+    if keep and read_ledger(landing.directory).landed(landing.job, ONLY_BATCH):
+        return Committed(False, 0)
+    check_executors(spark, [landing.directory, *files])
+    try:
+        staged = stage()
+    except BaseException as error:
+        committer.abort(landing.job, ONLY_BATCH)
+        if isinstance(error, KafkalogError) or not isinstance(error, Exception):
+            raise
+        raise failed(error, "the job failed") from error
+    return committer.commit(landing.job, ONLY_BATCH, staged, keep=keep)
+
+
+def several(paths: Path | Iterable[Path]) -> list[str]:
+    """The paths as a list; IllegalArgument for none."""
+    found = [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
+    if not found:
+        raise IllegalArgument("no file is named", hint="name files, or directories of them")
+    return found
+
+
+def landing_for(data: Path, partitions: int, compression: str | None, job_id: str | None) -> Landing:
+    """Where a job's records go; the data directory is made where only its last part is missing."""
+    asked = None if compression is None else parse_compression(compression)
+    job = Job.batch(uuid.uuid4().hex if job_id is None else job_id)
+    check_partitions_wanted(partitions)
+    directory = os.path.realpath(make_data_directory(os.path.realpath(data)))
+    return Landing(directory, job, partitions, asked)

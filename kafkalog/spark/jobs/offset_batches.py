@@ -1,0 +1,81 @@
+"""Rows that have offsets as v2 batches with those offsets: a batch ends where an offset is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from struct import pack_into
+from typing import Any, Final
+
+import numpy as np
+
+from kafkalog._core.crc import crc32c
+from kafkalog._core.scan import scan
+from kafkalog.records.placer import Placer
+from kafkalog.spark.jobs.task_stage import StagedFor
+
+__all__ = ["batches_with_offsets"]
+
+BATCH_BYTES: Final = 128 << 10
+LOG_APPEND_TIME: Final = 1
+_EPOCH_AT: Final = 12
+_CRC_AT: Final = 17
+_ATTRIBUTES_AT: Final = 21
+_TIME_TYPE_BIT: Final = 0x08
+
+
+def batches_with_offsets(tables: Iterable[Any], name: str, topic: StagedFor) -> Iterator[Any]:
+    """The rows of Arrow tables (offset, value; key, timestamp in ms, headers, timestampType) as v2 batches, in buffers.
+
+    Offsets rise over all tables. The leader epoch is 0. Records of type LogAppendTime share batches with those of the
+    same time, and keep the type; the type of records of format v0 becomes CreateTime, as when Kafka converts them.
+    """
+    target = topic.as_copied()
+    placer = Placer(lambda _: target, topic=name, columns={"partition": None}, batch_bytes=BATCH_BYTES, now_ms=_no_time)
+    before = 0
+    for table in tables:
+        offsets = table["offset"].to_numpy()
+        types = table["timestampType"].to_numpy() if "timestampType" in table.schema.names else None
+        times = table["timestamp"].to_numpy() if "timestamp" in table.schema.names else None
+        rows = table.select([one for one in ("value", "key", "timestamp", "headers") if one in table.schema.names])
+        for first, stop in runs(offsets, types, times):
+            appended = types is not None and types[first] == LOG_APPEND_TIME
+            shift = int(offsets[first]) - before
+            for placed in _placed(placer, rows.slice(first, stop - first)):
+                shift_offsets(placed.batches, shift, appended)
+                yield placed.batches
+            before += stop - first
+
+
+def runs(offsets: Any, types: Any, times: Any) -> Iterator[tuple[int, int]]:
+    """Rows [first, stop) that can be in one batch: offsets without a gap, one type of time, and one time where the
+    log gave it."""
+    breaks = np.diff(offsets) != 1
+    if types is not None:
+        breaks |= np.diff(types) != 0
+        if times is not None:
+            breaks |= (np.diff(times) != 0) & (types[1:] == LOG_APPEND_TIME)
+    places = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(offsets)]
+    return ((first, stop) for first, stop in zip(places, places[1:], strict=False) if first < stop)
+
+
+def _placed(placer: Placer, rows: Any) -> Iterator[Any]:
+    yield from placer.add(rows)
+    yield from placer.finish()
+
+
+def shift_offsets(batches: Any, shift: int, append_time: bool) -> None:
+    """Adds `shift` to the base offsets of v2 batches in a writable buffer, and says what their times are."""
+    table = scan(batches, check_crc=False)
+    view = memoryview(batches).cast("B")
+    for row in range(table.count):
+        at, size = table.position(row), table.size(row)
+        pack_into(">q", view, at, table.base_offset(row) + shift)
+        pack_into(">i", view, at + _EPOCH_AT, 0)
+        if append_time:
+            view[at + _ATTRIBUTES_AT + 1] |= _TIME_TYPE_BIT
+            pack_into(">I", view, at + _CRC_AT, crc32c(view[at + _ATTRIBUTES_AT : at + size]))
+
+
+def _no_time() -> int:
+    """What stands for a record's time where it has none: it stays so."""
+    return -1

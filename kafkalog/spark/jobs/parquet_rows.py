@@ -1,0 +1,224 @@
+"""Parquet files that are to be records: the partitions in their row groups, and rows in the order of offsets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kafkalog.errors import FormatError, IllegalArgument, StorageError
+from kafkalog.keywords import near
+from kafkalog.storage.names import validate_partition, validate_topic
+from kafkalog.types import TopicPartition
+
+__all__ = ["RECORD_COLUMNS", "GroupFacts", "ParquetFacts", "ordered_rows", "survey", "unordered_rows"]
+
+RECORD_COLUMNS: Final = ("value", "key", "headers", "timestamp", "timestampType", "topic", "partition", "offset")
+MOST_HELD_BYTES: Final = 1 << 30
+"""Rows whose turn has not come: of files that overlap in offsets, as those of several dates do."""
+BATCH_ROWS: Final = 65_536
+_TOPIC: Final = re.compile(r"(?:^|/)topic=([^/]+)/")
+_KINDS: Final = {
+    "value": ("binary", "string", "large_binary", "large_string", "null"),
+    "key": ("binary", "string", "large_binary", "large_string", "null"),
+    "partition": ("int8", "int16", "int32", "int64"),
+    "offset": ("int32", "int64"),
+    "timestampType": ("int8", "int16", "int32", "int64"),
+    "topic": ("string", "large_string"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """A row group: its number in the file, the partitions in it, and its first offset (-1: it has none)."""
+
+    number: int
+    wheres: tuple[TopicPartition, ...]
+    first_offset: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFacts:
+    """A file: what its columns are for (names by part), its topic if its path says it, its row groups."""
+
+    path: str
+    columns: Mapping[str, str]
+    topic: str | None
+    groups: tuple[GroupFacts, ...]
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether each row says where it belongs: topic, partition and offset."""
+        return "offset" in self.columns and "partition" in self.columns and all(one.wheres for one in self.groups)
+
+
+def survey(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFacts:
+    """What a file has. `names` are those of columns by part, where they are not called as the part.
+
+    FormatError for what is no Parquet, IllegalArgument for columns that are missing or of wrong types, StorageError.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            columns = _columns(schema, names, path)
+            found = _TOPIC.search(path)
+            own = topic or (validate_topic(found[1]) if found and "topic" not in columns else None)
+            groups = tuple(_group(file, number, columns, own) for number in range(file.num_row_groups))
+    except pa.ArrowException as error:
+        raise FormatError(f"this is no Parquet file: {error}", path=path, hint="check the file") from None
+    except OSError as error:
+        raise StorageError.from_os(error, "read the input", path=path) from error
+    return ParquetFacts(path, columns, own, groups)
+
+
+def _columns(schema: Any, names: Mapping[str, str], path: str) -> dict[str, str]:
+    columns = {}
+    for part in RECORD_COLUMNS:
+        name = names.get(part, part)
+        if name not in schema.names:
+            if part in names or part == "value":
+                nearest = near(name, schema.names)
+                meant = f"did you mean {nearest}? " if nearest else ""
+                raise IllegalArgument(
+                    f"there is no column {name!r}, which is to be the {part}", path=path,
+                    hint=f"{meant}columns are {', '.join(schema.names[:20])}",
+                )  # fmt: skip
+            continue
+        kind = schema.field(name).type
+        right = str(kind) in _KINDS[part] if part in _KINDS else True
+        if part == "timestamp":
+            right = pa.types.is_timestamp(kind) or pa.types.is_int64(kind)
+        if not right:
+            raise IllegalArgument(
+                f"column {name!r} is {kind}, which cannot be the {part}", path=path, hint="cast it, or name another"
+            )
+        columns[part] = name
+    return columns
+
+
+def _group(file: Any, number: int, columns: Mapping[str, str], topic: str | None) -> GroupFacts:
+    facts = file.metadata.row_group(number)
+    bounds = {}
+    for n in range(facts.num_columns):
+        column = facts.column(n)
+        stats = column.statistics
+        if stats is not None and stats.has_min_max and not stats.null_count:
+            bounds[column.path_in_schema] = (stats.min, stats.max)
+    first = bounds.get(columns.get("offset", ""), (None, None))[0] if "offset" in columns else -1
+    if first is None:
+        first = pc.min(file.read_row_group(number, [columns["offset"]]).column(0)).as_py()
+    wheres = _wheres(file, number, columns, topic, bounds) if "partition" in columns else ()
+    return GroupFacts(number, wheres, -1 if first is None else int(first), facts.num_rows)
+
+
+def _wheres(
+    file: Any, number: int, columns: Mapping[str, str], topic: str | None, bounds: Mapping[str, tuple[Any, Any]]
+) -> tuple[TopicPartition, ...]:
+    """The partitions that rows of a group belong to; none where that is not told."""
+    parts = [columns["partition"]]
+    if topic is None:
+        if "topic" not in columns:
+            return ()
+        parts.insert(0, columns["topic"])
+    if all(name in bounds and bounds[name][0] == bounds[name][1] for name in parts):
+        rows = [{name: bounds[name][0] for name in parts}]
+    else:
+        rows = file.read_row_group(number, parts).group_by(parts).aggregate([]).to_pylist()
+    found = set()
+    for row in rows:
+        its = topic if topic is not None else row[columns["topic"]]
+        if its is None or row[columns["partition"]] is None:
+            return ()
+        found.add(TopicPartition(validate_topic(its), validate_partition(int(row[columns["partition"]]))))
+    return tuple(sorted(found))
+
+
+def unordered_rows(facts: ParquetFacts) -> Iterator[Any]:
+    """All rows of a file as record batches with the columns of records, in its order."""
+    with _opened(facts) as file:
+        for batch in file.iter_batches(BATCH_ROWS, columns=list(facts.columns.values())):
+            yield _as_record_batch(batch, facts)
+
+
+def ordered_rows(where: TopicPartition, files: Iterable[ParquetFacts]) -> Iterator[Any]:
+    """The rows of one partition in all files, in the order of their offsets, as tables.
+
+    Row groups that overlap in offsets are merged. IllegalArgument where an offset is there twice, and where files
+    overlap so much that memory does not hold what waits.
+    """
+    groups = sorted(
+        ((group.first_offset, facts.path, group.number, facts) for facts in files for group in facts.groups
+         if where in group.wheres),
+        key=lambda one: one[:3],
+    )  # fmt: skip
+    held: Any = None
+    last = -1
+    for n, (_, path, number, facts) in enumerate(groups):
+        with _opened(facts) as file:
+            table = _of(where, file.read_row_group(number, columns=list(facts.columns.values())), facts)
+        held = table if held is None else pa.concat_tables([held, table], promote_options="default")
+        held = held.sort_by("offset")
+        following = groups[n + 1][0] if n + 1 < len(groups) else 1 << 63
+        offsets = held["offset"].to_numpy()
+        ready = int(offsets.searchsorted(following)) if following < 1 << 63 else len(offsets)
+        out, held = held.slice(0, ready), held.slice(ready)
+        if ready:
+            _check_rising(offsets[:ready], last, where, path)
+            last = int(offsets[ready - 1])
+            yield out
+        if held.nbytes > MOST_HELD_BYTES:
+            raise IllegalArgument(
+                f"rows of {where} are spread over files without any order of offsets", path=path,
+                hint="sort the files by offset, or import without offsets",
+            )  # fmt: skip
+
+
+def _check_rising(offsets: Any, last: int, where: TopicPartition, path: str) -> None:
+    if offsets[0] <= last or (offsets[1:] <= offsets[:-1]).any():
+        doubles = offsets[1:][offsets[1:] <= offsets[:-1]]
+        offset = int(offsets[0] if offsets[0] <= last else doubles[0])
+        raise IllegalArgument(
+            f"{where} has an offset twice", path=path, offset=offset, hint="leave out files with the same records"
+        )
+
+
+def _of(where: TopicPartition, table: Any, facts: ParquetFacts) -> Any:
+    """The rows of a table that are of the partition, as columns of records."""
+    mask = pc.equal(table[facts.columns["partition"]], where.partition)
+    if facts.topic is None:
+        mask = pc.and_(mask, pc.equal(table[facts.columns["topic"]], where.topic))
+    rows = table.filter(mask)
+    found = pa.table({part: rows[name] for part, name in facts.columns.items() if part not in ("topic", "partition")})
+    return _cast(found, facts)
+
+
+def _as_record_batch(batch: Any, facts: ParquetFacts) -> Any:
+    table = pa.Table.from_batches([batch])
+    return _cast(pa.table({part: table[name] for part, name in facts.columns.items()}), facts)
+
+
+def _cast(table: Any, facts: ParquetFacts) -> Any:
+    """The table with times in ms and numbers as records have them."""
+    for part, kind in (("offset", pa.int64()), ("partition", pa.int32()), ("timestampType", pa.int32())):
+        if part in table.schema.names:
+            table = table.set_column(table.schema.get_field_index(part), part, table[part].cast(kind))
+    if "timestamp" in table.schema.names and pa.types.is_timestamp(table["timestamp"].type):
+        unit = pa.timestamp("ms", table["timestamp"].type.tz)
+        at = table.schema.get_field_index("timestamp")
+        table = table.set_column(at, "timestamp", table["timestamp"].cast(unit, safe=False).cast(pa.int64()))
+    return table
+
+
+def _opened(facts: ParquetFacts) -> Any:
+    try:
+        return pq.ParquetFile(facts.path)
+    except pa.ArrowException as error:
+        raise FormatError(f"this is no Parquet file: {error}", path=facts.path, hint="check the file") from None
+    except OSError as error:
+        raise StorageError.from_os(error, "read the input", path=facts.path) from error

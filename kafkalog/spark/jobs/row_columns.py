@@ -1,0 +1,153 @@
+"""How rows of CSV, JSON lines and Parquet become records: which column is key, value, time, topic and partition."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.keywords import near
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["FORMATS", "RowColumns", "format_of", "records_of", "rows_of"]
+
+FORMATS: Final = ("text", "csv", "json", "parquet")
+_BY_NAME: Final = {
+    ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """Names of columns; None where a record has no such part, and for `value` where the row itself is the value."""
+
+    value: str | None = None
+    key: str | None = None
+    timestamp: str | None = None
+    topic: str | None = None
+    partition: str | None = None
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that are named, each once."""
+        given = (getattr(self, field.name) for field in fields(self))
+        return tuple(dict.fromkeys(name for name in given if name is not None))
+
+    def check(self, there: Sequence[str]) -> None:
+        """IllegalArgument for a column that is not there; it names the nearest one."""
+        for field in fields(self):
+            name = getattr(self, field.name)
+            if name is not None and name not in there:
+                nearest = near(name, there)
+                meant = f"did you mean {nearest}? " if nearest else ""
+                raise IllegalArgument(
+                    f"there is no column {name!r}, which is to be the {field.name}",
+                    hint=f"{meant}columns are {', '.join(there[:20])}",
+                )
+
+
+def format_of(paths: Iterable[str]) -> str:
+    """The format that the names of files tell; text for names that tell nothing.
+
+    IllegalArgument where they tell several.
+    """
+    found = {_BY_NAME.get(os.path.splitext(path)[1].lower(), "text"): path for path in paths}
+    if len(found) > 1:
+        shown = ", ".join(f"{path} ({format})" for format, path in sorted(found.items()))
+        raise IllegalArgument(f"files are of several formats: {shown}", hint="name the format, or run a job for each")
+    return next(iter(found), "text")
+
+
+def rows_of(
+    spark: Any, paths: list[str], format: str, columns: RowColumns, *, header: bool, separator: str
+) -> DataFrame:
+    """The rows of the files; a row that is malformed ends the job that reads it.
+
+    Of JSON lines the named columns are read, as text, besides the line itself.
+    """
+    reader = spark.read
+    if format == "parquet":
+        return reader.parquet(*paths)
+    if format == "csv":
+        return reader.options(header=header, sep=separator, mode="FAILFAST", inferSchema=False, escape='"').csv(paths)
+    from pyspark.sql import functions as F
+
+    lines = reader.text(paths).where("length(trim(value)) > 0")
+    if not columns.named:
+        return lines
+    wanted = ", ".join(f"`{name.replace('`', '``')}` string" for name in columns.named)
+    row = F.from_json("value", wanted, {"mode": "FAILFAST"})
+    return lines.select(F.col("value").alias(_LINE), row.alias(_ROW)).select(_LINE, f"{_ROW}.*")
+
+
+_LINE: Final = "kafkalog_line"
+_ROW: Final = "kafkalog_row"
+
+
+def records_of(rows: DataFrame, columns: RowColumns) -> DataFrame:
+    """The rows as records: columns value, and those of key, timestamp, topic, partition that there are.
+
+    IllegalArgument for a column that is not there or cannot be what it is named for.
+    """
+    from pyspark.sql import functions as F
+
+    there = [name for name in rows.columns if name != _LINE]
+    if columns.named or _LINE not in rows.columns:
+        columns.check(there)
+    if columns.value is not None:
+        value = _bytes(rows, columns.value, "value")
+    elif _LINE in rows.columns:
+        value = _column(_LINE)
+    else:
+        value = F.to_json(F.struct(*[_column(name) for name in there]))
+    parts = [value.alias("value")]
+    if columns.key is not None:
+        parts.append(_bytes(rows, columns.key, "key").alias("key"))
+    if columns.timestamp is not None:
+        parts.append(_time(rows, columns.timestamp).alias("timestamp"))
+    if columns.topic is not None:
+        parts.append(_column(columns.topic).cast("string").alias("topic"))
+    if columns.partition is not None:
+        parts.append(_column(columns.partition).cast("int").alias("partition"))
+    return rows.select(*parts)
+
+
+def _column(name: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def _bytes(rows: DataFrame, name: str, part: str) -> Column:
+    """A column as bytes or text: numbers as they are printed; JSON for what has parts."""
+    from pyspark.sql import functions as F
+
+    kind = rows.schema[name].dataType.typeName()
+    if kind in ("binary", "string"):
+        return _column(name)
+    if kind in ("struct", "array", "map"):
+        return F.to_json(_column(name))
+    return _column(name).cast("string")
+
+
+def _time(rows: DataFrame, name: str) -> Column:
+    """A column as a time: of numbers, or text of digits, ms since 1970; other text as ISO-8601."""
+    from pyspark.sql import functions as F
+
+    kind = rows.schema[name].dataType.typeName()
+    column = _column(name)
+    if kind in ("timestamp", "timestamp_ntz", "date"):
+        return column.cast("timestamp")
+    if kind in ("long", "integer", "short", "byte"):
+        return F.timestamp_millis(column)
+    if kind == "string":
+        digits = column.rlike("^-?[0-9]+$")
+        of_digits = F.timestamp_millis(F.when(digits, column).cast("long"))
+        return F.when(digits, of_digits).otherwise(F.when(~digits, column).cast("timestamp"))
+    raise IllegalArgument(
+        f"the column {name!r} is {kind}, no time", hint="name one of times, of ms since 1970, or of ISO-8601 text"
+    )

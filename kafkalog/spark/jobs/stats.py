@@ -1,0 +1,139 @@
+"""The job `stats`: how much lies in a tree of logs, by topic and hour, from batch headers; keys by a sketch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog.errors import KafkalogError, NotAPartition, StorageError
+from kafkalog.spark.executors import check_executors, failed
+from kafkalog.spark.header_survey import Counts, Group, merged, survey_segment
+from kafkalog.spark.packing import packed
+from kafkalog.spark.progress import Tell, watched
+from kafkalog.spark.stats_report import ROW_SCHEMA, KeyStats, StatsReport
+from kafkalog.spark.tasks import results, run_tasks
+from kafkalog.storage.names import is_log_file
+from kafkalog.tools.directories import PartitionPath, partitions_below
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Path = str | os.PathLike[str]
+KEYS_ERROR: Final = 0.02
+"""The standard deviation of the number of keys, relative to it (HyperLogLog++)."""
+
+
+class Segment(NamedTuple):
+    """A `.log` file of a partition, and its bytes."""
+
+    path: str
+    size: int
+    partition: TopicPartition
+
+
+def stats(
+    spark: SparkSession,
+    paths: Path | Iterable[Path],
+    *,
+    topics: Sequence[str] = (),
+    keys: bool = True,
+    exact: bool = False,
+    tell: Tell | None = None,
+) -> StatsReport:
+    """What lies in data directories or partition directories, `topics` of them or all; nothing is locked or changed.
+
+    Batches, records and bytes come from batch headers, the hour of a batch from its largest timestamp. How well it is
+    compressed is seen at one batch of each megabyte, or at every one where `exact`. With `keys` all records are read
+    besides, for the number of different keys of each topic, off by 2 % on average; a tree of several brokers' copies
+    counts each copy's bytes and records, and a key once.
+
+    Damage ends the counting of its segment, and is in `problems`; what the keys cannot be read for is too. Segments
+    that retention deletes meanwhile are left out. PartitionNotFound, NotAPartition, UnknownTopicOrPartition,
+    MissingRequirement for executors without this package, JobFailed.
+    """
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    found = partitions_below([os.fspath(path) for path in several], topics)
+    if not found:
+        raise NotAPartition(
+            "there is no partition in the directory", path=os.fspath(several[0]) if several else None,
+            hint="give data directories, or partition directories (<topic>-<number>)",
+        )  # fmt: skip
+    check_executors(spark, [os.path.realpath(path) for path in several])
+    segments = [segment for one in found for segment in _segments(one)]
+    tasks = packed(segments, lambda one: one.size, spark.sparkContext.defaultParallelism)
+    done = results(run_tasks(spark, partial(_survey, exact=exact), tasks, "stats", tell))
+    problems = [problem for _, some in done for problem in some]
+    counted = None
+    if keys:
+        try:
+            counted = _keys(spark, found, tell)
+        except KafkalogError as error:
+            problems.append(f"keys were not counted: {error}")
+    groups = merged(rows for rows, _ in done)
+    return StatsReport(groups, counted, tuple(problems), len(found), len(segments))
+
+
+def stats_frame(spark: SparkSession, report: StatsReport) -> DataFrame:
+    """The report as a DataFrame: one row for each topic, partition, hour and codec (`ROW_SCHEMA`)."""
+    return spark.createDataFrame(report.rows(), ROW_SCHEMA)
+
+
+def _segments(partition: PartitionPath) -> list[Segment]:
+    try:
+        names = sorted(OS.names(partition.path))
+    except FileNotFoundError:
+        return []  # the topic was deleted since
+    except OSError as error:
+        raise StorageError.from_os(error, "list", path=partition.path) from error
+    found = []
+    for name in names:
+        path = os.path.join(partition.path, name)
+        if is_log_file(name):
+            try:
+                found.append(Segment(path, OS.stat(path).st_size, partition.topic_partition))
+            except FileNotFoundError:
+                continue
+    return found
+
+
+def _survey(segments: Sequence[Segment], *, exact: bool) -> tuple[dict[Group, Counts], list[str]]:
+    """A task: the rows of its segments, and what is wrong with them."""
+    surveys = [survey_segment(one.path, one.partition, exact=exact) for one in segments]
+    problems = [survey.problem for survey in surveys if survey.problem is not None]
+    return merged(survey.rows for survey in surveys), problems
+
+
+def _keys(spark: SparkSession, found: Sequence[PartitionPath], tell: Tell | None) -> dict[str, KeyStats]:
+    """The keys of each topic: by one read for all partitions, and one more for each further copy of a partition."""
+    from pyspark.sql import functions
+
+    reads: list[dict[TopicPartition, str]] = []
+    for one in found:
+        for read in reads:
+            if one.topic_partition not in read:
+                read[one.topic_partition] = one.path
+                break
+        else:
+            reads.append({one.topic_partition: one.path})
+    frames = [
+        spark.read.format("kafkalog").option("columns", "key,topic").load([*read.values()]) for read in reads
+    ]
+    every = frames[0]
+    for frame in frames[1:]:
+        every = every.unionByName(frame)
+    asked = every.groupBy("topic").agg(
+        functions.approx_count_distinct("key", KEYS_ERROR).alias("distinct"),
+        functions.count_if(functions.col("key").isNull()).alias("null"),
+    )
+    try:
+        with watched(spark, "stats: keys", tell):
+            rows = asked.collect()
+    except KafkalogError:
+        raise
+    except Exception as error:
+        raise failed(error, "the records could not be read") from error
+    return {row["topic"]: KeyStats(row["distinct"], row["null"]) for row in rows}

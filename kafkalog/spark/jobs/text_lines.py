@@ -1,0 +1,209 @@
+"""Tasks that read text: each line that begins in a range of bytes becomes a record, in the order of the file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kafkalog._core.ingest import LineEncoder
+from kafkalog._core.scan import scan
+from kafkalog.errors import FormatError, IllegalArgument, RecordTooLarge, StorageError
+from kafkalog.records.packing import most_plain_bytes, pack
+from kafkalog.spark.commit import StagedTask
+from kafkalog.spark.jobs.task_stage import Landing, TaskStage
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, File
+
+__all__ = ["TextOptions", "TextTask", "stage_lines", "text_tasks"]
+
+SPLIT_BYTES: Final = 64 << 20
+CHUNK_BYTES: Final = 256 << 10
+READY_BYTES: Final = 128 << 10
+BATCH_BYTES: Final = 16_384
+PACKED: Final = (".gz", ".bz2", ".zst", ".xz", ".zip", ".lz4", ".snappy")
+"""What compressed files end with: their bytes are no lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """How lines become records: see `ingest`."""
+
+    topic: str
+    delimiter: bytes = b"\n"
+    key_delimiter: bytes | None = None
+    batch_bytes: int = BATCH_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class TextTask:
+    """The lines that begin in the bytes [start, stop) of a file; `number` is the task's place among all."""
+
+    number: int
+    path: str
+    start: int
+    stop: int
+    options: TextOptions
+    landing: Landing
+
+
+def text_tasks(
+    paths: Iterable[str], options: TextOptions, landing: Landing, split_bytes: int = SPLIT_BYTES
+) -> list[TextTask]:
+    """Tasks for all lines of the files, in their order: a commit in the order of tasks keeps it.
+
+    StorageError for a file that cannot be read, FormatError for a compressed one.
+    """
+    tasks: list[TextTask] = []
+    for path in paths:
+        if path.lower().endswith(PACKED):
+            raise FormatError("a compressed file has no lines to be read", path=path, hint="decompress it first")
+        try:
+            with OS.open_file(path, "r") as file:
+                size = file.size()
+        except OSError as error:
+            raise StorageError.from_os(error, "read the input", path=path) from error
+        step = max(size, 1) if overlaps_itself(options.delimiter) else split_bytes
+        for start in range(0, size, step):
+            tasks.append(TextTask(len(tasks), path, start, min(start + step, size), options, landing))
+    return tasks
+
+
+def stage_lines(task: TextTask) -> StagedTask:
+    """Stages the lines of a task. RecordTooLarge names the file and where the line begins; StorageError."""
+    options = task.options
+    with TaskStage(task.landing, task.number) as stage:
+        topic = stage.topic(options.topic)
+        limit = topic.config.max_message_bytes
+        encoder = LineEncoder(
+            topic.partitions,
+            batch_bytes=min(options.batch_bytes, most_plain_bytes(topic.compression, limit)),
+            chunk_bytes=CHUNK_BYTES,
+            delimiter=options.delimiter,
+            key_delimiter=options.key_delimiter,
+        )
+        wheres = [TopicPartition(options.topic, number) for number in range(topic.partitions)]
+
+
+        def stage_ready(least: int) -> None:
+            for number, where in enumerate(wheres):
+                if encoder.ready_bytes(number) >= least:
+                    batches = pack(encoder.take(number), topic.compression, limit_bytes=limit)
+                    if scan(batches, check_crc=False).max_batch_size > limit:
+                        raise _too_large(task.path, limit)
+                    stage.add(where, batches)
+
+        for _ in _fed(encoder, task, limit):
+            stage_ready(READY_BYTES)
+        encoder.seal()
+        stage_ready(1)
+        return stage.finish()
+
+
+def _fed(encoder: LineEncoder, task: TextTask, limit: int) -> Iterator[None]:
+    """Feeds the lines of a task, and gives way after each chunk."""
+    try:
+        with OS.open_file(task.path, "r") as file:
+            size = file.size()
+            if size < task.stop:
+                raise FormatError(
+                    f"the file has {size} bytes, and had {task.stop} or more when the job was planned",
+                    path=task.path, hint="run the job again when nobody writes to its input",
+                )  # fmt: skip
+            file.expect_whole_read()
+            start = line_start(file, task.start, size, task.options.delimiter)
+            stop = line_start(file, task.stop, size, task.options.delimiter)
+            yield from _feed(encoder, file, start, stop, limit)
+    except OSError as error:
+        raise StorageError.from_os(error, "read the input", path=task.path) from error
+
+
+def _feed(encoder: LineEncoder, file: File, start: int, stop: int, limit: int) -> Iterator[None]:
+    buffer = bytearray(CHUNK_BYTES)
+    have = 0
+    at = start
+    while at < stop:
+        if have == len(buffer):
+            if have > limit:
+                raise _too_large(file.path, limit, at - have)
+            buffer.extend(bytes(len(buffer)))
+        want = min(len(buffer) - have, stop - at)
+        with memoryview(buffer) as view:
+            read = file.pread_into(view[have : have + want], at)
+        if read < want:
+            raise FormatError("the file became shorter while it was read", path=file.path, position=at + read)
+        at += read
+        have += read
+        used = encoder.feed(buffer, have, _now_ms(), final=at == stop)
+        have -= used
+        buffer[:have] = buffer[used : used + have]
+        yield
+
+
+def line_start(file: File, at: int, size: int, delimiter: bytes) -> int:
+    """Where the first line begins that begins at or behind `at`; the end where none does."""
+    if at == 0 or at >= size:
+        return min(at, size)
+    position = max(0, at - len(delimiter))
+    kept = b""
+    while position < size:
+        data = kept + file.pread(min(CHUNK_BYTES, size - position), position)
+        base = position - len(kept)
+        found = data.find(delimiter)
+        if found >= 0:
+            return base + found + len(delimiter)
+        position = base + len(data)
+        kept = data[len(data) - len(delimiter) + 1 :] if len(delimiter) > 1 else b""
+    return size
+
+
+def overlaps_itself(delimiter: bytes) -> bool:
+    """Whether where it is found depends on where one begins to look: such a text is read from its beginning."""
+    return any(delimiter.startswith(delimiter[n:]) for n in range(1, len(delimiter)))
+
+
+def _too_large(path: str, limit: int, position: int | None = None) -> RecordTooLarge:
+    return RecordTooLarge(
+        f"a line makes a batch of more than {limit} bytes (max.message.bytes)", path=path, position=position,
+        hint="check the delimiter, or raise max.message.bytes of the topic",
+    )  # fmt: skip
+
+
+def check_text(options: TextOptions, split_bytes: int) -> None:
+    """IllegalArgument for options that no text can be read with."""
+    if not options.delimiter or options.key_delimiter == b"":
+        raise IllegalArgument("a delimiter is empty", hint="give at least one character")
+    if split_bytes < 1:
+        raise IllegalArgument(f"split_bytes is {split_bytes}", hint="give 1 or more")
+    if not 512 <= options.batch_bytes <= 1 << 30:
+        raise IllegalArgument(f"batch_bytes is {options.batch_bytes}", hint="give 512 to 1073741824")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def files_of(paths: Iterable[str]) -> list[str]:
+    """The files that paths name: files as they are, of directories those in them and below, by name.
+
+    Names that begin with `_` or `.` are passed over, as Spark does. StorageError; FormatError for a directory that
+    holds none.
+    """
+    found: list[str] = []
+    for path in paths:
+        if not os.path.isdir(path):
+            found.append(path)
+            continue
+        before = len(found)
+        for folder, folders, names in os.walk(path, onerror=_raise):
+            folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
+            found += (os.path.join(folder, name) for name in sorted(names) if not name.startswith(("_", ".")))
+        if len(found) == before:
+            raise FormatError("there are no files in the directory", path=path, hint="name files, or where they are")
+    return found
+
+
+def _raise(error: OSError) -> None:
+    raise StorageError.from_os(error, "read the directory") from error

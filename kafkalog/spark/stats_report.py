@@ -1,0 +1,183 @@
+"""What the job `stats` found: tables for a person, JSON lines for a program, rows for a DataFrame."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from kafkalog.spark.header_survey import HOUR_MS, NO_HOUR, Counts, Group
+
+ROW_SCHEMA: Final = (
+    "topic string, partition int, hour timestamp, codec string, batches bigint, records bigint, bytes bigint, "
+    "packed_bytes bigint, plain_bytes bigint, first timestamp, last timestamp"
+)
+"""One row for each topic, partition, hour and codec: see `StatsReport.rows`."""
+
+
+class KeyStats(NamedTuple):
+    """The keys of a topic: how many different ones, by a sketch that errs by 2 % on average, and records without."""
+
+    distinct: int
+    null: int
+
+
+@dataclass(frozen=True)
+class StatsReport:
+    """Counts by topic, partition, hour and codec; keys by topic, None where they were not looked at.
+
+    `problems` are errors in words: of segments that were counted as far as they can be read, and of reading keys.
+    """
+
+    groups: dict[Group, Counts]
+    keys: dict[str, KeyStats] | None = None
+    problems: tuple[str, ...] = field(default=())
+    partitions: int = 0
+    segments: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """True where everything could be read."""
+        return not self.problems
+
+    def topics(self) -> dict[str, Counts]:
+        """The sums by topic."""
+        found: dict[str, Counts] = {}
+        for group, counts in self.groups.items():
+            found.setdefault(group.topic, Counts()).add(counts)
+        return found
+
+    def hours(self) -> dict[tuple[str, int], Counts]:
+        """The sums by topic and hour (ms since 1970; NO_HOUR where batches have no time)."""
+        found: dict[tuple[str, int], Counts] = {}
+        for group, counts in self.groups.items():
+            found.setdefault((group.topic, group.hour_ms), Counts()).add(counts)
+        return dict(sorted(found.items()))
+
+    def codecs(self, topic: str) -> dict[str, Counts]:
+        """The sums of a topic by codec."""
+        found: dict[str, Counts] = {}
+        for group, counts in self.groups.items():
+            if group.topic == topic:
+                found.setdefault(group.codec, Counts()).add(counts)
+        return found
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """A row for each group, by ROW_SCHEMA; times are UTC."""
+        return [
+            (
+                group.topic, group.partition, _utc(group.hour_ms), group.codec, counts.batches, counts.records,
+                counts.bytes, counts.packed_bytes, counts.plain_bytes, _utc(counts.first_ms), _utc(counts.last_ms),
+            )
+            for group, counts in self.groups.items()
+        ]  # fmt: skip
+
+    def lines(self) -> Iterator[str]:
+        """A table of topics, one of their hours, problems, and a line for all."""
+        yield from _table(
+            ("TOPIC", "RECORDS", "BYTES", "RECORDS/S", "BYTES/S", "RATIO", "CODECS", "KEYS", "FIRST", "LAST"),
+            [self._topic_cells(topic, counts) for topic, counts in self.topics().items()],
+        )
+        yield ""
+        yield from _table(
+            ("TOPIC", "HOUR", "RECORDS", "BYTES", "RECORDS/S", "BYTES/S", "RATIO"),
+            [_hour_cells(topic, hour, counts) for (topic, hour), counts in self.hours().items()],
+        )
+        yield ""
+        for problem in self.problems:
+            yield f"problem: {problem}"
+        yield self.summary()
+
+    def summary(self) -> str:
+        """One line: how much was counted."""
+        total = Counts()
+        for counts in self.groups.values():
+            total.add(counts)
+        looked = [
+            _plural(len(self.topics()), "topic"), _plural(self.partitions, "partition"),
+            _plural(self.segments, "segment"), f"{total.bytes:,} bytes", _plural(total.records, "record"),
+        ]  # fmt: skip
+        return ", ".join(looked) + (f"; {_plural(len(self.problems), 'problem')}" if self.problems else "")
+
+    def json_lines(self) -> Iterator[str]:
+        """One JSON object a line: hours (`type` "hour"), topics, problems, then the report; times in ms."""
+        for (topic, hour), counts in self.hours().items():
+            when = None if hour == NO_HOUR else hour
+            rates = _rates(_hourly(counts.records), _hourly(counts.bytes))
+            yield json.dumps({"type": "hour", "topic": topic, "hour": when, **_plain(counts), **rates})
+        for topic, counts in self.topics().items():
+            codecs = {name: _plain(one) for name, one in self.codecs(topic).items()}
+            keys = None if self.keys is None or topic not in self.keys else self.keys[topic]._asdict()
+            rates = _rates(counts.records_a_second, counts.bytes_a_second)
+            yield json.dumps(
+                {"type": "topic", "topic": topic, **_plain(counts), **rates, "keys": keys, "codecs": codecs}
+            )
+        for problem in self.problems:
+            yield json.dumps({"type": "problem", "what": problem})
+        told = {"type": "stats", "ok": self.ok, "topics": len(self.topics()), "problems": len(self.problems)}
+        yield json.dumps({**told, "partitions": self.partitions, "segments": self.segments})
+
+    def _topic_cells(self, topic: str, counts: Counts) -> tuple[str, ...]:
+        keys = None if self.keys is None else self.keys.get(topic)
+        return (
+            topic, f"{counts.records:,}", f"{counts.bytes:,}", _rate(counts.records_a_second),
+            _rate(counts.bytes_a_second), _ratio(counts), "+".join(self.codecs(topic)),
+            "-" if keys is None else f"~{keys.distinct:,}", _time(counts.first_ms), _time(counts.last_ms),
+        )  # fmt: skip
+
+
+def _hour_cells(topic: str, hour: int, counts: Counts) -> tuple[str, ...]:
+    return (
+        topic, _time(hour), f"{counts.records:,}", f"{counts.bytes:,}", _rate(_hourly(counts.records)),
+        _rate(_hourly(counts.bytes)), _ratio(counts),
+    )  # fmt: skip
+
+
+def _hourly(count: int) -> float:
+    return count * 1000 / HOUR_MS
+
+
+def _rates(records: float | None, size: float | None) -> dict[str, float | None]:
+    return {"records_per_second": records, "bytes_per_second": size}
+
+
+def _plain(counts: Counts) -> dict[str, Any]:
+    times = {"first": None if counts.first_ms < 0 else counts.first_ms}
+    times["last"] = None if counts.last_ms < 0 else counts.last_ms
+    told = {name: value for name, value in vars(counts).items() if not name.endswith("_ms")}
+    return {**told, **times, "ratio": counts.ratio}
+
+
+def _utc(ms: int) -> datetime | None:
+    return None if ms < 0 else datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def _time(ms: int) -> str:
+    when = _utc(ms)
+    return "-" if when is None else f"{when:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}"
+
+
+def _ratio(counts: Counts) -> str:
+    return "-" if counts.ratio is None else f"{counts.ratio:.2f}"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+    """Columns two blanks apart: text to the left, numbers to the right."""
+    left = {"TOPIC", "HOUR", "CODECS", "FIRST", "LAST"}
+    widths = [max(len(row[n]) for row in (head, *rows)) for n in range(len(head))]
+    for row in (head, *rows):
+        cells = [
+            f"{cell:<{width}}" if name in left else f"{cell:>{width}}"
+            for name, cell, width in zip(head, row, widths, strict=True)
+        ]
+        yield "  ".join(cells).rstrip()
