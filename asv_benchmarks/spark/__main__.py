@@ -49,7 +49,7 @@ def _measure(groups: list[str], work: Path, rows: int) -> list[Bar]:
         if "narrow" in groups:
             bars += reading.narrow_bars(sources, plain[0])
         if "sink" in groups:
-            bars += writing.sink_bars(sources, rows, scratch)
+            bars += writing.sink_bars(sources, plain[1], work)
     if "verify" in groups:  # its own sessions, when the broker is gone
         bars += checking.verify_bars(data, scratch)
     return bars

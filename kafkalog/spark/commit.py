@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final, NamedTuple
@@ -27,6 +28,7 @@ from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
+_committing: Final = threading.Lock()  # one commit at a time in a process
 LOCK_WAIT_MS: Final = 60_000
 STAGING_AGE_MS: Final = 86_400_000
 _LOOK_AGAIN_MS: Final = 50
@@ -58,7 +60,7 @@ class Committed(NamedTuple):
 
 
 class Committer:
-    """Commits to one data directory. Threads: one at a time; processes: the directory's lock puts them in order."""
+    """Commits to one data directory, one after the other: by a lock of the process, and by the directory's."""
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class Committer:
     def abort(self, job: Job, batch_id: int) -> None:
         """Sweeps what was staged for a batch, unless it is decided; what cannot be swept now is swept by age."""
         try:
-            with LogDir.acquire(self.directory, fs=self._fs):
+            with _committing, LogDir.acquire(self.directory, fs=self._fs):
                 intent = read_ledger(self.directory, fs=self._fs).intent
                 keep = frozenset[str]() if intent is None else frozenset(one.name for one in intent.files)
                 sweep(self.directory, landed=StagedName(job, batch_id), keep=keep, fs=self._fs)
@@ -113,10 +115,14 @@ class Committer:
     def _held(self) -> Iterator[None]:
         """The directory's lock, which is retried for the time that was given."""
         deadline = self._clock.monotonic_ms() + self._lock_wait_ms
+        with _committing:  # the directory's lock is the process's, and lets another thread in
+            with self._locked(deadline):
+                yield
+
+    def _locked(self, deadline: int) -> LogDir:
         while True:
             try:
-                log_dir = LogDir.acquire(self.directory, fs=self._fs)
-                break
+                return LogDir.acquire(self.directory, fs=self._fs)
             except DirectoryLocked as error:
                 if self._clock.monotonic_ms() >= deadline:
                     raise DirectoryLocked(
@@ -125,8 +131,6 @@ class Committer:
                         hint="stop the broker or the application that writes there, or raise the option lockWait",
                     ) from None
             self._clock.sleep(_LOOK_AGAIN_MS)
-        with log_dir:
-            yield
 
     def _sweep(self, job: Job, batch_id: int) -> None:
         old_s = (self._clock.milliseconds() - self._staging_age_ms) / 1000
@@ -295,7 +299,7 @@ def give_up(directory: str, *, fs: FileSystem = OS) -> Intent | None:
     under the same id, all of it lands. DirectoryLocked, CorruptCheckpoint, StorageError.
     """
     real = os.path.realpath(directory)
-    with LogDir.acquire(real, fs=fs):
+    with _committing, LogDir.acquire(real, fs=fs):
         ledger = read_ledger(real, fs=fs)
         if ledger.intent is not None:
             write_ledger(real, ledger._replace(intent=None), fs=fs)

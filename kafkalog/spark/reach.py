@@ -61,7 +61,8 @@ def reachable(
             losses += _begins_late(one, standing.earliest)
         elif begin > standing.log_end:
             end = standing.earliest if one in begun_anew else standing.latest
-            losses.append(_went_back(one, begin, standing.log_end, end))
+            text = f"{one} was read up to {begin} and ends at {standing.log_end} now: it goes on at {end}"
+            losses.append(Loss(one, text, end))
         elif begin > standing.latest:
             end = begin  # isolation ends before what was read: it goes on when that is behind it
         elif begin < standing.earliest:
@@ -89,7 +90,7 @@ def replayed(
             begin = standing.earliest
             losses += _begins_late(one, begin)
         elif begin > until:
-            losses.append(_went_back(one, begin, until, until))
+            losses.append(Loss(one, f"{one} was read up to {begin} and went back: it goes on at {until}", until))
         elif begin < standing.earliest:
             losses.append(_deleted(one, begin, min(until, standing.earliest)))
         if until > standing.latest and begin <= until:
@@ -108,10 +109,6 @@ def _gone(start: Mapping[TopicPartition, int], there: Collection[TopicPartition]
 def _begins_late(one: TopicPartition, earliest: int) -> list[Loss]:
     """A new partition of which nothing was read and whose first records are gone already."""
     return [Loss(one, f"the new partition {one} begins at {earliest}, not at 0", 0)] if earliest else []
-
-
-def _went_back(one: TopicPartition, begin: int, log_end: int, end: int) -> Loss:
-    return Loss(one, f"{one} was read up to {begin} and ends at {log_end} now: it goes on at {end}", end)
 
 
 def _deleted(one: TopicPartition, begin: int, earliest: int) -> Loss:

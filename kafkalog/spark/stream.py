@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.spark.admission import TriggerDelay, admitted
+from kafkalog.spark.bundles import bundled
 from kafkalog.spark.damage import DataLoss
 from kafkalog.spark.limits import resolve
 from kafkalog.spark.live_partitions import LivePartitions
@@ -28,7 +29,7 @@ from kafkalog.spark.offsets import offsets_from_dict, offsets_to_dict
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import find_partitions
 from kafkalog.spark.range_scan import LOST_HINT
-from kafkalog.spark.ranges import plan_ranges
+from kafkalog.spark.ranges import bytes_between, plan_ranges
 from kafkalog.spark.reach import Loss, Reach, Standing, reachable, replayed
 from kafkalog.spark.reading import arrow_batches
 from kafkalog.types import TopicPartition
@@ -140,12 +141,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         begin, until = offsets_from_dict(start), offsets_from_dict(end)
         _, found = self._checked(lambda there: replayed(begin, until, there), {**begin, **until}, look=False)
-        views = self._partitions().views
-        return [InputPartition(one) for one in plan_ranges(views, found.begins, found.ends, self.options)]
+        views, options = self._partitions().views, self.options
+        ranges = plan_ranges(views, found.begins, found.ends, options)
+        if options.min_partitions or options.max_records_per_partition:
+            return [InputPartition((one,)) for one in ranges]  # as many tasks as were asked for
+        return [
+            InputPartition(bundle)
+            for bundle in bundled(ranges, lambda one: bytes_between(views[one.topic_partition], one.start, one.stop))
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The records of one range."""
-        return arrow_batches(partition.value, self.columns, self.options)
+        """The records of the ranges of a task, one after another."""
+        for one in partition.value:
+            yield from arrow_batches(one, self.columns, self.options)
 
     def stop(self) -> None:
         """Gives up the files."""
@@ -207,7 +215,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.options.fail_on_data_loss:
             directory = self._partitions().views.directories.get(losses[0].partition)
             raise OffsetOutOfRange(f"{shown}{more}", path=directory, offset=losses[0].offset, hint=hint)
-        warnings.warn(f"{shown}{more}; reading what is there", DataLoss, stacklevel=3)
+        warnings.warn(f"{shown}{more}; reading what is there", DataLoss, stacklevel=2)
 
 
 def _not_there(one: TopicPartition, offset: int, standing: Standing) -> Loss:

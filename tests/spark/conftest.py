@@ -65,6 +65,7 @@ def settings(scratch: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
+        "spark.python.authenticate.socketTimeout": "120s",  # a busy machine starts a Python process slowly
     }
 
 

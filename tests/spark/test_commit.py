@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from kafkalog.spark.commit import Committer, StagedTask, give_up
 from kafkalog.spark.ledger import LEDGER_FILE, read_ledger
 from kafkalog.spark.staging import Job
 from kafkalog.tools.verify import verify
+from kafkalog.util.side_by_side import side_by_side
 from tests.faults import FaultFS, each_failure
 from tests.spark.sink_cases import OTHER, QUERY, Records, flat, found, key, stage, staged_names, values
 
@@ -120,6 +122,15 @@ def test_a_log_that_knows_the_producer_better_gets_another(tmp_path: Path) -> No
     (tmp_path / LEDGER_FILE).write_bytes(old)
     assert commit(tmp_path, 2, [{key("t"): values("c", 1)}])
     assert found(tmp_path, "t") == flat(values("a", 1) + values("b", 1) + values("c", 1))
+
+
+def test_threads_of_one_process_commit_one_after_the_other(tmp_path: Path) -> None:
+    jobs = [Job.batch(f"job{n}") for n in range(4)]
+    staged = [stage(tmp_path, job, 0, [{key("t", n): values(f"j{n}", 2)}], partitions=4) for n, job in enumerate(jobs)]
+    work = [partial(Committer(str(tmp_path)).commit, job, 0, tasks) for job, tasks in zip(jobs, staged, strict=True)]
+    assert [done.landed for done in side_by_side(lambda one: one(), work, 4, "commits")] == [True] * 4
+    assert set(read_ledger(str(tmp_path)).marks) == set(jobs)
+    assert [found(tmp_path, "t", n) for n in range(4)] == [flat(values(f"j{n}", 2)) for n in range(4)]
 
 
 def test_an_empty_batch_is_marked_and_writes_no_log(tmp_path: Path) -> None:

@@ -292,3 +292,15 @@ def test_memory_stays_flat_as_the_topic_grows(tmp_path: Path, codec: str) -> Non
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     rows, grown = map(int, done.stdout.split())
     assert rows > 10_000 and grown < 24_000
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_damage_among_compressed_batches_is_skipped(tmp_path: Path, level: str) -> None:
+    with kafkalog.open(tmp_path / "orders-0", "a", index_interval_bytes=0) as log:
+        for first in range(0, 200, 20):
+            log.append([b"v%d" % n * 20 for n in range(first, first + 20)], compression="zstd")
+    spoiled(tmp_path, 3, 7)
+    options = source_options(tmp_path, corruptBatches="skip", isolationLevel=level)
+    assert offsets_of(options) == [*range(60), *range(80, 140), *range(160, 200)]
+    with pytest.raises(CorruptRecord, match="offset 60"):
+        offsets_of(source_options(tmp_path, isolationLevel=level))

@@ -348,6 +348,16 @@ class TestBatches:
         assert len(reader(tmp_path, minPartitions=5).partitions(start, end)) >= 5
         assert len(reader(tmp_path, maxRecordsPerPartition=40).partitions(start, end)) == 6
 
+    def test_many_small_ranges_are_read_by_few_tasks(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, partitions=20, batches=1, records=3)
+        start, end = ({"orders": {str(n): offset for n in range(20)}} for offset in (0, 3))
+        stream = reader(tmp_path)
+        assert len(stream.partitions(start, end)) == 1
+        assert len(reader(tmp_path, minPartitions=1).partitions(start, end)) == 20
+        assert sorted(read(stream, start, end)) == [(p, n) for p in range(20) for n in range(3)]
+        few = {"orders": dict(list(end["orders"].items())[:16])}
+        assert len(stream.partitions({"orders": dict(list(start["orders"].items())[:16])}, few)) == 16
+
     def test_offsets_that_are_no_offsets_are_told(self, tmp_path: Path) -> None:
         make_topic(tmp_path)
         with pytest.raises(IllegalArgument, match="the checkpoint is damaged, or another source's"):
