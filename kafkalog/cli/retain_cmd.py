@@ -2,33 +2,54 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from kafkalog.cli import common
 
+_OPTIONS = (
+    click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION)..."),
+    common.apply_option,
+    common.topics_option,
+    click.option("--retention-ms", metavar="MS", help="Counts instead of each topic's retention.ms; -1: none."),
+    click.option("--retention-bytes", metavar="N", help="Counts instead of each topic's retention.bytes; -1: none."),
+    click.option("--now", "now_text", metavar="TIME", help="Ages count up to then: ms or ISO-8601. Default: now."),
+    common.settings_option("Setting of the broker for topics without their own, such as log.retention.hours=48"),
+    common.json_option("One JSON object for each segment, and one for the report."),
+)
 
-@click.command("retain")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION)...")
-@common.apply_option
-@common.topics_option
-@click.option("--retention-ms", metavar="MS", help="Counts instead of each topic's retention.ms; -1: no limit.")
-@click.option("--retention-bytes", metavar="N", help="Counts instead of each topic's retention.bytes; -1: no limit.")
-@click.option("--now", "now_text", metavar="TIME", help="Ages count up to then: ms or ISO-8601. Default: now.")
-@common.settings_option("Setting of the broker for topics without their own, such as log.retention.hours=48")
-@common.json_option("One JSON object for each segment, and one for the report.")
-@common.quiet_options
-def command(
-    paths: tuple[str, ...],
+
+def retention_options(command: common.Command) -> common.Command:
+    """What to look at, and how long to keep it; `retention_of` takes them."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def retention_of(
     dry_run: bool,
     topics: tuple[str, ...],
     retention_ms: str | None,
     retention_bytes: str | None,
     now_text: str | None,
     settings: dict[str, str],
-    as_json: bool,
-    quiet: bool,
-    verbose: int,
-) -> None:
+) -> dict[str, Any]:
+    """The options as `retain` takes them; a usage error for a time that is none."""
+    given = {"retention.ms": retention_ms, "retention.bytes": retention_bytes}
+    return {
+        "apply": not dry_run,
+        "topics": topics,
+        "settings": {name: value for name, value in given.items() if value is not None},
+        "store": settings,
+        "now_ms": None if now_text is None else common.parse_time(now_text, "--now"),
+    }
+
+
+@click.command("retain")
+@retention_options
+@common.quiet_options
+def command(paths: tuple[str, ...], as_json: bool, quiet: bool, verbose: int, **given: Any) -> None:
     """Delete the segments that retention takes: below the log start, beyond retention.bytes, older than retention.ms.
 
     Each topic has its own settings: from the topics file where kafkalog made it, from the broker's metadata
@@ -44,14 +65,6 @@ def command(
     from kafkalog.tools.retain import retain
 
     common.set_verbosity(quiet, verbose)
-    given = {"retention.ms": retention_ms, "retention.bytes": retention_bytes}
-    report = retain(
-        paths,
-        apply=not dry_run,
-        topics=topics,
-        settings={name: value for name, value in given.items() if value is not None},
-        store=settings,
-        now_ms=None if now_text is None else common.parse_time(now_text, "--now"),
-    )
+    report = retain(paths, **retention_of(**given))
     for line in report.json_lines() if as_json else report.lines():
         print(line)

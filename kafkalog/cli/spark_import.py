@@ -12,7 +12,7 @@ from kafkalog.cli import common, spark_options
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="(FILE | DIR)...")
-@click.option("-d", "--dir", "data", required=True, type=click.Path(), envvar="KAFKALOG_DIR", metavar="DIR",
+@click.option("-d", "--dir", "dir", required=True, type=click.Path(), envvar="KAFKALOG_DIR", metavar="DIR",
               help="Data directory to write to. [env: KAFKALOG_DIR]")
 @click.option("-t", "--topic", metavar="TOPIC", help="Topic of all rows. Default: what rows or their paths say.")
 @click.option("--format", "format", metavar="FORMAT", help="parquet or json (lines). Default: by the names of files.")
@@ -28,7 +28,7 @@ from kafkalog.cli import common, spark_options
 @spark_options.session_options
 @common.quiet_options
 def command(
-    files: tuple[str, ...], data: str, master: str | None, conf: dict[str, str], as_json: bool, quiet: bool,
+    files: tuple[str, ...], dir: str, master: str | None, conf: dict[str, str], as_json: bool, quiet: bool,
     verbose: int, **given: Any,
 ) -> int:  # fmt: skip
     """Write the records of Parquet files, such as the directory of an export, or of JSON lines to topics.
@@ -44,7 +44,7 @@ def command(
     with spark_options.session(master, conf, "import", quiet=quiet, verbose=verbose) as (spark, tell):
         from kafkalog.spark.jobs.import_ import import_
 
-        report = import_(spark, files, data, tell=tell, **given)
+        report = import_(spark, files, dir, tell=tell, **given)
     if as_json:
         print(json.dumps(report._asdict()))
     elif report.landed:

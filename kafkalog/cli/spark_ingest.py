@@ -12,7 +12,7 @@ from kafkalog.cli import common, spark_options
 
 @click.command("ingest")
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="(FILE | DIR)...")
-@click.option("-d", "--dir", "data", required=True, type=click.Path(), envvar="KAFKALOG_DIR", metavar="DIR",
+@click.option("-d", "--dir", "dir", required=True, type=click.Path(), envvar="KAFKALOG_DIR", metavar="DIR",
               help="Data directory to write to. [env: KAFKALOG_DIR]")
 @common.topic_option()
 @click.option("--format", "format", metavar="FORMAT", help="text, csv, json (lines) or parquet. Default: by the names.")
@@ -33,7 +33,7 @@ from kafkalog.cli import common, spark_options
 @spark_options.session_options
 @common.quiet_options
 def command(
-    files: tuple[str, ...], data: str, master: str | None, conf: dict[str, str], as_json: bool, quiet: bool,
+    files: tuple[str, ...], dir: str, master: str | None, conf: dict[str, str], as_json: bool, quiet: bool,
     verbose: int, no_header: bool, delimiter: str, key_delimiter: str | None, **given: Any,
 ) -> int:  # fmt: skip
     """Append the lines or rows of FILEs to a topic, by tasks that encode and a commit that appends once.
@@ -54,7 +54,7 @@ def command(
         from kafkalog.tools.escapes import literal
 
         report = ingest(
-            spark, files, data, header=not no_header, columns=RowColumns(**columns), delimiter=literal(delimiter),
+            spark, files, dir, header=not no_header, columns=RowColumns(**columns), delimiter=literal(delimiter),
             key_delimiter=None if key_delimiter is None else literal(key_delimiter), tell=tell, **given,
         )  # fmt: skip
     if as_json:

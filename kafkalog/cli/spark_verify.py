@@ -5,13 +5,11 @@ from __future__ import annotations
 import click
 
 from kafkalog.cli import common, spark_options
+from kafkalog.cli.verify_cmd import check_options
 
 
 @click.command("verify")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION | FILE)...")
-@click.option("--deep", is_flag=True, help="Decode every record too, of every format and codec.")
-@click.option("--indexes", is_flag=True, help="Compare indexes with batch headers only; no checksums.")
-@common.json_option("One JSON object for each finding, and one for the report.")
+@check_options
 @spark_options.session_options
 @common.quiet_options
 def command(

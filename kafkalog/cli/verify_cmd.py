@@ -10,14 +10,25 @@ import click
 from kafkalog.cli import common
 from kafkalog.cli.progress import Meter
 
+_OPTIONS = (
+    click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION | FILE)..."),
+    click.option("--deep", is_flag=True, help="Decode every record too, of every format and codec."),
+    click.option("--indexes", is_flag=True, help="Compare indexes with batch headers only; no checksums."),
+    common.json_option("One JSON object for each finding, and one for the report."),
+)
+
+
+def check_options(command: common.Command) -> common.Command:
+    """What to look at, how closely, and how to tell it."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
 
 @click.command("verify")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION | FILE)...")
-@click.option("--deep", is_flag=True, help="Decode every record too, of every format and codec.")
-@click.option("--indexes", is_flag=True, help="Compare indexes with batch headers only; no checksums.")
+@check_options
 @click.option("-j", "--threads", type=click.IntRange(1, 256), metavar="N", help="Threads. Default: one for each core.")
 @click.option("--spark", "master", metavar="MASTER", help="Let Spark's tasks do it; see `kafkalog spark verify`.")
-@common.json_option("One JSON object for each finding, and one for the report.")
 @common.quiet_options
 def command(
     paths: tuple[str, ...],

@@ -190,6 +190,13 @@ def _hint(master: str | None) -> str:
 
 
 def check_master(master: str | None) -> None:
-    """IllegalArgument for what is no name of a master at all."""
-    if master is not None and (not master.strip() or any(char.isspace() for char in master)):
+    """IllegalArgument for what is no name of a master at all, and for a Spark Connect server."""
+    if master is None:
+        return
+    if master.startswith("sc://"):
+        raise IllegalArgument(
+            f"{master} is a Spark Connect server, which runs queries and no jobs",
+            hint="give the cluster's master; `format(\"kafkalog\")` works through Spark Connect, too",
+        )
+    if not master.strip() or any(char.isspace() for char in master):
         raise IllegalArgument(f"{master!r} is no Spark master", hint="local[*], spark://host:7077, yarn or k8s://...")

@@ -21,7 +21,17 @@ sys.exit(main.run(sys.argv[1:]))
 """
 
 
-def on_terminal(arguments: list[str], *, colour: bool) -> tuple[bytes, bytes]:
+TASKS = """
+import sys
+from kafkalog.cli import progress
+progress.SHOW_AFTER_S = -1.0
+with progress.TaskMeter("verify", quiet=sys.argv[1:] == ["-q"]) as meter:
+    for done in range(4):
+        meter.tell((done, 4))
+"""
+
+
+def on_terminal(arguments: list[str], *, colour: bool, code: str = CODE) -> tuple[bytes, bytes]:
     """What a command prints on stdout, and on the terminal that its stderr is."""
     env = environment(TERM="xterm-256color", COLORTERM="truecolor")
     if colour:
@@ -30,7 +40,7 @@ def on_terminal(arguments: list[str], *, colour: bool) -> tuple[bytes, bytes]:
     out = tempfile.TemporaryFile()
     try:
         child = subprocess.Popen(
-            [sys.executable, "-c", CODE, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=slave, env=env
+            [sys.executable, "-c", code, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=slave, env=env
         )
         os.close(slave)
         shown = b""
@@ -93,3 +103,11 @@ def test_a_recovery_is_shown(lines: Path, tmp_path: Path) -> None:
     assert b"recover t-0" in shown and shown.index(b"recover t-0") < shown.index(b"produce ")
     (data / ".kafka_cleanshutdown").unlink()
     assert b"recover" not in on_terminal([*produce, "-q"], colour=False)[1]
+
+
+def test_tasks_that_are_done_are_counted_on_a_terminal_alone() -> None:
+    _, shown = on_terminal([], colour=False, code=TASKS)
+    assert b"verify" in shown and b"3/4 tasks" in shown and not COLOUR.search(shown)
+    assert on_terminal(["-q"], colour=False, code=TASKS)[1] == b""
+    done = subprocess.run([sys.executable, "-c", TASKS], capture_output=True, env=environment())
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

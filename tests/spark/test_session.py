@@ -40,6 +40,11 @@ def test_what_is_no_master_is_refused(master: str) -> None:
         check_master(master)
 
 
+def test_a_spark_connect_server_is_told_apart() -> None:
+    with pytest.raises(IllegalArgument, match="is a Spark Connect server"):
+        check_master("sc://localhost")
+
+
 def test_the_session_that_runs_is_taken_and_left_running(spark: "SparkSession") -> None:
     with spark_session() as taken, spark_session("local[2]") as again:
         assert taken is again is spark
