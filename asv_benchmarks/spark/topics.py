@@ -15,8 +15,13 @@ VALUE_BYTES = 100
 PER_BATCH = 130  # what fits the 16 KiB that producers send by default
 FIRST_MS = 1_700_000_000_000
 CODECS = ("gzip", "snappy", "lz4", "zstd")
-# nothing is to happen to the records while they are read
-QUIET = {"log.initial.task.delay.ms": "3600000", "log.cleaner.enable": "false", "num.io.threads": "4"}
+# nothing is to happen to the records while they are read; a topic is made by whoever writes to it
+QUIET = {
+    "auto.create.topics.enable": "true",
+    "log.cleaner.enable": "false",
+    "log.initial.task.delay.ms": "3600000",
+    "num.io.threads": "4",
+}
 HEAP = ("-Xms1g", "-Xmx1g")
 WORDS = ("click", "view", "buy", "sell", "open", "close", "login", "logout", "north", "south", "east", "west")
 

@@ -34,7 +34,8 @@ SOURCE_OPTIONS: Final = (
     Option("path", "none", BOTH, "a data directory, or a partition's directory; several by `load([a, b])`", False),
     Option("paths", "none", BOTH, "several of them as a JSON list: what Spark makes of `load([a, b])`", False),
     Option("subscribe", "none", BOTH, "topics, with commas between them"),
-    Option("subscribePattern", "none", BOTH, "a regular expression that a topic's whole name matches"),
+    Option("subscribePattern", "none", BOTH,
+           "a regular expression that is found in a topic's name; `^orders$` means the whole of it"),
     Option("assign", "none", BOTH, 'partitions as JSON: `{"a":[0,1],"b":[2]}`'),
     Option("startingOffsets", "earliest; latest for streams", BOTH,
            'where to start: `earliest`, `latest` (streams only), or JSON `{"a":{"0":23,"1":-2}}`, -2 the earliest, '

@@ -28,13 +28,13 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of the topics whose whole name matches, Kafka's own topics left out."""
+    """All partitions of the topics in whose name the pattern is found, as Spark does it; Kafka's own are left out."""
 
     pattern: str
 
     def matches(self, topic: str) -> bool:
         """Whether the topic is one of them."""
-        return topic not in INTERNAL_TOPICS and re.fullmatch(self.pattern, topic) is not None
+        return topic not in INTERNAL_TOPICS and re.search(self.pattern, topic) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.interop import toolchain
+from tests.interop.broker import Broker
+from tests.spark.beside_kafka import QUIET, BesideKafka
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -26,6 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.slow)
+        if "beside" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.interop)
 
 
 def why_not() -> str | None:
@@ -63,8 +69,16 @@ def settings(scratch: Path) -> dict[str, str]:
     }
 
 
+def kafka_jars() -> list[str]:
+    """The jars of Spark's own Kafka source; none where they cannot be had, which `beside` says."""
+    try:
+        return [] if os.environ.get(toolchain.SKIP_VARIABLE) == "1" else list(map(str, toolchain.spark_jars()))
+    except toolchain.ToolMissing:
+        return []
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """A session on two threads, for all tests of a run."""
     reason = why_not()
     if reason is not None:
@@ -79,6 +93,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     builder = SparkSession.builder.master("local[2]").appName("kafkalog tests")
     for name, value in settings(tmp_path_factory.mktemp("spark")).items():
         builder = builder.config(name, value)
+    if any("beside" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        builder = builder.config("spark.jars", ",".join(kafka_jars()))
     session = builder.getOrCreate()
     try:
         yield session
@@ -93,3 +109,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
             gateway.proc.wait(60)
             SparkContext._gateway = SparkContext._jvm = None
         patch.undo()
+
+
+@pytest.fixture(scope="session")
+def beside(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Iterator[BesideKafka]:
+    """A real broker on a directory, with Spark's own Kafka source on the one and ours on the other."""
+    if not kafka_jars():
+        pytest.skip(f"no Kafka beside us: Java, Maven or its registry is absent, or {toolchain.SKIP_VARIABLE}=1")
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
+    work = tmp_path_factory.mktemp("beside")
+    with Broker(None, work, work / "data", QUIET) as broker:
+        yield BesideKafka(spark, work / "data", broker.bootstrap)

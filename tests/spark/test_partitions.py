@@ -44,8 +44,9 @@ def test_what_is_subscribed_to(data: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_pattern_matches_whole_names_and_no_topic_of_kafka_s_own(data: Path) -> None:
-    assert found(data, SubscribePattern("orders")) == ["orders-0", "orders-1", "orders-5"]
+def test_a_pattern_is_found_in_names_and_means_no_topic_of_kafka_s_own(data: Path) -> None:
+    assert found(data, SubscribePattern("orders")) == ["orders-0", "orders-1", "orders-5", "orders-eu-0"]
+    assert found(data, SubscribePattern("^orders$")) == ["orders-0", "orders-1", "orders-5"]
     assert found(data, SubscribePattern(".*s.*")) == ["orders-0", "orders-1", "orders-5", "orders-eu-0", "payments-0"]
     assert found(data, SubscribePattern("nothing")) == []
     assert found(data, Subscribe(("__consumer_offsets",))) == ["__consumer_offsets-0"]
