@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from kafkalog.api import open as open_log
+from kafkalog.api import Log
 from kafkalog.errors import InvalidTimestamp, KafkalogError
 from kafkalog.spark.damage import Damage, report_to
 from kafkalog.spark.range_scan import IN_A_BATCH, LOST_HINT, RangeScan, after_damage, is_loss, tell_loss
 from kafkalog.spark.row_schema import arrow_schema
+from kafkalog.storage.view import LogView
 
 if TYPE_CHECKING:
-    from kafkalog.api import Log
     from kafkalog.records.table import RecordBatchColumns
     from kafkalog.spark.options import SourceOptions
     from kafkalog.spark.ranges import OffsetRange
+    from kafkalog.util.checkpoint_cache import CheckpointCache
 
 __all__ = ["BATCH_BYTES", "BATCH_ROWS", "arrow_batches"]
 
@@ -26,15 +27,22 @@ BATCH_BYTES: Final = 4 << 20
 """The most records, and bytes of keys, values and headers, of an Arrow batch: what Spark is fastest with."""
 
 
-def arrow_batches(wanted: OffsetRange, columns: tuple[str, ...], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+def arrow_batches(
+    wanted: OffsetRange,
+    columns: tuple[str, ...],
+    options: SourceOptions,
+    *,
+    checkpoints: CheckpointCache | None = None,
+) -> Iterator[pa.RecordBatch]:
     """The records of a range, in order, as record batches of bounded size with Spark's types for `columns`.
 
+    `checkpoints` is shared by a task's ranges, which lie in the same data directories.
     Errors of `Log.records`, with file, offset and position; those of records that are gone and of damaged batches go
     by the options. What is left out is logged, and written to `corrupt_report` when the range is done.
     """
     damage = Damage()
     try:
-        with open_log(wanted.directory) as log:
+        with Log(LogView(wanted.directory, checkpoints=checkpoints), None) as log:
             yield from _of_log(log, wanted, columns, options, damage)
     except KafkalogError as error:
         if not is_loss(error):

@@ -33,6 +33,7 @@ from kafkalog.spark.ranges import bytes_between, plan_ranges
 from kafkalog.spark.reach import Loss, Reach, Standing, reachable, replayed
 from kafkalog.spark.reading import arrow_batches
 from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint_cache import CheckpointCache
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
@@ -152,8 +153,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The records of the ranges of a task, one after another."""
+        checkpoints = CheckpointCache()
         for one in partition.value:
-            yield from arrow_batches(one, self.columns, self.options)
+            yield from arrow_batches(one, self.columns, self.options, checkpoints=checkpoints)
 
     def stop(self) -> None:
         """Gives up the files."""
