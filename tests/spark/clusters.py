@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from importlib import metadata
 from pathlib import Path
 
+from kafkalog import __version__
 from kafkalog.spark.archive import own_files
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,9 @@ def install_wheel(python: Path, scratch: Path) -> None:
     for path, name in own_files():
         (built / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, built / name)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True}
+    # the driver's own version, whatever was committed since it was built: the probe of executors compares the two
+    env = {**os.environ, "SETUPTOOLS_SCM_PRETEND_VERSION_FOR_KAFKALOG": __version__}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True, "env": env}
     wheel = ["bdist_wheel", "--skip-build", "--dist-dir", str(scratch), "--bdist-dir", str(scratch / "bdist")]
     setup = [sys.executable, "setup.py", "egg_info", "--egg-base", str(scratch), "build", "--build-lib", str(built)]
     subprocess.run([*setup, *wheel], cwd=ROOT, **quiet)
