@@ -49,8 +49,8 @@ class Segment(Protocol):
 
 def record_at_offset(segment: Segment, offset: int) -> Record | None:
     """The record of the segment with exactly this offset; it holds its own bytes only."""
-    index, records = segment.offset_index, segment.records
     try:
+        index, records = segment.offset_index, segment.records  # of another process: it may be gone meanwhile
         position, size = index.window(offset)
         record = _record_in(records, position, size, offset)
         if record is None:
@@ -75,8 +75,8 @@ def _record_in(records: FileRecords, position: int, size: int, offset: int) -> R
 
 def record_at_time(segment: Segment, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
     """The first record of the segment at or after `timestamp` (ms) with an offset of at least `start_offset`."""
-    index, records = segment.offset_index, segment.records
     try:
+        index, records = segment.offset_index, segment.records
         known_timestamp, known_offset = segment.time_index.lookup(timestamp)
         if known_timestamp < 0:
             return None

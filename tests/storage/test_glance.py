@@ -74,3 +74,15 @@ def test_a_time_costs_one_read(tmp_path: Path, size: int, by: int) -> None:
             assert record_at_time(segment, timestamp + by, 0) == (offset + by, timestamp + by, 0)
             assert len(fs.reads) == 1
             assert fs.reads[0] <= max(2 * len(parts[-1]), 4 * 4096)
+
+
+def test_a_file_that_was_renamed_since_the_listing_is_looked_for_in_another_way(tmp_path: Path) -> None:
+    """A broker that swaps a cleaned segment in does that: a glance cannot tell then, and says so."""
+    write_segment(tmp_path / "t-0", 3 * RECORDS, batches(3 * RECORDS, 3, RECORDS))
+    view, _ = viewed(tmp_path, batches(0, 3, RECORDS))
+    with view:
+        segment = view.segments[0]
+        log = min((tmp_path / "t-0").glob("*.log"))
+        log.rename(log.with_suffix(".log.moved"))
+        assert record_at_offset(segment, 0) is None
+        assert record_at_time(segment, 0, 0) is None
