@@ -92,8 +92,8 @@ def ingest(
     leaves nothing, or what the next write to the directory completes.
 
     IllegalArgument, InvalidTopic, FormatError (a compressed or empty input, one that shrinks), StorageError (files that
-    are missing, a full disk), RecordTooLarge, InvalidTimestamp, InvalidPartitions name what is wrong; DirectoryLocked;
-    JobFailed with Spark's words for malformed CSV, JSON and Parquet.
+    are missing, a full disk), RecordTooLarge, InvalidTimestamp, InvalidRecord, UnknownTopicOrPartition name what is
+    wrong; DirectoryLocked; JobFailed with Spark's words for malformed CSV, JSON and Parquet.
     """
     files = files_of([os.path.abspath(path) for path in several(sources)])
     kind = format_of(files) if format is None else format
