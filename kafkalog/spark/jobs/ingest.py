@@ -35,6 +35,7 @@ from kafkalog.spark.sink_task import check_columns
 from kafkalog.spark.staging import Job
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.storage.names import validate_topic
+from kafkalog.tools.directories import path_list
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,7 +166,7 @@ def land(
 
 def several(paths: Path | Iterable[Path]) -> list[str]:
     """The paths as a list; IllegalArgument for none."""
-    found = [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
+    found = path_list(paths)
     if not found:
         raise IllegalArgument("no file is named", hint="name files, or directories of them")
     return found
