@@ -50,6 +50,18 @@ def session_options(command: common.Command) -> common.Command:
     return master_option(conf_option(command))
 
 
+def writing_options(command: common.Command) -> common.Command:
+    """--partitions, -z and --job-id: how a job writes to topics."""
+    for option in (
+        click.option("--job-id", metavar="ID", help="The records land once, however often a job of this ID is run."),
+        click.option("-z", "compression", metavar="CODEC[:LEVEL]", help="gzip, snappy, lz4 or zstd."),
+        click.option("--partitions", type=int, default=1, show_default=True, metavar="N",
+                     help="Of a topic that is missing."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
 def need_paths(paths: Sequence[str]) -> None:
     """PartitionNotFound for a path that is not there: Spark is not started for it."""
     from kafkalog.errors import PartitionNotFound

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.spark.commit import StagedTask
 from kafkalog.spark.executors import failed
-from kafkalog.spark.jobs.task_stage import ONLY_BATCH
 from kafkalog.spark.progress import Tell, watched
 from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.sink_task import stage_rows
-from kafkalog.spark.staging import Job
+from kafkalog.spark.staging import ONLY_BATCH, Job
 from kafkalog.spark.tasks import Raised, results
 
 if TYPE_CHECKING:
