@@ -33,11 +33,12 @@ if [ -e "$DATA" ]; then echo "demo: $WORK/$DATA is already there; remove it or c
 title() { printf '\n== %s\n' "$*"; }
 show() { printf '$ %s\n' "$*"; }
 
-# timed LINES FILE COMMAND...: runs it, then prints its time and the rate over so many lines and that file's bytes
+# timed LINES FILE COMMAND...: runs it, then prints its time and the rate over so many lines and that file's bytes; its
+# status is the command's
 timed() {
-    local lines="$1" file="$2" real user system bytes TIMEFORMAT='%R %U %S'
+    local lines="$1" file="$2" real user system bytes status=0 TIMEFORMAT='%R %U %S'
     shift 2
-    { time "$@" 2>&3; } 3>&2 2>"$WORK/clock"
+    { time "$@" 2>&3 || status=$?; } 3>&2 2>"$WORK/clock"
     read -r real user system < <(tail -n 1 "$WORK/clock")
     bytes="$(cat "$file" 2>/dev/null | wc -c)"
     awk -v r="$real" -v u="$user" -v s="$system" -v n="$lines" -v b="$bytes" 'BEGIN {
@@ -45,6 +46,7 @@ timed() {
         printf "   %.2f s (%.2f s CPU)", r, u + s
         if (n > 1) printf ", %.2f million lines/s, %.0f MB/s", n / r / 1e6, b / r / 1e6
         printf "\n" }'
+    return "$status"
 }
 
 # head_of N COMMAND...: the first N lines it prints; a closed pipe is a good end

@@ -145,13 +145,13 @@ ensure_spark() {
     local pip="-m pip -q --disable-pip-version-check install" stamp
     stamp="$VENV/kafkalog-spark-$(wanted_state)"
     if [ -f "$stamp" ]; then return 0; fi
-    if ! has_java; then return 0; fi  # the line that says so was printed above
+    if ! has_java; then say "Spark is left out: java is older than 17, or JAVA_HOME names such a one"; return 0; fi
     say "installing Spark's Python package, which takes a few minutes"
     # shellcheck disable=SC2086
     if "$PYTHON" $pip $(extras_of spark viz) </dev/null >&2; then
         rm -f "$VENV/kafkalog-spark"-*
         : >"$stamp"
-    else say "could not be installed: Spark's Python package; as this user: $PYTHON -m pip install $(extras_of spark)"
+    else say "could not be installed: Spark's Python package; as this user: $PYTHON -m pip install '$(extras_of spark viz | sed "s/ /' '/g")'"
     fi
 }
 

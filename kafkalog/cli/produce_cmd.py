@@ -127,6 +127,7 @@ def _produce(request: _Request) -> None:
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.storage.names import validate_topic
     from kafkalog.tools.input import STDIN_NAME, Inputs
+    from kafkalog.tools.produce import Producer
 
     validate_topic(request.topic)
     with ExitStack() as stack:
@@ -143,10 +144,10 @@ def _produce(request: _Request) -> None:
         stack.callback(producer.close)
         try:
             for fd, name in inputs:
-                if request.lines or request.as_json or name == STDIN_NAME:
+                if request.lines or name == STDIN_NAME or not isinstance(producer, Producer):
                     producer.read_lines(fd, name)
                 else:
-                    producer.read_whole(fd, name, request.key)  # type: ignore[union-attr]
+                    producer.read_whole(fd, name, request.key)
             producer.flush()
             for log in logs:
                 log.close()

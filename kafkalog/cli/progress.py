@@ -5,55 +5,42 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, ProgressColumn, TaskID
 
     from kafkalog.storage.recovery_run import RecoveryProgress
 
 SHOW_AFTER_S = 1.0
 
 
-class Meter:
-    """Counts bytes; after a second of work it shows a bar, if stderr is a terminal and `quiet` is not set.
+class _Bar:
+    """A bar that appears after a second of work, if stderr is a terminal and `quiet` is not set.
 
     rich honours NO_COLOR and dumb terminals by itself; it is imported only when the bar appears.
     """
 
-    def __init__(self, what: str, total: int | None, *, quiet: bool) -> None:
+    def __init__(self, what: str, *, quiet: bool) -> None:
         self._what = what
-        self._total = total
-        self._done = 0
         self._began = time.monotonic()
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self.shown = not quiet and sys.stderr.isatty()
 
-    def add(self, count: int) -> None:
-        """Notes `count` more bytes of work."""
-        self._done += count
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=self._done)
-        elif self.shown and time.monotonic() - self._began > SHOW_AFTER_S:
-            self._show()
+    def _is_due(self) -> bool:
+        return self._bar is None and self.shown and time.monotonic() - self._began > SHOW_AFTER_S
 
-    def _show(self) -> None:
+    def _show(self, *columns: ProgressColumn, total: int | None, completed: int = 0) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+        from rich.progress import BarColumn, Progress, TextColumn
 
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
+        described = (TextColumn("{task.description}"), BarColumn())
+        self._bar = Progress(*described, *columns, console=Console(stderr=True), transient=True)
         self._bar.start()
-        self._task = self._bar.add_task(self._what, total=self._total, completed=self._done)
+        self._task = self._bar.add_task(self._what, total=total, completed=completed)
 
-    def __enter__(self) -> Meter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -61,6 +48,25 @@ class Meter:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+class Meter(_Bar):
+    """Counts bytes of work, shown as a bar with a rate."""
+
+    def __init__(self, what: str, total: int | None, *, quiet: bool) -> None:
+        super().__init__(what, quiet=quiet)
+        self._total = total
+        self._done = 0
+
+    def add(self, count: int) -> None:
+        """Notes `count` more bytes of work."""
+        self._done += count
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self._done)
+        elif self._is_due():
+            from rich.progress import DownloadColumn, TransferSpeedColumn
+
+            self._show(DownloadColumn(), TransferSpeedColumn(), total=self._total, completed=self._done)
 
 
 class RecoveryMeter:
@@ -89,45 +95,15 @@ class RecoveryMeter:
             self._meter.__exit__(kind, error, trace)
 
 
-class TaskMeter:
-    """Tasks done and in all, on a terminal after a second of work; `tell` may be called from another thread."""
-
-    def __init__(self, what: str, *, quiet: bool) -> None:
-        self._what = what
-        self._began = time.monotonic()
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
-        self.shown = not quiet and sys.stderr.isatty()
+class TaskMeter(_Bar):
+    """Tasks done and in all; `tell` may be called from another thread."""
 
     def tell(self, progress: tuple[int, int]) -> None:
         """Notes (tasks done, tasks in all) as they are now."""
         done, total = progress
-        if self._bar is None and self.shown and time.monotonic() - self._began > SHOW_AFTER_S:
-            self._show()
+        if self._is_due():
+            from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
+
+            self._show(MofNCompleteColumn(), TextColumn("tasks"), TimeElapsedColumn(), total=None)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, total=total or None)
-
-    def _show(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("tasks"),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._bar.start()
-        self._task = self._bar.add_task(self._what, total=None)
-
-    def __enter__(self) -> TaskMeter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()

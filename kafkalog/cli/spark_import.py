@@ -21,9 +21,7 @@ from kafkalog.cli import common, spark_options
               help="A column: of value, key, headers, timestamp, timestampType, topic, partition, offset; repeats.")
 @click.option("--offsets", default="auto", show_default=True, metavar="WHICH",
               help="keep those of the rows, new ones, or auto: keep where all partitions are empty.")
-@click.option("--partitions", type=int, default=1, show_default=True, metavar="N", help="Of a topic that is missing.")
-@click.option("-z", "compression", metavar="CODEC[:LEVEL]", help="gzip, snappy, lz4 or zstd.")
-@click.option("--job-id", metavar="ID", help="The records land once, however often a job of this ID is run.")
+@spark_options.writing_options
 @common.json_option("One JSON object with what was written.")
 @spark_options.session_options
 @common.quiet_options

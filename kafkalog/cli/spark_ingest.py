@@ -26,9 +26,7 @@ from kafkalog.cli import common, spark_options
 @click.option("--nulls", is_flag=True, help="Null values are taken, as deletes.")
 @click.option("-D", "delimiter", default="\\n", show_default=True, metavar="DELIM", help="What ends a line of text.")
 @click.option("-K", "key_delimiter", metavar="DELIM", help="Splits a line at its first DELIM into key and value.")
-@click.option("--partitions", type=int, default=1, show_default=True, metavar="N", help="Of a topic that is missing.")
-@click.option("-z", "compression", metavar="CODEC[:LEVEL]", help="gzip, snappy, lz4 or zstd.")
-@click.option("--job-id", metavar="ID", help="The records land once, however often a job of this ID is run.")
+@spark_options.writing_options
 @common.json_option("One JSON object with what was written.")
 @spark_options.session_options
 @common.quiet_options

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -49,6 +50,18 @@ def session_options(command: common.Command) -> common.Command:
     return master_option(conf_option(command))
 
 
+def writing_options(command: common.Command) -> common.Command:
+    """--partitions, -z and --job-id: how a job writes to topics."""
+    for option in (
+        click.option("--job-id", metavar="ID", help="The records land once, however often a job of this ID is run."),
+        click.option("-z", "compression", metavar="CODEC[:LEVEL]", help="gzip, snappy, lz4 or zstd."),
+        click.option("--partitions", type=int, default=1, show_default=True, metavar="N",
+                     help="Of a topic that is missing."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
 def need_paths(paths: Sequence[str]) -> None:
     """PartitionNotFound for a path that is not there: Spark is not started for it."""
     from kafkalog.errors import PartitionNotFound
@@ -56,6 +69,16 @@ def need_paths(paths: Sequence[str]) -> None:
     for path in paths:
         if not os.path.exists(path):
             raise PartitionNotFound("there is no such file or directory", path=path, hint="check the path")
+
+
+def hush_connection() -> None:
+    """The connection to Spark's virtual machine logs nothing from here on, as itself or in the name of the root."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_connection)
+
+
+def _is_not_of_connection(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
 
 
 @contextmanager
@@ -72,7 +95,7 @@ def session(
     with common.usage_of("--master"):
         check_master(master)
     if verbose < _CONNECTION:
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        hush_connection()
     with TaskMeter(what, quiet=quiet) as meter:
         with spark_session(master, conf, name=f"kafkalog {what}", verbose=verbose > 0) as spark:
             yield spark, meter.tell if meter.shown else None

@@ -1,9 +1,10 @@
 """Commit: a batch that tasks staged goes into its logs, once, whatever dies on the way.
 
-    [lock]  ledger -> roll an open intent forward -> landed before? -> intent -> append, sync -> mark -> sweep
+    [lock]  ledger -> roll forward what is open -> landed before? -> intent -> append, sync -> mark -> sweep
 
 Only this touches logs. Before the intent is written nothing is decided, and every error leaves all as it was; from then
-on the batch lands: by this call, or by whoever commits next to the directory.
+on the batch lands: by this call, or by whoever commits next to the directory. A batch that keeps its offsets has the
+plan of an import (`import_plan`) in the place of an intent.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from kafkalog.creating import check_name_is_free
 from kafkalog.errors import CorruptStagedFile, DirectoryLocked, IllegalState, KafkalogError, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TopicStore
+from kafkalog.spark.import_plan import ImportPlan, KeptTarget, has_plans, read_plans, remove_plan, write_plan
+from kafkalog.spark.kept_offsets import check_targets, land_plan
 from kafkalog.spark.ledger import Intent, Ledger, Producer, Target, fresh_producer, read_ledger, write_ledger
 from kafkalog.spark.partition_logs import PartitionLogs
-from kafkalog.spark.staging import Job, StagedFile, StagedName, StageReader, sweep
+from kafkalog.spark.staging import ONLY_BATCH, Job, StagedFile, StagedName, StageReader, sweep
 from kafkalog.spark.topic_layout import read_layout
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
@@ -85,7 +88,7 @@ class Committer:
         where the hint says that the batch is decided it lands at the next commit, else nothing was changed.
         """
         with self._held():
-            ledger = self._rolled_forward(read_ledger(self.directory, fs=self._fs))
+            ledger = self._ready()
             if ledger.landed(job, batch_id):
                 self._sweep(job, batch_id)
                 _LOG.info("batch %d of %s is in %s already: nothing is appended", batch_id, job, self.directory)
@@ -94,19 +97,41 @@ class Committer:
             self._sweep(job, batch_id)
         return Committed(True, records)
 
-    def roll_forward(self) -> bool:
-        """Whether there was an intent, which is in the logs now; errors as for `commit`."""
+    def commit_kept(
+        self, job: Job, targets: Sequence[KeptTarget], partitions: Mapping[str, int], *, keep: bool = True
+    ) -> Committed:
+        """As `commit`, of records that keep their offsets, in partitions that are empty.
+
+        `partitions` is how many each topic has to have. IllegalState where a target is not empty any more, TopicExists;
+        nothing is changed then. StorageError: from the moment that the plan is written the rest lands with the next
+        commit. FormatError for the damaged plan of another import, IllegalState where its partitions were written to.
+        """
         with self._held():
-            ledger = read_ledger(self.directory, fs=self._fs)
-            self._rolled_forward(ledger)
-        return ledger.intent is not None
+            ledger = self._ready()
+            if ledger.landed(job, ONLY_BATCH):
+                self._sweep(job, ONLY_BATCH)
+                return Committed(False, 0)
+            check_targets(self.directory, targets, partitions, fs=self._fs)
+            plan = ImportPlan(job, tuple(targets), partitions, keep)
+            write_plan(self.directory, plan, fs=self._fs)
+            self._land_kept(ledger, plan)
+            self._sweep(job, ONLY_BATCH)
+        return Committed(True, sum(one.file.records for one in targets))
+
+    def roll_forward(self) -> bool:
+        """Whether something was decided and not landed, which is in the logs now; errors as for `commit`."""
+        with self._held():
+            was_open = self._intent() is not None or has_plans(self.directory, fs=self._fs)
+            self._ready()
+        return was_open
 
     def abort(self, job: Job, batch_id: int) -> None:
         """Sweeps what was staged for a batch, unless it is decided; what cannot be swept now is swept by age."""
         try:
             with _committing, LogDir.acquire(self.directory, fs=self._fs):
-                intent = read_ledger(self.directory, fs=self._fs).intent
+                intent = self._intent()
                 keep = frozenset[str]() if intent is None else frozenset(one.name for one in intent.files)
+                keep = keep.union(*(plan.files for plan in read_plans(self.directory, fs=self._fs)))
                 sweep(self.directory, landed=StagedName(job, batch_id), keep=keep, fs=self._fs)
         except (KafkalogError, OSError) as error:
             _LOG.warning("staged files of %s stay until they are swept by age: %s", job, error)
@@ -155,6 +180,27 @@ class Committer:
                 rest.close()
                 self._mark(intending)
         return sum(wanted.values())
+
+    def _intent(self) -> Intent | None:
+        return read_ledger(self.directory, fs=self._fs).intent
+
+    def _ready(self) -> Ledger:
+        """The ledger once all that was decided is in the logs."""
+        ledger = self._rolled_forward(read_ledger(self.directory, fs=self._fs))
+        for plan in read_plans(self.directory, fs=self._fs):
+            _LOG.warning("the import of %s did not land whole in %s: it goes on", plan.job, self.directory)
+            ledger = self._land_kept(ledger, plan)
+            sweep(self.directory, landed=StagedName(plan.job, ONLY_BATCH), fs=self._fs)
+        return ledger
+
+    def _land_kept(self, ledger: Ledger, plan: ImportPlan) -> Ledger:
+        """The ledger once a plan is in the logs."""
+        land_plan(self.directory, plan, fs=self._fs, clock=self._clock)
+        if plan.keep:
+            ledger = ledger.marked(plan.job, ONLY_BATCH, self._clock.milliseconds())
+            write_ledger(self.directory, ledger, fs=self._fs)
+        remove_plan(self.directory, plan, fs=self._fs)
+        return ledger
 
     def _rolled_forward(self, ledger: Ledger) -> Ledger:
         """The ledger once its open intent, if there is one, is in the logs."""

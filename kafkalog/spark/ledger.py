@@ -103,11 +103,14 @@ class Ledger(NamedTuple):
         """This ledger once its intent is in the logs and on disk."""
         intent = self.intent
         assert intent is not None
-        marks = dict(self.marks)
-        if intent.keep:
-            marks.pop(intent.job, None)
-            marks[intent.job] = Mark(intent.batch_id, now_ms)
-        return Ledger(self.producer, kept(marks))
+        done = self._replace(intent=None)
+        return done.marked(intent.job, intent.batch_id, now_ms) if intent.keep else done
+
+    def marked(self, job: Job, batch_id: int, now_ms: int) -> Ledger:
+        """This ledger, with a batch that landed and is remembered."""
+        marks = {one: mark for one, mark in self.marks.items() if one != job}
+        marks[job] = Mark(batch_id, now_ms)
+        return self._replace(marks=kept(marks))
 
 
 def kept(marks: Mapping[Job, Mark]) -> dict[Job, Mark]:
@@ -201,13 +204,14 @@ def _intent(found: Any) -> Intent:
         batch_id,
         found["keep"] is True,
         _producer(found["producer"]),
-        tuple(_file(fields) for fields in found["files"]),
+        tuple(staged_file(fields) for fields in found["files"]),
         tuple(_target(fields) for fields in found["targets"]),
-        {validate_topic(topic): _partitions(count) for topic, count in found["make"].items()},
+        {validate_topic(topic): partition_count(count) for topic, count in found["make"].items()},
     )
 
 
-def _file(fields: Any) -> StagedFile:
+def staged_file(fields: Any) -> StagedFile:
+    """The staged file that a list of its fields names; ValueError, TypeError for anything else."""
     name, *rest = fields
     if not isinstance(name, str) or parse_name(name) is None:
         raise ValueError(f"{ascii(name)[:80]} names no staged file")
@@ -222,7 +226,8 @@ def _target(fields: Any) -> Target:
     return Target(TopicPartition(validate_topic(topic), validate_partition(partition)), start, landed, records)
 
 
-def _partitions(count: Any) -> int:
+def partition_count(count: Any) -> int:
+    """The number of partitions that was written down; InvalidPartitions for anything else."""
     check_partitions(count)
     return int(count)
 

@@ -32,6 +32,8 @@ BUFFERED_BYTES: Final = 64 << 20
 """What all partitions of a task gather before all of it is written."""
 MAX_INDEX_BYTES: Final = 256 << 20
 MAX_SECTION_BYTES: Final = 1 << 31
+ONLY_BATCH: Final = 0
+"""The number of a batch that is all that its job lands."""
 MAGIC: Final = b"KLSTAGE1"
 _TRAILER: Final = struct.Struct(">qqI4x8s")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,120}")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import kafkalog
 from kafkalog._core.encode import encode_batch
+from kafkalog.manager.log_dir import LogDir
 from kafkalog.records.packing import PLAIN, Compression, pack, parse_compression
 from kafkalog.spark.commit import StagedTask, StagedTopic
 from kafkalog.spark.staging import Job, StagedFile, StageWriter
@@ -80,3 +84,25 @@ def flat(batches: Iterable[Iterable[bytes]]) -> list[bytes]:
 def staged_names(directory: Path) -> list[str]:
     """The staged files that lie there."""
     return sorted(name for name in os.listdir(directory) if name.startswith("kafkalog-stage."))
+
+
+def _hold(directory: str, held: Any, done: Any) -> None:
+    log_dir = LogDir.acquire(directory)
+    held.set()
+    done.wait(60)
+    log_dir.release()
+
+
+@contextmanager
+def locked_elsewhere(directory: Path) -> Iterator[Callable[[], None]]:
+    """Another process has the lock of a data directory, until what comes is called."""
+    context = multiprocessing.get_context("spawn")
+    held, done = context.Event(), context.Event()
+    process = context.Process(target=_hold, args=(str(directory), held, done))
+    process.start()
+    try:
+        assert held.wait(60)
+        yield done.set
+    finally:
+        done.set()
+        process.join()

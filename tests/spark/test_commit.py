@@ -1,6 +1,5 @@
 """A commit lands what tasks staged, once, in order; what is in its way is told, and nothing is half done."""
 
-import multiprocessing
 import os
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,18 @@ from kafkalog.spark.staging import Job
 from kafkalog.tools.verify import verify
 from kafkalog.util.side_by_side import side_by_side
 from tests.faults import FaultFS, each_failure
-from tests.spark.sink_cases import OTHER, QUERY, Records, flat, found, key, stage, staged_names, values
+from tests.spark.sink_cases import (
+    OTHER,
+    QUERY,
+    Records,
+    flat,
+    found,
+    key,
+    locked_elsewhere,
+    stage,
+    staged_names,
+    values,
+)
 
 
 def commit(directory: Path, batch_id: int, tasks: list[Records], job: Job = QUERY, **settings: str) -> bool:
@@ -153,28 +163,14 @@ def test_a_missing_topic_is_made_with_the_partitions_that_were_asked_for(tmp_pat
 # What is in the way
 
 
-def _hold(path: str, held: "multiprocessing.synchronize.Event", done: "multiprocessing.synchronize.Event") -> None:
-    with kafkalog.open(path, "a"):
-        held.set()
-        done.wait(60)
-
-
 def test_a_lock_that_another_process_holds_is_waited_for_and_then_told(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    held, done = context.Event(), context.Event()
-    process = context.Process(target=_hold, args=(str(tmp_path / "t-0"), held, done))
-    process.start()
-    try:
-        assert held.wait(60)
+    with locked_elsewhere(tmp_path) as release:
         staged = stage(tmp_path, QUERY, 0, [{key("t"): values("x", 1)}])
         with pytest.raises(DirectoryLocked, match=r"waited 120 ms.*lockWait"):
             Committer(str(tmp_path), lock_wait_ms=120).commit(QUERY, 0, staged)
         assert read_ledger(str(tmp_path)).intent is None
-        done.set()
+        release()
         assert Committer(str(tmp_path), lock_wait_ms=60_000).commit(QUERY, 0, staged).landed
-    finally:
-        done.set()
-        process.join()
     assert found(tmp_path, "t") == flat(values("x", 1))
 
 

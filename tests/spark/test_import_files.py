@@ -12,20 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.errors import FormatError, IllegalArgument, IllegalState, KafkalogError
-from kafkalog.spark.commit import Committer
-from kafkalog.spark.jobs import kept_offsets
-from kafkalog.spark.jobs.import_ import PartitionTask, stage_json, stage_partition
-from kafkalog.spark.jobs.kept_offsets import KeptTarget, finish_imports, is_empty, land_with_offsets
+from kafkalog.errors import DirectoryLocked, FormatError, IllegalArgument, IllegalState, KafkalogError
+from kafkalog.spark import commit, kept_offsets
+from kafkalog.spark.commit import Committed, Committer
+from kafkalog.spark.import_plan import KeptTarget
+from kafkalog.spark.jobs.import_ import FileTask, PartitionTask, stage_file, stage_json, stage_partition, with_room
 from kafkalog.spark.jobs.manifest import ExportSettings
 from kafkalog.spark.jobs.parquet_files import ExportTask, export_range
 from kafkalog.spark.jobs.parquet_rows import ordered_rows, survey
 from kafkalog.spark.jobs.task_stage import Landing
 from kafkalog.spark.jobs.text_lines import TextOptions, text_tasks
+from kafkalog.spark.kept_offsets import is_empty
+from kafkalog.spark.ledger import read_ledger
 from kafkalog.spark.ranges import OffsetRange
 from kafkalog.spark.staging import Job
 from kafkalog.types import TopicPartition
 from tests.golden_cases import Case, each_partition
+from tests.spark.sink_cases import OTHER, flat, found, key, locked_elsewhere, stage, values
 
 ALL = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
 
@@ -71,8 +74,16 @@ def staged(files: list[str], data: Path, keep: bool = True) -> list[KeptTarget]:
 
 def put(files: list[str], data: Path) -> None:
     targets = staged(files, data)
-    land_with_offsets(str(data), Job.batch("j"), targets, {one.topic_partition.topic: one.topic_partition.partition + 1
-                                                           for one in targets})  # fmt: skip
+    counts = {one.topic_partition.topic: one.topic_partition.partition + 1 for one in targets}
+    landed(data, targets, counts)
+
+
+def landed(data: Path, targets: list[KeptTarget], counts: dict[str, int], *, keep: bool = True) -> Committed:
+    return Committer(str(data), lock_wait_ms=0).commit_kept(Job.batch("j"), targets, counts, keep=keep)
+
+
+def rolled_forward(data: Path) -> bool:
+    return Committer(str(data), lock_wait_ms=0).roll_forward()
 
 
 def told(log: Path) -> list[tuple[Any, ...]]:
@@ -164,29 +175,111 @@ def test_an_import_that_is_killed_is_finished_by_the_next_one(
 
     with monkeypatch.context() as patch:
         patch.setattr(kept_offsets, "_groups", groups)
+        was_killed = False
         try:
-            land_with_offsets(str(data), Job.batch("j"), targets, {"t": 2})
+            landed(data, targets, {"t": 2})
         except Killed:
+            was_killed = True
             assert "kafkalog-import.job-j.json" in os.listdir(data)
-    finish_imports(str(data))
+    assert rolled_forward(data) is was_killed
+    assert not rolled_forward(data)
     assert told(data / "t-1") == told(tmp_path / "src" / "t-1")
-    assert not [name for name in os.listdir(data) if "import" in name or "stage" in name]
-    finish_imports(str(data))
+    assert left(data) == []
+    assert set(read_ledger(str(data)).marks) == {Job.batch("j")}
 
 
-def test_what_somebody_else_wrote_meanwhile_is_not_mixed_in(
-    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def left(data: Path) -> list[str]:
+    return [name for name in os.listdir(data) if "import" in name or "stage" in name]
+
+
+def decided(data: Path, targets: list[KeptTarget], *, keep: bool = True, at: str = "land_plan") -> None:
+    """An import that is killed once its plan is written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commit, at, lambda *_, **__: (_ for _ in ()).throw(Killed()))
+        with pytest.raises(Killed):
+            landed(data, targets, {"t": 2}, keep=keep)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_an_import_is_remembered_where_that_is_asked_for(files: list[str], tmp_path: Path, keep: bool) -> None:
+    data = tmp_path / "data"
+    assert landed(data, staged(files, data), {"t": 2}, keep=keep) == Committed(True, 2960)
+    assert set(read_ledger(str(data)).marks) == ({Job.batch("j")} if keep else set())
+    if keep:
+        assert landed(data, staged(files, data), {"t": 2}) == Committed(False, 0)
+    assert left(data) == []
+    decided(tmp_path / "more", staged(files, tmp_path / "more"), keep=keep)
+    assert rolled_forward(tmp_path / "more")
+    assert set(read_ledger(str(tmp_path / "more")).marks) == ({Job.batch("j")} if keep else set())
+
+
+def test_the_next_write_lands_a_decided_import_before_its_sweep(files: list[str], tmp_path: Path) -> None:
     data = tmp_path / "data"
     targets = staged(files, data)
-    with monkeypatch.context() as patch:
-        patch.setattr(kept_offsets, "_append", lambda *_: (_ for _ in ()).throw(Killed()))
-        with pytest.raises(Killed):
-            land_with_offsets(str(data), Job.batch("j"), targets, {"t": 2})
+    decided(data, targets)
+    os.utime(data / targets[0].file.name, (1, 1))  # long dead, by its age
+    assert Committer(str(data), lock_wait_ms=0).commit(OTHER, 0, stage(data, OTHER, 0, [{key("u"): values("x", 1)}]))
+    assert told(data / "t-1") == told(tmp_path / "src" / "t-1")
+    assert found(data, "u") == flat(values("x", 1))
+    assert left(data) == []
+
+
+def test_what_an_import_decided_is_not_swept_by_its_job(files: list[str], tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    decided(data, staged(files, data))
+    staged(files, data)
+    assert len(left(data)) == 3
+    Committer(str(data)).abort(Job.batch("j"), 0)
+    assert len(left(data)) == 2
+    assert rolled_forward(data)
+    assert told(data / "t-1") == told(tmp_path / "src" / "t-1")
+
+
+def test_an_import_that_landed_and_kept_its_plan_lands_once(files: list[str], tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    decided(data, staged(files, data), at="remove_plan")
+    assert rolled_forward(data)
+    assert told(data / "t-1") == told(tmp_path / "src" / "t-1")
+    assert left(data) == []
+
+
+def test_an_import_waits_for_the_lock_and_says_that_nothing_landed(files: list[str], tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    targets = staged(files, data)
+    with locked_elsewhere(data), pytest.raises(DirectoryLocked, match="nothing was appended"):
+        landed(data, targets, {"t": 2})
+    assert not (data / "t-1").exists()
+    assert landed(data, targets, {"t": 2}).landed
+
+
+@pytest.mark.parametrize("cut", [50, 51, 100, 150])
+def test_what_somebody_else_wrote_meanwhile_is_not_mixed_in(tmp_path: Path, cut: int) -> None:
+    with kafkalog.open(tmp_path / "src" / "t-1", "a", retention_ms=-1) as log:
+        for n in range(151):
+            if n not in (50, 100):  # a batch ends where an offset is missing
+                log.replicate(_one(n, (None, b"%d" % n, 5, [])))
+    data = tmp_path / "data"
+    targets = staged(exported(tmp_path / "src" / "t-1", tmp_path / "out"), data)
+    decided(data, targets)
     with kafkalog.open(data / "t-1", "a", retention_ms=-1) as log:
-        log.append([b"x"] * 50)
+        log.append([b"x"] * cut)
+    for _ in range(2):
+        with pytest.raises(IllegalState, match="can go on"):
+            rolled_forward(data)
+    assert [one[4] for one in told(data / "t-1")] == [b"x"] * cut
+    assert len(left(data)) == 2
+
+
+def test_a_log_whose_records_were_all_deleted_does_not_count_as_begun(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "src" / "t-1", "a") as log:
+        log.append([b"%d" % n for n in range(10)])
+    data = tmp_path / "data"
+    decided(data, staged(exported(tmp_path / "src" / "t-1", tmp_path / "out"), data))
+    with kafkalog.open(data / "t-1", "a") as log:
+        log.append([b"x"] * 10)
+        log.delete_before(10)
     with pytest.raises(IllegalState, match="can go on"):
-        finish_imports(str(data))
+        rolled_forward(data)
 
 
 def test_a_target_that_is_not_empty_keeps_what_it_has(files: list[str], tmp_path: Path) -> None:
@@ -196,16 +289,59 @@ def test_a_target_that_is_not_empty_keeps_what_it_has(files: list[str], tmp_path
     with kafkalog.open(data / "t-1", "a") as log:
         log.append(b"first")
     with pytest.raises(IllegalState, match="not empty any more"):
-        land_with_offsets(str(data), Job.batch("j"), targets, {"t": 2})
+        landed(data, targets, {"t": 2})
     assert len(told(data / "t-1")) == 1
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"targets": [["t", -1, 0, 5, []]], "partitions": {}}',
-                                     '{"targets": [], "partitions": {"../t": 1}}'])  # fmt: skip
+                                     '{"targets": [], "partitions": {"../t": 1}}',
+                                     '{"targets": [], "partitions": [], "keep": true}',
+                                     '{"targets": [], "partitions": {"t": 1}}'])  # fmt: skip
 def test_a_plan_that_is_none_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "kafkalog-import.job-j.json").write_text(content)
     with pytest.raises(FormatError, match=r"kafkalog-import\.job-j\.json"):
-        finish_imports(str(tmp_path))
+        rolled_forward(tmp_path)
+    with pytest.raises(FormatError, match=r"kafkalog-import\.job-j\.json"):
+        Committer(str(tmp_path)).commit(OTHER, 0, [])
+
+
+def rows_of(path: Path, **columns: Any) -> Any:
+    """What is known of a Parquet file with such columns."""
+    columns = {name: pa.array(found, pa.int32()) if name == "partition" else found for name, found in columns.items()}
+    pq.write_table(pa.table(columns), path)
+    return survey(str(path), {}, None)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_each_topic_gets_partitions_of_its_own(tmp_path: Path, keep: bool) -> None:
+    facts = rows_of(tmp_path / "x.parquet", value=[b"1", b"2", b"3"], offset=[0, 0, 0], topic=["a", "b", "there"],
+                    partition=[0, 3, 0])  # fmt: skip
+    data = tmp_path / "data"
+    kafkalog.open(data / "there-0", "a").close()
+    wheres = [TopicPartition("a", 0), TopicPartition("b", 3), TopicPartition("there", 0)]
+    landing = with_room(Landing(str(data), Job.batch("j"), 2, None), wheres)
+    assert landing.by_topic == {"a": 2, "b": 4, "there": 1}
+    done = [stage_partition(PartitionTask(n, one, (facts,), keep, landing)) for n, one in enumerate(wheres)]
+    if keep:
+        targets = [KeptTarget(where, one.first, one.end, one.task.file)
+                   for where, one in zip(wheres, done, strict=True) if one.task.file]  # fmt: skip
+        landed(data, targets, dict(landing.by_topic))
+    else:
+        Committer(str(data)).commit(landing.job, 0, [one.task for one in done])
+    assert partitions_in(data) == ["a-0", "a-1", "b-0", "b-1", "b-2", "b-3", "there-0"]
+
+
+def test_each_topic_of_a_file_without_offsets_gets_partitions_of_its_own(tmp_path: Path) -> None:
+    facts = rows_of(tmp_path / "x.parquet", value=[b"1", b"2"], topic=["a", "b"], partition=[0, 2])
+    (tmp_path / "data").mkdir()
+    wheres = [where for group in facts.groups for where in group.wheres]
+    landing = with_room(Landing(str(tmp_path / "data"), Job.batch("j"), 1, None), wheres)
+    Committer(landing.directory).commit(landing.job, 0, [stage_file(FileTask(0, facts, landing)).task])
+    assert partitions_in(tmp_path / "data") == ["a-0", "b-0", "b-1", "b-2"]
+
+
+def partitions_in(data: Path) -> list[str]:
+    return sorted(one.name for one in data.iterdir() if one.is_dir())
 
 
 def test_the_same_records_in_two_files_are_refused(files: list[str], tmp_path: Path) -> None:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.spark.commit import StagedTask
 from kafkalog.spark.executors import failed
-from kafkalog.spark.jobs.task_stage import ONLY_BATCH
 from kafkalog.spark.progress import Tell, watched
 from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.sink_task import stage_rows
-from kafkalog.spark.staging import Job
-from kafkalog.spark.tasks import Raised
+from kafkalog.spark.staging import ONLY_BATCH, Job
+from kafkalog.spark.tasks import Raised, results
 
 if TYPE_CHECKING:
     import pyarrow
@@ -41,11 +40,7 @@ def stage_frame(
         raise
     except Exception as error:
         raise failed(error, f"the job {what!r} failed") from error
-    done = [pickle.loads(row["staged"]) for row in sorted(rows, key=lambda row: int(row["task"]))]
-    for one in done:
-        if isinstance(one, Raised):
-            raise one.error
-    return done
+    return results(pickle.loads(row["staged"]) for row in sorted(rows, key=lambda row: int(row["task"])))
 
 
 def _stage(batches: Iterable[pyarrow.RecordBatch], *, options: SinkOptions, job: Job, nulls: bool) -> Iterator[Any]:
@@ -61,8 +56,6 @@ def _stage(batches: Iterable[pyarrow.RecordBatch], *, options: SinkOptions, job:
     except KafkalogError as error:
         came = Raised(error)
     yield pa.record_batch({"task": pa.array([number], pa.int32()), "staged": pa.array([pickle.dumps(came)])})
-
-
 
 
 def _without_nulls(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:

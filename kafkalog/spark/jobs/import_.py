@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.records.placer import Placer, TopicTarget
-from kafkalog.spark.commit import Committer, StagedTask
+from kafkalog.spark.commit import Committed, Committer, StagedTask
 from kafkalog.spark.executors import check_executors
+from kafkalog.spark.import_plan import KeptTarget, has_plans
 from kafkalog.spark.jobs.ingest import landing_for, several
 from kafkalog.spark.jobs.json_lines import json_batches
-from kafkalog.spark.jobs.kept_offsets import KeptTarget, finish_imports, is_empty, land_with_offsets
 from kafkalog.spark.jobs.offset_batches import batches_with_offsets
 from kafkalog.spark.jobs.parquet_rows import RECORD_COLUMNS, ParquetFacts, ordered_rows, survey, unordered_rows
 from kafkalog.spark.jobs.row_columns import format_of
-from kafkalog.spark.jobs.task_stage import ONLY_BATCH, Landing, TaskStage
+from kafkalog.spark.jobs.task_stage import Landing, TaskStage
 from kafkalog.spark.jobs.text_lines import SPLIT_BYTES, TextOptions, TextTask, files_of, text_tasks
+from kafkalog.spark.kept_offsets import is_empty
 from kafkalog.spark.ledger import read_ledger
 from kafkalog.spark.progress import Tell
+from kafkalog.spark.staging import ONLY_BATCH
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.spark.topic_layout import read_layout
 from kafkalog.storage.names import validate_topic
@@ -122,37 +124,40 @@ def import_(
     if kind not in ("parquet", "json"):
         raise IllegalArgument(f"format is {kind!r}", hint="give parquet or json; `ingest` reads text and CSV")
     landing = landing_for(data, partitions, compression, job_id)
-    finish_imports(landing.directory)
+    committer = Committer(landing.directory)
+    if has_plans(landing.directory):
+        committer.roll_forward()
     if job_id is not None and read_ledger(landing.directory).landed(landing.job, ONLY_BATCH):
         return ImportReport(0, len(files), 0, False, False, landing.job.id)
     check_executors(spark, [landing.directory, *files])
-    committer = Committer(landing.directory)
     try:
         plan = _staged(spark, kind, files, names, topic, offsets, landing, tell)
     except BaseException:
         committer.abort(landing.job, ONLY_BATCH)
         raise
-    records, landed = sum(one.records for one in plan.staged), True
-    if plan.keep:
-        targets = [
-            KeptTarget(where, one.first, one.end, one.task.file)
-            for where, one in zip(plan.wheres, plan.staged, strict=True)
-            if one.task.file is not None
-        ]
-        land_with_offsets(landing.directory, landing.job, targets, plan.partitions)
-    else:
-        tasks = [one.task for one in plan.staged]
-        landed, records = committer.commit(landing.job, ONLY_BATCH, tasks, keep=job_id is not None)
+    landed, records = _landed(committer, landing, plan, keep=job_id is not None)
     return ImportReport(records, len(files), len(plan.wheres), plan.keep, landed, landing.job.id)
 
 
 class Plan(NamedTuple):
-    """What tasks staged, the partitions that rows name, how many each topic is to have, whether offsets are kept."""
+    """What tasks staged, the partitions that rows name, how many those topics are to have, whether offsets are kept."""
 
     staged: list[Staged]
     wheres: list[TopicPartition]
-    partitions: dict[str, int]
+    partitions: Mapping[str, int]
     keep: bool
+
+
+def _landed(committer: Committer, landing: Landing, plan: Plan, *, keep: bool) -> Committed:
+    """Commits what was staged; `keep` remembers the job."""
+    if not plan.keep:
+        return committer.commit(landing.job, ONLY_BATCH, [one.task for one in plan.staged], keep=keep)
+    targets = [
+        KeptTarget(where, one.first, one.end, one.task.file)
+        for where, one in zip(plan.wheres, plan.staged, strict=True)
+        if one.task.file is not None
+    ]
+    return committer.commit_kept(landing.job, targets, plan.partitions, keep=keep)
 
 
 def _staged(
@@ -170,6 +175,7 @@ def _staged(
         return Plan(results(run_tasks(spark, stage_json, lines, "import", tell)), [], {}, False)
     facts = results(run_tasks(spark, partial(survey, names=names, topic=topic), files, "import: look at files"))
     wheres = sorted({where for one in facts for group in one.groups for where in group.wheres})
+    wide = with_room(landing, wheres)
     if not all(one.is_ordered for one in facts):
         if offsets == "keep":
             raise IllegalArgument(
@@ -177,8 +183,8 @@ def _staged(
                 hint="name the columns, or use offsets new",
             )  # fmt: skip
         _check_topics(facts)
-        by_file = [FileTask(n, one, _wide(landing, wheres)) for n, one in enumerate(facts)]
-        return Plan(results(run_tasks(spark, stage_file, by_file, "import", tell)), wheres, {}, False)
+        by_file = [FileTask(n, one, wide) for n, one in enumerate(facts)]
+        return Plan(results(run_tasks(spark, stage_file, by_file, "import", tell)), wheres, wide.by_topic, False)
     full = [where for where in wheres if not is_empty(landing.directory, where)]
     if offsets == "keep" and full:
         raise IllegalArgument(
@@ -186,10 +192,8 @@ def _staged(
             hint="import into another directory, or with offsets new",
         )  # fmt: skip
     keep = offsets != "new" and not full
-    wide = _wide(landing, wheres)
     tasks = [PartitionTask(n, one, tuple(_with(one, facts)), keep, wide) for n, one in enumerate(wheres)]
-    counts = {one.topic: max(wide.partitions, read_layout(landing.directory, one.topic).partitions) for one in wheres}
-    return Plan(results(run_tasks(spark, stage_partition, tasks, "import", tell)), wheres, counts, keep)
+    return Plan(results(run_tasks(spark, stage_partition, tasks, "import", tell)), wheres, wide.by_topic, keep)
 
 
 def _names(columns: Mapping[str, str]) -> dict[str, str]:
@@ -212,10 +216,16 @@ def _with(where: TopicPartition, facts: Iterable[ParquetFacts]) -> Iterable[Parq
     return (one for one in facts if any(where in group.wheres for group in one.groups))
 
 
-def _wide(landing: Landing, wheres: Iterable[TopicPartition]) -> Landing:
-    """Where records go, with as many partitions for new topics as rows name."""
-    partitions = max([landing.partitions, *(where.partition + 1 for where in wheres)])
-    return Landing(landing.directory, landing.job, partitions, landing.compression)
+def with_room(landing: Landing, wheres: Iterable[TopicPartition]) -> Landing:
+    """Where records go: a topic that is there has its partitions, a new one as many as its rows name, or more."""
+    highest: dict[str, int] = {}
+    for where in wheres:
+        highest[where.topic] = max(where.partition, highest.get(where.topic, 0))
+    counts = {
+        topic: read_layout(landing.directory, topic).partitions or max(landing.partitions, number + 1)
+        for topic, number in highest.items()
+    }
+    return replace(landing, by_topic=counts)
 
 
 def stage_partition(task: PartitionTask) -> Staged:

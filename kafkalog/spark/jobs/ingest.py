@@ -18,7 +18,7 @@ from kafkalog.spark.commit import Committed, Committer, StagedTask
 from kafkalog.spark.executors import check_executors, failed
 from kafkalog.spark.jobs.frames import stage_frame
 from kafkalog.spark.jobs.row_columns import FORMATS, RowColumns, format_of, records_of, rows_of
-from kafkalog.spark.jobs.task_stage import ONLY_BATCH, Landing, check_partitions_wanted
+from kafkalog.spark.jobs.task_stage import Landing, check_partitions_wanted
 from kafkalog.spark.jobs.text_lines import (
     BATCH_BYTES,
     SPLIT_BYTES,
@@ -32,9 +32,10 @@ from kafkalog.spark.ledger import read_ledger
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.sink_task import check_columns
-from kafkalog.spark.staging import Job
+from kafkalog.spark.staging import ONLY_BATCH, Job
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.storage.names import validate_topic
+from kafkalog.tools.directories import path_list
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,7 +166,7 @@ def land(
 
 def several(paths: Path | Iterable[Path]) -> list[str]:
     """The paths as a list; IllegalArgument for none."""
-    found = [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
+    found = path_list(paths)
     if not found:
         raise IllegalArgument("no file is named", hint="name files, or directories of them")
     return found

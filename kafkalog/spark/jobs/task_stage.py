@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafkalog.config import LogConfig
@@ -11,28 +11,28 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.records.packing import Compression, choose
 from kafkalog.records.placer import TopicTarget
 from kafkalog.spark.commit import StagedTask, StagedTopic
-from kafkalog.spark.staging import Job, StageWriter
+from kafkalog.spark.staging import ONLY_BATCH, Job, StageWriter
 from kafkalog.spark.topic_layout import TopicLayout, read_layout
 from kafkalog.types import TopicPartition
 
 __all__ = ["Landing", "StagedFor", "TaskStage"]
 
 ANY_MS: Final = 2**63 - 1
-ONLY_BATCH: Final = 0
-"""A job lands as one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Landing:
     """Where a job's records go: a data directory, as batches of `job`; what new topics and batches are like.
 
-    `partitions` is how many a topic gets that is not there, `compression` what batches get where a topic lets it.
+    `partitions` is how many a topic gets that is not there, but for those that `by_topic` has numbers for;
+    `compression` is what batches get where a topic lets it.
     """
 
     directory: str
     job: Job
     partitions: int
     compression: Compression | None
+    by_topic: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,8 @@ class TaskStage:
 
     def partitions_of(self, name: str) -> int:
         """How many partitions the topic has, or is to get."""
-        return self._layouts[name].partitions or self._landing.partitions
+        landing = self._landing
+        return self._layouts[name].partitions or landing.by_topic.get(name, landing.partitions)
 
     def add(self, where: TopicPartition, batches: Any) -> None:
         """Stages v2 batches behind those that the partition has; its topic was asked for before. StorageError."""

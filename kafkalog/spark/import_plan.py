@@ -1,0 +1,114 @@
+"""The plan of an import that keeps offsets: a file in the data directory that says what lands, whatever happens.
+
+    kafkalog-import.<job>.json
+    {"targets": [[topic, partition, first, end, [name, size, crc32c, records]], ...], "partitions": {"topic": count},
+     "keep": whether the ledger remembers the job}
+
+It is written once all is staged, and goes when all is in the logs and on disk. The staged files that it names stay.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from kafkalog.errors import FormatError, KafkalogError, StorageError
+from kafkalog.spark.ledger import numbers, partition_count, staged_file
+from kafkalog.spark.staging import Job, StagedFile, parse_job
+from kafkalog.storage.names import validate_partition, validate_topic
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, FileSystem, atomic_write
+
+MOST_BYTES: Final = 256 << 20
+_NAME: Final = re.compile(r"kafkalog-import\.(job-[A-Za-z0-9_-]{1,120})\.json")
+
+
+class KeptTarget(NamedTuple):
+    """Offsets [first, end) of a partition, and the staged file that has their batches, in order."""
+
+    topic_partition: TopicPartition
+    first: int
+    end: int
+    file: StagedFile
+
+
+class ImportPlan(NamedTuple):
+    """What lands: `partitions` says how many topics have to have, `keep` asks for a mark in the ledger."""
+
+    job: Job
+    targets: tuple[KeptTarget, ...]
+    partitions: Mapping[str, int]
+    keep: bool
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The names of its staged files."""
+        return frozenset(target.file.name for target in self.targets)
+
+
+def has_plans(directory: str, *, fs: FileSystem = OS) -> bool:
+    """Whether an import is decided that is not in the logs whole; StorageError."""
+    return bool(_names(directory, fs))
+
+
+def read_plans(directory: str, *, fs: FileSystem = OS) -> list[ImportPlan]:
+    """The plans that are open, by their jobs' names; StorageError, FormatError for a damaged one."""
+    return [_read(os.path.join(directory, name), parse_job(job), fs) for name, job in sorted(_names(directory, fs))]
+
+
+def write_plan(directory: str, plan: ImportPlan, *, fs: FileSystem = OS) -> None:
+    """Decides an import: its plan is on disk. StorageError. The caller holds the directory's lock."""
+    found = {
+        "targets": [[*one.topic_partition, one.first, one.end, one.file] for one in plan.targets],
+        "partitions": dict(plan.partitions), "keep": plan.keep,
+    }  # fmt: skip
+    path = _path(directory, plan)
+    try:
+        atomic_write(fs, path, json.dumps(found).encode())
+    except OSError as error:
+        raise StorageError.from_os(error, "write the plan of the import", path=path) from error
+
+
+def remove_plan(directory: str, plan: ImportPlan, *, fs: FileSystem = OS) -> None:
+    """Ends an import that is in the logs. StorageError. The caller holds the directory's lock."""
+    path = _path(directory, plan)
+    try:
+        fs.unlink_if_exists(path)
+        fs.fsync_dir(directory)
+    except OSError as error:
+        raise StorageError.from_os(error, "remove the plan of the import", path=path) from error
+
+
+def _path(directory: str, plan: ImportPlan) -> str:
+    return os.path.join(directory, f"kafkalog-import.{plan.job}.json")
+
+
+def _names(directory: str, fs: FileSystem) -> list[tuple[str, str]]:
+    """The plans' files, each with its job's name."""
+    try:
+        names = fs.names(directory)
+    except OSError as error:
+        raise StorageError.from_os(error, "look for plans of imports", path=directory) from error
+    return [(found[0], found[1]) for found in map(_NAME.fullmatch, names) if found is not None]
+
+
+def _read(path: str, job: Job, fs: FileSystem) -> ImportPlan:
+    try:
+        found = json.loads(fs.read_file(path, MOST_BYTES))
+        targets = tuple(
+            KeptTarget(TopicPartition(validate_topic(topic), validate_partition(number)), first, end, staged_file(file))
+            for topic, number, *bounds, file in found["targets"]
+            for first, end in [numbers(bounds, 2)]
+        )
+        partitions = {validate_topic(topic): partition_count(count) for topic, count in found["partitions"].items()}
+        return ImportPlan(job, targets, partitions, found["keep"] is True)
+    except OSError as error:
+        raise StorageError.from_os(error, "read the plan of an import", path=path) from error
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, KafkalogError) as error:
+        raise FormatError(
+            f"the plan of an import is damaged: {error}", path=path,
+            hint="restore it; or delete it and the partitions that the import had begun, and import again",
+        ) from None  # fmt: skip

@@ -1,0 +1,143 @@
+"""Staged batches that keep their offsets, into partitions that were empty.
+
+A batch that is in its log already is known by its offset, size and checksum: an import that was killed goes on where
+the log ends, if all before it is what the import put there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from kafkalog._core.scan import BatchHeader, BatchTable, scan
+from kafkalog.api import open as open_log
+from kafkalog.chunks import batch_chunks
+from kafkalog.creating import check_name_is_free
+from kafkalog.errors import IllegalState
+from kafkalog.manager.topics import TopicStore
+from kafkalog.opening import open_for_append
+from kafkalog.spark.import_plan import ImportPlan, KeptTarget
+from kafkalog.spark.staging import StageReader
+from kafkalog.spark.topic_layout import partition_path, read_layout
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.types import TopicPartition
+from kafkalog.util.clock import Clock
+from kafkalog.util.fileio import FileSystem
+
+APPEND_BYTES: Final = 1 << 20
+
+
+class _Batch(NamedTuple):
+    """What tells a batch from all others at its place."""
+
+    offset: int
+    size: int
+    crc: int
+
+
+def is_empty(directory: str, where: TopicPartition) -> bool:
+    """Whether a partition is missing, or has no record and never had one."""
+    path = partition_path(directory, where)
+    if not os.path.isdir(path):
+        return True
+    with open_log(path) as log:
+        return log.end_offset == 0
+
+
+def check_targets(
+    directory: str, targets: Iterable[KeptTarget], partitions: Mapping[str, int], *, fs: FileSystem
+) -> None:
+    """IllegalState where a target is not empty any more; TopicExists for a new topic whose name collides."""
+    for target in targets:
+        if not is_empty(directory, target.topic_partition):
+            raise IllegalState(
+                f"{target.topic_partition} is not empty any more: its records cannot have offsets of their own",
+                path=directory, hint="import without offsets, or into another directory",
+            )  # fmt: skip
+    for topic in partitions:
+        if not read_layout(directory, topic, fs=fs).partitions:
+            check_name_is_free([directory], topic, directory, fs)
+
+
+def land_plan(directory: str, plan: ImportPlan, *, fs: FileSystem, clock: Clock) -> None:
+    """Appends what is not in the logs yet, and syncs; the caller holds the directory's lock.
+
+    IllegalState where a log has something else than the plan put there; CorruptStagedFile, StorageError.
+    """
+    for topic, count in sorted(plan.partitions.items()):
+        TopicStore(directory, fs=fs).ensure(topic, partitions=count)
+        for number in range(count):
+            where = TopicPartition(topic, number)
+            opened = open_for_append(partition_path(directory, where), fs=fs, clock=clock)
+            try:
+                for target in plan.targets:
+                    if target.topic_partition == where:
+                        _append(directory, opened.log, target, fs)
+            finally:
+                opened.close()
+
+
+def _append(directory: str, log: UnifiedLog, target: KeptTarget, fs: FileSystem) -> None:
+    if log.log_end_offset == 0 and target.first > 0:
+        log.truncate_fully_and_start_at(target.first)
+    end = log.log_end_offset
+    if not target.first <= end <= target.end:
+        raise _strange(target, end, log.path)
+    with StageReader(directory, target.file, fs=fs) as reader:
+        if end > target.first and not _is_begun(log, reader, target, end):
+            raise _strange(target, end, log.path)
+        for data, table in _tables(reader):
+            for first, stop in _groups(table, end):
+                at = table.position(first)
+                last = table.position(stop - 1) + table.size(stop - 1)
+                log.append_as_follower(bytes(memoryview(data)[at:last]), 0)
+
+
+def _is_begun(log: UnifiedLog, reader: StageReader, target: KeptTarget, end: int) -> bool:
+    """Whether all that a log has up to `end` is what is staged for it; False where it has nothing to tell it by."""
+    start = max(target.first, log.log_start_offset)
+    if start >= end:
+        return False
+    staged = (_told(batch) for _, table in _tables(reader) for batch in table if batch.next_offset > start)
+    return all(found == next(staged, None) for found in _found(log, start, end))
+
+
+def _found(log: UnifiedLog, start: int, end: int) -> Iterator[_Batch]:
+    for chunk in batch_chunks(log, start, end, log):
+        for row in range(chunk.first, chunk.last):
+            yield _told(chunk.batches[row])
+
+
+def _told(batch: BatchHeader) -> _Batch:
+    return _Batch(batch.base_offset, batch.size, batch.crc)
+
+
+def _tables(reader: StageReader) -> Iterator[tuple[Any, BatchTable]]:
+    """The staged batches section by section, with their bytes."""
+    for section in reader.sections:
+        data = reader.read(section)
+        yield data, scan(data, check_crc=False)
+
+
+def _groups(table: BatchTable, end: int) -> Iterator[tuple[int, int]]:
+    """Rows [first, stop) of about APPEND_BYTES each, of the batches from the offset `end` on."""
+    first = 0
+    while first < table.count and table.last_offset_of(first) < end:
+        first += 1
+    while first < table.count:
+        stop, size = first, 0
+        while stop < table.count and (stop == first or size + table.size(stop) <= APPEND_BYTES):
+            size += table.size(stop)
+            stop += 1
+        yield first, stop
+        first = stop
+
+
+def _strange(target: KeptTarget, end: int, path: str) -> IllegalState:
+    return IllegalState(
+        f"{target.topic_partition} ends at {end}, which is not where an import of offsets {target.first} to "
+        f"{target.end - 1} can go on",
+        path=path, offset=end,
+        hint="somebody wrote to it since the import was killed: delete the partition and the plan, and import again",
+    )  # fmt: skip
