@@ -253,10 +253,10 @@ def test_a_row_that_is_too_large_only_before_compression_is_taken() -> None:
 def test_a_required_codec_that_makes_a_batch_larger_keeps_to_the_limit(codec: str) -> None:
     config = LogConfig(compression_type=codec, max_message_bytes=100_000)
     rng = Random(codec)
-    rows = pa.table({"value": [rng.randbytes(99_900 // 9 - 16) for _ in range(30)]})
+    rows = pa.table({"value": [rng.randbytes((100_000 - 61) // 2 - 11) for _ in range(30)]})
     parts = placed(rows, topics=lambda name: TopicTarget.of(config, 1))
     assert max(scan(part.batches).max_batch_size for part in parts) <= 100_000
-    alone = pa.table({"value": [rng.randbytes(100_000 - 61 - 9)]})
+    alone = pa.table({"value": [rng.randbytes(100_000 - 61 - 11)]})
     with pytest.raises(RecordTooLarge, match="when it is compressed"):
         placed(alone, topics=lambda name: TopicTarget.of(config, 1))
 
