@@ -141,11 +141,13 @@ def slice_chunks(
 ) -> Iterator[Chunk]:
     """The chunks of one segment's slice, from the batch that holds `start` on; CorruptRecord as for `batch_chunks`.
 
-    `last` is told what was read.
+    `last` is told what was read. A batch with which reading would end across a gap is handed on when the next one bears
+    it out: base offsets lie outside the checksum, and one that is too high looks like a gap.
     """
     want = FIRST_CHUNK_BYTES
     at = 0
     first = True
+    looked_behind = False
     while at < piece.size and start < stop:
         asked = min(want, piece.size - at)
         data = piece.slice(at, asked).read()
@@ -153,12 +155,23 @@ def slice_chunks(
         last.data, last.position, last.asked = data, position, asked
         table = scan(data, file_mode=True, base_position=position, check_crc=check_crc)
         good = rising_rows(table, -1 if first else start)
+        sure = _sure_rows(table, good, start, stop)
+        if looked_behind and good == len(table):
+            sure = good
         if good:
             if table.last_offset_of(0) < start:  # the batch here is not the one that was looked for
                 raise _bad_batch(table, 0, start, piece.path)
-            yield Chunk(data, table, 0, good, piece.path, position)
-            start = table.last_offset_of(good - 1) + 1
-            first = False
+            if sure:
+                yield Chunk(data, table, 0, sure, piece.path, position)
+                start = table.last_offset_of(sure - 1) + 1
+                first = False
+        if sure < good == len(table):  # the next batch is in the next chunk
+            at = table.position(sure) - piece.position
+            want = table.size(sure) + _next_size(piece, at + table.size(sure))
+            looked_behind = True
+            continue
+        if sure < good:
+            raise _contradiction(table, sure, good, start, piece.path)
         if good < len(table):
             raise _bad_batch(table, good, start, piece.path)
         if len(data) < asked:
@@ -173,6 +186,33 @@ def slice_chunks(
                 raise _cut(piece, position, start)
             if not is_worth_reading(piece.file, position, want):
                 raise _bad_size(claimed_size(data) - LOG_OVERHEAD, position, start, piece.path)
+
+
+def _sure_rows(table: BatchTable, good: int, start: int, stop: int) -> int:
+    """How many of the `good` rows to hand on: not the first that reaches `stop`, where that is across a gap and the
+    batch behind it, which must begin above it, does not or is not in the table."""
+    if not good or table.last_offset_of(good - 1) + 1 < stop:
+        return good
+    row = next(row for row in range(good) if table.last_offset_of(row) + 1 >= stop)
+    expected = table.last_offset_of(row - 1) + 1 if row else start
+    if table.base_offset(row) <= expected:
+        return good
+    if good < len(table):
+        return row if table[good].is_valid and table.base_offset(good) <= table.last_offset_of(row) else good
+    return row if row == good - 1 else good
+
+
+def _next_size(piece: FileSlice, at: int) -> int:
+    """How many bytes to read at `at` to have the batch there, if it is one."""
+    claimed = claimed_size(piece.slice(min(at, piece.size), LOG_OVERHEAD).read())
+    is_whole = claimed <= piece.size - at and is_worth_reading(piece.file, piece.position + at, claimed)
+    return max(CHUNK_BYTES, claimed) if is_whole else CHUNK_BYTES
+
+
+def _contradiction(table: BatchTable, row: int, following: int, offset: int, path: str) -> CorruptRecord:
+    first, second = table.base_offset(row), table.base_offset(following)
+    what = f"a batch begins at offset {first} and one behind it at {second}: one of the two is wrong"
+    return CorruptRecord(what, path=path, offset=offset, position=table.position(following), hint=_HINT)
 
 
 def _bad_batch(table: BatchTable, row: int, offset: int, path: str) -> CorruptRecord:

@@ -15,7 +15,7 @@ from kafkalog.config import key_for
 from kafkalog.durability import Sync, check_sync
 from kafkalog.errors import IllegalArgument, IllegalState, LogClosed, UnknownConfig
 from kafkalog.keywords import near, unknown_keyword
-from kafkalog.tools.directories import refuse_partition
+from kafkalog.tools.directories import path_list, refuse_partition
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 from kafkalog.util.guards import finish
@@ -58,8 +58,7 @@ def open_dirs(
     ConfigError, CorruptCheckpoint, CorruptRecord (damaged metadata), IllegalState (a partition in two directories).
     TypeError for a keyword that is no setting; it names the near ones.
     """
-    given = [dirs] if isinstance(dirs, (str, os.PathLike)) else list(dirs)
-    paths = list(dict.fromkeys(real_path(_checked(path)) for path in given))
+    paths = list(dict.fromkeys(real_path(_checked(path)) for path in path_list(dirs)))
     if not paths:
         raise IllegalArgument("no data directory is given", hint="give the path of at least one")
     if mode == "r":

@@ -43,6 +43,12 @@ def says(error: KafkalogError, path: Path) -> None:
     assert str(path) in str(error) and error.hint in str(error)
 
 
+def write_at(path: Path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
 class TestPaths:
     def test_missing(self, tmp_path: Path) -> None:
         with pytest.raises(PartitionNotFound) as error:
@@ -236,6 +242,41 @@ class TestDamage:
             with pytest.raises(CorruptRecord):
                 log[805]
             assert [record.offset for record in log.records(810)] == list(range(810, 1000))
+
+    @pytest.mark.parametrize("stop", [60, 100, 200])
+    @pytest.mark.parametrize("wrong", [195, 10**9])
+    def test_a_base_offset_that_is_too_high_does_not_end_a_range(self, folder: Path, stop: int, wrong: int) -> None:
+        """It is outside of the checksum, so it looks as if all offsets up to it were a gap: the next batch shows it."""
+        path = folder / f"{0:020d}.log"
+        position = len(b"".join(batches(0, 5, 10)))
+        write_at(path, position, struct.pack(">q", wrong))
+        with kafkalog.open(folder) as log:
+            given = []
+            with pytest.raises(CorruptRecord, match=f"begins at offset {wrong} and one behind it at 60") as error:
+                for record in log.records(0, stop):
+                    given.append(record.offset)
+            assert given == list(range(50))
+            assert error.value.offset == 50
+            says(error.value, path)
+            with pytest.raises(CorruptRecord):
+                log.scan(start=0, stop=stop).table()
+            assert [record.offset for record in log.records(0, 50)] == list(range(50))  # whole: the damage is behind it
+
+    def test_nor_where_the_next_batch_is_in_the_next_chunk(self, tmp_path: Path) -> None:
+        parts = batches(0, 6, 10, size=30_000)
+        path = write_segment(tmp_path / "t-0", 0, parts)
+        write_segment(tmp_path / "t-0", 60, batches(60, 1, 10))
+        write_at(path, len(b"".join(parts[:2])), struct.pack(">q", 10**9))
+        with kafkalog.open(tmp_path / "t-0") as log:
+            with pytest.raises(CorruptRecord, match="one behind it at 30"):
+                list(log.records(0, 50))
+            assert len(list(log.records(0, 20))) == 20
+
+    def test_damage_behind_a_range_is_not_its_own(self, folder: Path) -> None:
+        path = folder / f"{0:020d}.log"
+        write_at(path, len(b"".join(batches(0, 8, 10))), struct.pack(">q", 3))
+        with kafkalog.open(folder) as log:
+            assert len(list(log.records(0, 70))) == 70
 
     def test_damaged_size_hides_nothing(self, folder: Path) -> None:
         """A size field that leads a walk astray: an offset behind it is damage, not a gap."""

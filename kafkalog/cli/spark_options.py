@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -70,6 +71,16 @@ def need_paths(paths: Sequence[str]) -> None:
             raise PartitionNotFound("there is no such file or directory", path=path, hint="check the path")
 
 
+def hush_connection() -> None:
+    """The connection to Spark's virtual machine logs nothing from here on, as itself or in the name of the root."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_connection)
+
+
+def _is_not_of_connection(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
+
+
 @contextmanager
 def session(
     master: str | None, conf: dict[str, str], what: str, *, quiet: bool, verbose: int
@@ -84,7 +95,7 @@ def session(
     with common.usage_of("--master"):
         check_master(master)
     if verbose < _CONNECTION:
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        hush_connection()
     with TaskMeter(what, quiet=quiet) as meter:
         with spark_session(master, conf, name=f"kafkalog {what}", verbose=verbose > 0) as spark:
             yield spark, meter.tell if meter.shown else None

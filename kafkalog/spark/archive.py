@@ -97,8 +97,16 @@ def own_files() -> Iterator[tuple[Path, str]]:
 
 
 def files_of(name: str) -> Iterator[tuple[Path, str]]:
-    """The files that a distribution has put beside its packages; scripts, which go elsewhere, are left out."""
-    for file in metadata.files(name) or ():
+    """The files that a distribution has put beside its packages; scripts, which go elsewhere, are left out.
+
+    MissingRequirement for one that does not say which files it has.
+    """
+    files = metadata.files(name)
+    if files is None:
+        raise MissingRequirement(
+            f"{name} is installed without a list of its files (RECORD)", hint=f"pip install --force-reinstall {name}"
+        )
+    for file in files:
         path = Path(os.fspath(file.locate()))
         if ".." not in file.parts and "__pycache__" not in file.parts and path.is_file():
             yield path, str(file)
@@ -107,8 +115,8 @@ def files_of(name: str) -> Iterator[tuple[Path, str]]:
 def write_archive(target: Path | str, *, dependencies: bool = True) -> Archive:
     """Writes a .tar.gz of kafkalog and, unless told not to, of all it depends on but Spark; returns what is in it.
 
-    MissingRequirement where a dependency is not installed here, StorageError where the file cannot be written. A
-    target that is there is replaced at the end.
+    MissingRequirement where a dependency is not installed here, or without a list of its files, StorageError where the
+    file cannot be written. A target that is there is replaced at the end.
     """
     target = Path(target)
     names = closure() if dependencies else []

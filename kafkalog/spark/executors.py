@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog import __version__
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_PROBES: Final = 64
+ENDED: Final = "Spark's virtual machine ended"
 _NAMED: Final = re.compile(r"[A-Za-z_][\w.]*: ")
 _OURS: Final = "kafkalog.errors."
 HOW_TO_SHIP: Final = (
@@ -61,14 +63,15 @@ def check_executors(spark: SparkSession, paths: Iterable[str] = ()) -> None:
     version, PartitionNotFound where it does not see one of the paths, JobFailed where it runs no task at all.
     """
     context = spark.sparkContext
-    count = max(1, min(context.defaultParallelism, MOST_PROBES))
-    context.setJobDescription("kafkalog: are the executors ready?")
     try:
+        count = max(1, min(context.defaultParallelism, MOST_PROBES))
+        context.setJobDescription("kafkalog: are the executors ready?")
         said = context.parallelize(range(count), count).mapPartitions(probe([*paths])).collect()
     except Exception as error:
         raise failed(error, "the executors run no task") from error
     finally:
-        context.setJobDescription(None)
+        with though_ended():
+            context.setJobDescription(None)
     judge([Probed(*one) for one in said], os.uname().nodename)
 
 
@@ -94,13 +97,56 @@ def judge(said: Iterable[Probed], driver: str) -> None:
 
 def failed(error: Exception, what: str) -> Exception:
     """JobFailed for an error of Spark, with the line that says most; any other error as it is."""
+    if not is_of_spark(error):
+        return error
+    if has_ended(error):
+        return JobFailed(
+            f"{what}: {ENDED}",
+            hint="it may have had too little memory (spark.driver.memory), or was killed; -v shows what it said",
+        )
+    text = java_message(error) or str(error)
+    return JobFailed(f"{what}: {last_line(text)}", hint="Spark's own log has the rest; -v shows it")
+
+
+def is_of_spark(error: BaseException) -> bool:
+    """Whether a call of Spark raises such an error: its own, the bridge's to Java, or that of a lost connection."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    if not isinstance(error, PySparkException) and type(error).__module__.split(".")[0] != "py4j":
-        return error
+    return isinstance(error, PySparkException | Py4JError | ConnectionError)
+
+
+def has_ended(error: BaseException) -> bool:
+    """Whether a call of Spark raises such an error when its virtual machine is gone.
+
+    The connection's errors are only those of the calls after it; the one that waits meanwhile gets an error without
+    Java's trace, which no virtual machine that runs would leave out.
+    """
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    if type(error) is Py4JError:
+        return str(error).startswith("An error occurred while calling") and "Trace:" not in str(error)
+    return isinstance(error, ConnectionError | Py4JNetworkError)
+
+
+def java_message(error: BaseException) -> str | None:
+    """What Java says of an error that it raised, or that it can no longer be asked; None for any other error."""
     cause = getattr(error, "java_exception", None)
-    text = str(error if cause is None else cause.getMessage())
-    return JobFailed(f"{what}: {last_line(text)}", hint="Spark's own log has the rest; -v shows it")
+    if cause is None:
+        return None
+    with though_ended():
+        return str(cause.getMessage() or cause.toString())
+    return ENDED
+
+
+@contextmanager
+def though_ended() -> Iterator[None]:
+    """What is done inside is left undone where Spark's virtual machine is gone."""
+    try:
+        yield
+    except Exception as error:
+        if not has_ended(error):
+            raise
 
 
 def last_line(text: str) -> str:

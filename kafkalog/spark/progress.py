@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafkalog.spark.executors import though_ended
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -52,8 +54,9 @@ def watched(spark: SparkSession, what: str, tell: Tell | None) -> Iterator[None]
         ended.set()
         if watcher is not None:
             watcher.join()
-        for name, value in kept.items():
-            context.setLocalProperty(name, value)
+        with though_ended():
+            for name, value in kept.items():
+                context.setLocalProperty(name, value)
     if tell is not None:
         total = progress_of(context.statusTracker(), group).total  # Spark's own books may be behind by a task
         tell(JobProgress(total, total))
@@ -65,7 +68,9 @@ _PROPERTIES: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.i
 def _watch(tracker: Any, group: str, tell: Tell, ended: threading.Event) -> None:
     last = JobProgress(0, 0)
     while not ended.wait(EVERY_S):
-        now = progress_of(tracker, group)
+        now = last
+        with though_ended():  # the thread that waits for the jobs tells of it
+            now = progress_of(tracker, group)
         if now != last:
             tell(now)
             last = now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from errno import ENOENT
@@ -23,6 +24,7 @@ from kafkalog.errors import (
 from kafkalog.log_scan import LogScan
 from kafkalog.spark.damage import Damage, DataLoss, Skipped
 from kafkalog.spark.salvage import salvaged
+from kafkalog.storage.names import parse_base_offset
 
 if TYPE_CHECKING:
     from kafkalog.api import Log
@@ -86,48 +88,61 @@ class RangeScan(LogScan):
 
     def _chunks(self) -> Iterator[Chunk]:
         start = self.start
+        is_boundary = False  # whether a batch is known to begin at `start`, or none to hold it
         while start < self.stop:
+            bound = self._bound()
             try:
-                for chunk in self._plain_chunks(start):
+                try:
+                    for chunk in self._plain_chunks(start, bound):
+                        yield chunk
+                        start, is_boundary = chunk.next_offset, True
+                    if start >= self.stop or bound == self.stop:
+                        return  # what is missing are gaps
+                    trouble = self._view.damage
+                    if trouble is None or (trouble.offset or 0) > bound:
+                        continue  # there is more than there was before
+                    lowest = trouble.offset
+                except CorruptRecord as error:
+                    if not self._options.skip_corrupt:
+                        raise
+                    trouble, lowest = error, start if is_boundary else None
+                for chunk in self._salvaged(trouble, start, lowest):
                     yield chunk
                     start = chunk.next_offset
-                if start >= self.stop or self._view.log_end_offset >= self.stop:
-                    return  # what is missing are gaps
-                trouble = self._view.damage
-                if trouble is None:
-                    return
-            except CorruptRecord as error:
-                if not self._options.skip_corrupt:
-                    raise
-                trouble = error
             except KafkalogError as error:
-                start = self._after_loss(error, start)
+                start, is_boundary = self._after_loss(error, start), False
                 continue
-            for chunk in salvaged(
-                trouble, max(start, trouble.offset or 0), self.stop, self._damage, check_crc=self._options.verify_crc
-            ):
-                yield chunk
-                start = chunk.next_offset
             following = self._segment_behind(trouble, start)
             if following is None:
                 return
-            start = following
+            start, is_boundary = following, False
 
-    def _plain_chunks(self, start: int) -> Iterator[Chunk]:
-        stop = self.stop
-        if self._options.skip_corrupt and self._view.damage is not None:
-            stop = min(stop, self._view.log_end_offset)  # what lies behind the damage is looked for there
+    def _bound(self) -> int:
+        """How far plain reading goes: to the damage at the view's end, where what lies behind it is looked for."""
+        view = self._view
+        if self._options.skip_corrupt and view.damage is not None:
+            return min(self.stop, view.log_end_offset)
+        return self.stop
+
+    def _plain_chunks(self, start: int, stop: int) -> Iterator[Chunk]:
         return batch_chunks(
             self._view, start, stop, self.log, sequential=True, check_crc=self._options.verify_crc
         )
 
+    def _salvaged(self, trouble: CorruptRecord, start: int, lowest: int | None) -> Iterator[Chunk]:
+        segment = self._view.segments.get(_base_offset(trouble))
+        if segment is not None:
+            trouble.path = segment.path  # where it is by now: a cleaned file loses its suffix
+        if lowest is not None:
+            start = max(start, lowest)
+        return salvaged(
+            trouble, start, self.stop, self._damage, lowest=lowest, check_crc=self._options.verify_crc
+        )
+
     def _segment_behind(self, trouble: CorruptRecord, start: int) -> int | None:
         """Where the segment after the damaged one begins, at `start` or later; None where there is none."""
-        for segment in self._view.segments:
-            if segment.path == trouble.path:
-                higher = self._view.segments.higher(segment.base_offset)
-                return None if higher is None else max(start, higher.base_offset)
-        return None
+        higher = self._view.segments.higher(_base_offset(trouble))
+        return None if higher is None else max(start, higher.base_offset)
 
     def _after_loss(self, error: KafkalogError, start: int) -> int:
         """Where to go on after records that are gone. Raises where that is an error."""
@@ -147,6 +162,11 @@ class RangeScan(LogScan):
         following = min(following, self.stop) if following > start else self.stop
         tell_loss(self.log.name, start, following, error)
         return following
+
+
+def _base_offset(trouble: CorruptRecord) -> int:
+    """Where the segment with the damage begins; its file may have another name by now."""
+    return parse_base_offset(os.path.basename(trouble.path or "")) or 0
 
 
 def after_damage(log: Log, error: KafkalogError, damage: Damage) -> int:

@@ -7,12 +7,14 @@ import re
 import signal
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from subprocess import TimeoutExpired
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument, IllegalState, JobFailed, KafkalogError, MissingRequirement
+from kafkalog.spark.executors import failed, has_ended, is_of_spark, java_message
 from kafkalog.spark.java import find_java
 from kafkalog.util.interrupts import deferred_interrupts
 
@@ -37,6 +39,8 @@ _ONE_HOST: Final = re.compile(r"local(-cluster)?(\[.*\])?")
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 PATIENCE_S: Final = 30.0
 """How long a virtual machine may take to end."""
+GONE_S: Final = 2.0
+"""How long after its last word one that was killed is found to be gone."""
 _REASON: Final = re.compile(r"^(?:Exception in |Error: |Caused by: |[\w.]+(?:Exception|Error): ).*$", re.MULTILINE)
 """The lines of what a virtual machine says that name an error; the last one is the deepest cause."""
 _MOST_SAID: Final = 1 << 20
@@ -73,7 +77,7 @@ def spark_session(
     shown where it is `verbose`, and otherwise when it cannot start.
 
     MissingRequirement without PySpark or Java 17, IllegalState where a session with another master runs, JobFailed
-    where Spark cannot start (such as an unknown master).
+    where Spark cannot start (such as an unknown master), or its virtual machine ended while it was needed.
     """
     need_pyspark()
     running = _running(master)
@@ -86,19 +90,30 @@ def spark_session(
         spark, gateway = _started(chosen, dict(conf or {}), name, None if verbose else said)
     try:
         yield spark
+    except Exception as error:
+        if has_ended(error) and _is_gone(gateway):
+            raise failed(error, "the work cannot go on") from error
+        raise
     finally:
-        spark.stop()
-        _end(gateway)
-        if handler is not None and signal.getsignal(signal.SIGINT) is not handler:
-            signal.signal(signal.SIGINT, handler)
+        try:
+            _stop(spark)
+        finally:
+            _end(gateway)
+            if handler is not None and signal.getsignal(signal.SIGINT) is not handler:
+                signal.signal(signal.SIGINT, handler)
 
 
 def _running(master: str | None) -> SparkSession | None:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    running = SparkSession.getActiveSession()
-    if running is None:
+    context = SparkContext._active_spark_context
+    if context is None:
         return None
+    try:
+        running = SparkSession.getActiveSession() or SparkSession(context)  # another thread's is the process's, too
+    except Exception as error:
+        raise failed(error, "the Spark session of this process cannot be taken") from error
     its: str = running.sparkContext.master
     if master is not None and master != its:
         raise IllegalState(
@@ -113,7 +128,6 @@ def _started(
 ) -> tuple[SparkSession, Any]:
     """A new session, and the virtual machine that was made for it; None where there was one."""
     from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     settings = settings_for(master, conf)
@@ -133,8 +147,7 @@ def _started(
     except BaseException as error:
         words = _words(error, said) if isinstance(error, Exception) else ""
         _end(gateway)
-        ours = isinstance(error, PySparkException | OSError) or type(error).__module__.split(".")[0] == "py4j"
-        if isinstance(error, KafkalogError) or not ours:
+        if isinstance(error, KafkalogError) or not (isinstance(error, OSError) or is_of_spark(error)):
             raise
         raise JobFailed(f"Spark could not start: {words}", hint=_hint(master)) from error
 
@@ -148,6 +161,31 @@ def _launch(conf: Any, master: str | None, said: IO[bytes] | None) -> Any:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return launch_gateway(conf, {} if said is None else {"stderr": said})
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stops a session; one whose virtual machine is gone is forgotten, so that a later one can be made."""
+    from pyspark.sql import SparkSession
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
+        try:
+            spark.stop()
+        except Exception:  # what the work came to is told, not that this could not be stopped
+            with suppress(Exception):
+                spark.sparkContext.stop()  # Java's side is let go of by now: the rest is Python's
+            SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+def _is_gone(gateway: Any) -> bool:
+    """Whether a virtual machine that was made here has ended."""
+    if gateway is None:
+        return False
+    try:
+        gateway.proc.wait(GONE_S)
+    except TimeoutExpired:
+        return False
+    return True
 
 
 def _end(gateway: Any) -> None:
@@ -170,9 +208,8 @@ def _end(gateway: Any) -> None:
 
 def _words(error: Exception, said: IO[bytes] | None) -> str:
     """What went wrong, in a line: the deepest cause that Java names, else the end of what the machine said."""
-    cause = getattr(error, "java_exception", None)
-    if cause is not None:
-        text = str(cause.getMessage() or cause.toString())
+    text = java_message(error)
+    if text is not None:
         return " ".join(text.split())
     told = " ".join(str(error).split())
     if said is not None:

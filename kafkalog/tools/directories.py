@@ -11,12 +11,19 @@ from kafkalog.storage.names import NOT_PARTITIONS, is_log_file, parse_dir, valid
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 
+Path = str | os.PathLike[str]
+
 
 class PartitionPath(NamedTuple):
     """A partition and its directory."""
 
     topic_partition: TopicPartition
     path: str
+
+
+def path_list(paths: Path | Iterable[Path]) -> list[str]:
+    """The paths that a caller gave: one, or several."""
+    return [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
 
 
 def partitions(dirs: Iterable[str], *, topic: str | None = None, fs: FileSystem = OS) -> list[PartitionPath]:

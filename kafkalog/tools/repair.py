@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable
 
 from kafkalog.errors import IllegalArgument
+from kafkalog.tools.directories import path_list
 from kafkalog.tools.repair_directory import DirectoryRepair, backups_for, check_interval, find_groups
 from kafkalog.tools.repair_plan import Change, RepairOptions
 from kafkalog.tools.repair_report import PartitionReport, RepairReport
@@ -53,8 +54,7 @@ def repair(
     if not (rebuild_indexes or truncate_tail or checkpoints):
         raise IllegalArgument("neither indexes nor tails nor checkpoints may be repaired", hint="leave one of them on")
     check_interval(index_interval_bytes)
-    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    groups = find_groups([os.fspath(path) for path in several], fs)
+    groups = find_groups(path_list(paths), fs)
     reports: list[PartitionReport] = []
     backups: list[str] = []
     kept = backups_for(groups, None if backup_dir is None else os.fspath(backup_dir), fs)

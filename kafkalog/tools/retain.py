@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.config import key_for
 from kafkalog.manager.known_topics import read_known_topics
-from kafkalog.tools.directories import partitions_below
+from kafkalog.tools.directories import partitions_below, path_list
 from kafkalog.tools.retain_partition import DueSegment, PartitionPlan, delete_due, look
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -138,8 +138,7 @@ def plan_retain(
     clock: Clock = SYSTEM_CLOCK,
 ) -> RetainPlan:
     """What counts for each partition that the paths stand for; no log is looked at. Arguments, errors: `retain`."""
-    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    found = partitions_below([os.fspath(path) for path in several], topics, fs)
+    found = partitions_below(path_list(paths), topics, fs)
     given = {key_for(name).name: value for name, value in (settings or {}).items()}
     known = read_known_topics(dict.fromkeys(os.path.dirname(one.path) for one in found), fs=fs)
     config = BrokerConfig.from_mapping({**known.store_settings(), **(store or {})})

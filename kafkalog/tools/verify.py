@@ -13,6 +13,7 @@ from typing import Final
 
 from kafkalog.errors import IllegalArgument, NotAPartition, PartitionNotFound, StorageError
 from kafkalog.storage import names
+from kafkalog.tools.directories import path_list
 from kafkalog.tools.verify_directory import (
     BOOTSTRAP_FILE,
     METADATA_LOG,
@@ -66,9 +67,8 @@ def verify(
         raise IllegalArgument(f"threads is {threads}: give 1 to {MOST_THREADS}")
     if deep and indexes_only:
         raise IllegalArgument("deep and indexes_only are both given", hint="leave one of them out")
-    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     run = _Run(deep, not indexes_only, progress, fs)
-    return run.report(several, threads or len(os.sched_getaffinity(0)) or 1)
+    return run.report(path_list(paths), threads or len(os.sched_getaffinity(0)) or 1)
 
 
 def verify_elsewhere(

@@ -54,6 +54,18 @@ def test_a_dependency_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyP
         closure()
 
 
+def test_a_dependency_that_does_not_list_its_files_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "unlisted-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: unlisted\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    real = metadata.requires
+    monkeypatch.setattr(metadata, "requires", lambda name: ["unlisted"] if name == "kafkalog" else real(name))
+    with pytest.raises(MissingRequirement, match=r"unlisted is installed without a list of its files"):
+        write_archive(tmp_path / "env.tar.gz")
+    assert not list(tmp_path.glob("env*"))
+
+
 def test_the_command_tells_what_to_give_to_spark(tmp_path: Path) -> None:
     said = ok("spark", "archive", "--bare", tmp_path / "env.tar.gz").decode()
     assert said.endswith(

@@ -3,12 +3,16 @@
 import ast
 import subprocess
 import sys
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from kafkalog import __version__
-from kafkalog.errors import MissingRequirement, PartitionNotFound
-from kafkalog.spark.executors import Probed, judge, last_line, probe
+from kafkalog.errors import JobFailed, MissingRequirement, PartitionNotFound
+from kafkalog.spark.executors import Probed, check_executors, failed, judge, last_line, probe
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TRACE = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
@@ -74,3 +78,48 @@ def test_the_line_of_an_error_that_names_it() -> None:
     planning = "[PYTHON_DATA_SOURCE_ERROR] Failed to plan: Traceback (most recent call last):\n  File \"x\", line 1\n"
     assert last_line(f"{planning}kafkalog.errors.CorruptRecord: a: b (file c)\n") == "CorruptRecord: a: b (file c)"
     assert last_line("") == "it did not say why"
+
+
+def gone(*_: object) -> Any:
+    raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_a_lost_connection_is_the_end_of_the_virtual_machine() -> None:
+    protocol = pytest.importorskip("py4j.protocol", reason="PySpark is not installed")
+    while_it_waited = "An error occurred while calling o40.collect"
+    for error in (
+        ConnectionRefusedError(111, "Connection refused"),
+        protocol.Py4JNetworkError("Answer is empty"),
+        protocol.Py4JError(while_it_waited),
+    ):
+        told = failed(error, "the job 'x' failed")
+        assert isinstance(told, JobFailed)
+        assert str(told).startswith("the job 'x' failed: Spark's virtual machine ended. Hint: it may have had")
+    traced = failed(protocol.Py4JError(f"{while_it_waited}. Trace:\npy4j.Py4JException: no such method\n"), "it failed")
+    assert isinstance(traced, JobFailed) and "virtual machine ended" not in str(traced)
+
+
+def test_what_java_can_no_longer_say_is_not_asked_for_in_vain() -> None:
+    protocol = pytest.importorskip("py4j.protocol", reason="PySpark is not installed")
+
+    class Raised(protocol.Py4JJavaError):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            self.java_exception = type("Throwable", (), {"getMessage": gone})()
+
+        __str__ = gone
+
+    told = failed(Raised(), "it failed")
+    assert isinstance(told, JobFailed) and str(told).startswith("it failed: Spark's virtual machine ended")
+
+
+def test_an_error_of_nobody_is_left_as_it_is() -> None:
+    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    for error in (ZeroDivisionError("1/0"), FileNotFoundError(2, "no such file")):
+        assert failed(error, "it failed") is error
+
+
+def test_probes_without_a_virtual_machine_fail_as_a_job() -> None:
+    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    context = type("Context", (), {"defaultParallelism": 2, "setJobDescription": gone})()
+    with pytest.raises(JobFailed, match="the executors run no task: Spark's virtual machine ended"):
+        check_executors(cast("SparkSession", type("Session", (), {"sparkContext": context})()))

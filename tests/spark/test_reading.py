@@ -13,7 +13,8 @@ import pytest
 import kafkalog
 from kafkalog.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, OffsetOutOfRange, PartitionNotFound
 from kafkalog.spark.batch_plan import plan_batch
-from kafkalog.spark.damage import DataLoss
+from kafkalog.spark.damage import Damage, DataLoss
+from kafkalog.spark.range_scan import RangeScan
 from kafkalog.spark.reading import BATCH_ROWS, arrow_batches
 from kafkalog.spark.row_schema import TYPES, arrow_schema
 from tests.builder import R, batch, frame
@@ -156,6 +157,95 @@ def test_a_batch_that_quotes_another_log_is_skipped_whole(tmp_path: Path) -> Non
     spoiled(tmp_path, 1)
     rows = rows_of(source_options(tmp_path, corruptBatches="skip"))
     assert [row["offset"] for row in rows] == [*range(50), *range(52, 102)]
+
+
+def some(first: int, stop: int) -> dict[str, str]:
+    return {"startingOffsets": f'{{"orders":{{"0":{first}}}}}', "endingOffsets": f'{{"orders":{{"0":{stop}}}}}'}
+
+
+@pytest.mark.parametrize("index", [0, 4096])
+@pytest.mark.parametrize("rolled", [False, True])
+def test_a_range_that_begins_within_a_batch_behind_damage(tmp_path: Path, index: int, rolled: bool) -> None:
+    """Wherever a range begins: a sound batch that straddles its start is given, and only what is lost is told."""
+    make_topic(tmp_path, batches=6, index_interval_bytes=index)
+    spoiled(tmp_path, 2)
+    if rolled:
+        later = batch([R(value=b"v")] * 5, base_offset=150)
+        (tmp_path / "orders-0" / f"{150:020d}.log").write_bytes(later)
+    there = [*range(50), *range(75, 150)]
+    for first in (40, 60, 75, 80, 99, 100, 110):
+        options = source_options(tmp_path, corruptBatches="skip", **some(first, 150))
+        assert offsets_of(options) == [n for n in there if n >= first], first
+    report = tmp_path / "report"
+    options = source_options(tmp_path, corruptBatches="skip", corruptReport=str(report), maxRecordsPerPartition=30)
+    assert offsets_of(options) == there + [*range(150, 155)] * rolled
+    told = [json.loads(line) for file in report.iterdir() for line in file.read_text().splitlines()]
+    assert sorted((one["offset"], one["next_offset"]) for one in told)[0][0] == 50
+    assert max(one["next_offset"] for one in told) == 75
+
+
+def test_a_range_behind_two_places_of_damage(tmp_path: Path) -> None:
+    make_topic(tmp_path, batches=8)
+    spoiled(tmp_path, 1, 4)
+    for first, expected in ((60, [*range(60, 100), *range(125, 200)]), (130, [*range(130, 200)])):
+        options = source_options(tmp_path, corruptBatches="skip", **some(first, 200))
+        assert offsets_of(options) == expected
+
+
+@pytest.mark.parametrize("stop", [75, 100, 150])
+def test_a_base_offset_that_is_too_high_hides_nothing_behind_it(tmp_path: Path, stop: int) -> None:
+    make_topic(tmp_path, batches=6)
+    path = first_segment(tmp_path)
+    place, _ = batch_positions(path)[2]
+    content = bytearray(path.read_bytes())
+    content[place : place + 8] = (10**9).to_bytes(8, "big")
+    path.write_bytes(content)
+    with pytest.raises(CorruptRecord):
+        offsets_of(source_options(tmp_path, **some(0, stop)))  # the last segment: it ends there for its view
+    (tmp_path / "orders-0" / f"{150:020d}.log").write_bytes(batch([R(value=b"v")] * 5, base_offset=150))
+    with pytest.raises(CorruptRecord):
+        offsets_of(source_options(tmp_path, **some(0, stop)))
+    skipping = source_options(tmp_path, corruptBatches="skip", **some(0, stop))
+    assert offsets_of(skipping) == [*range(50), *range(75, stop)]
+
+
+def paused(data: Path, stop: int) -> tuple[kafkalog.Log, Any]:
+    """A view of a partition as it is now, and the chunks of its offsets up to `stop`, the first given."""
+    log = kafkalog.open(data / "orders-0")
+    options = source_options(data, corruptBatches="skip")
+    sized = {"batch_rows": 100, "batch_bytes": 1 << 20}
+    chunks = RangeScan(log, 0, stop, ("offset",), options, Damage(), **sized)._chunks()
+    return log, (next(chunks), chunks)
+
+
+def ends(first: Any, rest: Any) -> list[int]:
+    return [chunk.batches.last_offset_of(n) + 1 for chunk in (first, *rest) for n in range(chunk.first, chunk.last)]
+
+
+def test_what_is_written_while_a_range_is_read_is_no_gap(tmp_path: Path) -> None:
+    """The view ended in the middle of a batch, and its owner goes on writing while it is read."""
+    make_topic(tmp_path, batches=6)
+    path = first_segment(tmp_path)
+    whole, places = path.read_bytes(), batch_positions(path)
+    path.write_bytes(whole[: places[3][0] + 80])
+    log, given = paused(tmp_path, 150)
+    path.write_bytes(whole)
+    with log:
+        log._engine.refresh()
+        assert ends(*given) == [25, 50, 75, 100, 125, 150]
+
+
+def test_what_lies_behind_a_damaged_segment_that_gets_another_name(tmp_path: Path) -> None:
+    make_topic(tmp_path, batches=6, index_interval_bytes=0)
+    path, _, _ = spoiled(tmp_path, 2)
+    (tmp_path / "orders-0" / f"{150:020d}.log").write_bytes(batch([R(value=b"v")] * 5, base_offset=150))
+    swap = path.with_name(path.name + ".swap")
+    path.rename(swap)
+    log, given = paused(tmp_path, 155)
+    swap.rename(path)
+    with log:
+        log._engine.refresh()
+        assert ends(*given) == [25, 50, 100, 125, 150, 155]
 
 
 def test_a_torn_end_is_the_end_of_the_log(tmp_path: Path) -> None:

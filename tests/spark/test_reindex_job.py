@@ -12,8 +12,10 @@ import kafkalog
 from kafkalog.errors import DirectoryLocked, IllegalArgument, JobFailed, NotAPartition, PartitionNotFound
 from kafkalog.manager.log_dir import is_locked
 from kafkalog.spark.jobs import reindex as module
-from kafkalog.spark.jobs.reindex import reindex, sweep
+from kafkalog.spark.jobs.reindex import _plan, reindex, sweep
 from kafkalog.tools.repair import repair
+from kafkalog.tools.repair_directory import DirectoryRepair, find_groups
+from kafkalog.tools.repair_plan import RepairOptions
 from kafkalog.tools.verify import verify
 from kafkalog.util.fileio import OS
 from tests.raw_batches import batches
@@ -108,8 +110,11 @@ def test_all_locks_are_held_while_tasks_run_and_nothing_is_in_place_yet(
     spark: "SparkSession", tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = content(tree)
+    leftover = tree / "a" / "gone-0" / f"{0:020d}.index.repair-0123abcd-89ef0123"
+    leftover.touch()
 
     def step(run: Callable[[], Any]) -> Any:
+        assert not leftover.exists()
         assert is_locked(str(tree / "a"), fs=OS) and is_locked(str(tree / "b"), fs=OS)
         done = run()
         now = content(tree)
@@ -155,11 +160,21 @@ def test_what_a_killed_job_left_is_swept_and_nothing_else(tmp_path: Path) -> Non
     kept = [tmp_path / f"{0:020d}.index", tmp_path / f"{0:020d}.index.repair", tmp_path / "notes.repair-me"]
     for path in (leftover, *kept):
         path.touch()
-    sweep(str(tmp_path), but="0123abcd")
-    assert leftover.exists()
     sweep(str(tmp_path))
     assert not leftover.exists() and all(path.exists() for path in kept)
     sweep(str(tmp_path / "nowhere"))
+
+
+def test_a_task_that_outlives_its_driver_leaves_alone_what_the_next_job_wrote(tree: Path) -> None:
+    """The next job has the lock by then, and puts its own files into place at the end."""
+    options = RepairOptions(True, False, True, False)
+    (work,) = DirectoryRepair(
+        str(tree / "a"), find_groups([str(tree / "a" / "gone-0")], OS)[str(tree / "a")], options, None, None, OS
+    ).work()
+    (mine,) = _plan([work], job="0123abcd")
+    assert mine.changes and all(str(change.staged).find("-0123abcd-") > 0 for change in mine.changes)
+    _plan([work], job="89abcdef")
+    assert all(Path(str(change.staged)).exists() for change in mine.changes)
 
 
 def test_bad_calls(spark: "SparkSession", tree: Path) -> None:

@@ -3,15 +3,17 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 import kafkalog
-from kafkalog.errors import NotAPartition, PartitionNotFound, UnknownTopicOrPartition
+from kafkalog.errors import JobFailed, NotAPartition, PartitionNotFound, UnknownTopicOrPartition
 from kafkalog.spark.header_survey import HOUR_MS, Counts, Group
-from kafkalog.spark.jobs.stats import stats, stats_frame
+from kafkalog.spark.jobs.stats import _keys, stats, stats_frame
 from kafkalog.spark.stats_report import KeyStats, StatsReport
+from kafkalog.tools.directories import PartitionPath
+from kafkalog.types import TopicPartition
 from tests.spark.jobs import job
 from tests.tools.test_verify_damage import LOG
 
@@ -78,6 +80,20 @@ def test_keys_that_cannot_be_read_do_not_take_the_counts_away(spark: "SparkSessi
     assert not report.ok and report.keys is None and report.topics()["b"].records == 20
     assert report.problems[0].startswith("keys were not counted: ") and "\n" not in report.problems[0]
     assert LOG in report.problems[0] and "position 0" in report.problems[0]
+
+
+def test_a_read_that_cannot_be_planned_is_told_as_the_job_that_failed(tmp_path: Path) -> None:
+    """Spark asks a source for its columns before anything is run."""
+    errors = pytest.importorskip("pyspark.errors", reason="PySpark is not installed")
+
+    class Refusing:
+        @property
+        def read(self) -> Any:
+            raise errors.AnalysisException("no such source")
+
+    found = [PartitionPath(TopicPartition("a", 0), str(tmp_path))]
+    with pytest.raises(JobFailed, match="the records could not be read: no such source"):
+        _keys(cast("SparkSession", Refusing()), found, None)
 
 
 def test_bad_calls(spark: "SparkSession", tree: Path, tmp_path: Path) -> None:

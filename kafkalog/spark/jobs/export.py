@@ -37,6 +37,7 @@ from kafkalog.spark.ranges import OffsetRange, boundaries, bytes_between, cut
 from kafkalog.spark.subscriptions import SubscribePattern
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.tools.directories import path_list
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 
@@ -91,7 +92,7 @@ def export(
     were exported (unless `failOnDataLoss` is false); CorruptRecord with file and position; StorageError (a full disk);
     DirectoryLocked. What tasks had finished before an error is exported.
     """
-    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    several = path_list(paths)
     if not several:
         raise IllegalArgument("no path is given", hint="name a data directory, or directories of partitions")
     wanted = _options([os.path.abspath(path) for path in several], options or {})

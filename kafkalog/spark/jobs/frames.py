@@ -14,7 +14,7 @@ from kafkalog.spark.progress import Tell, watched
 from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.sink_task import stage_rows
 from kafkalog.spark.staging import ONLY_BATCH, Job
-from kafkalog.spark.tasks import Raised
+from kafkalog.spark.tasks import Raised, results
 
 if TYPE_CHECKING:
     import pyarrow
@@ -40,11 +40,7 @@ def stage_frame(
         raise
     except Exception as error:
         raise failed(error, f"the job {what!r} failed") from error
-    done = [pickle.loads(row["staged"]) for row in sorted(rows, key=lambda row: int(row["task"]))]
-    for one in done:
-        if isinstance(one, Raised):
-            raise one.error
-    return done
+    return results(pickle.loads(row["staged"]) for row in sorted(rows, key=lambda row: int(row["task"])))
 
 
 def _stage(batches: Iterable[pyarrow.RecordBatch], *, options: SinkOptions, job: Job, nulls: bool) -> Iterator[Any]:

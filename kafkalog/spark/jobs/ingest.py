@@ -36,6 +36,7 @@ from kafkalog.spark.sink_task import check_columns
 from kafkalog.spark.staging import ONLY_BATCH, Job
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.storage.names import validate_topic
+from kafkalog.tools.directories import path_list
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,8 +95,8 @@ def ingest(
     leaves nothing, or what the next write to the directory completes.
 
     IllegalArgument, InvalidTopic, FormatError (a compressed or empty input, one that shrinks), StorageError (files that
-    are missing, a full disk), RecordTooLarge, InvalidTimestamp, InvalidPartitions name what is wrong; DirectoryLocked;
-    JobFailed with Spark's words for malformed CSV, JSON and Parquet.
+    are missing, a full disk), RecordTooLarge, InvalidTimestamp, InvalidRecord, UnknownTopicOrPartition name what is
+    wrong; DirectoryLocked; JobFailed with Spark's words for malformed CSV, JSON and Parquet.
     """
     files = files_of([os.path.abspath(path) for path in several(sources)])
     kind = format_of(files) if format is None else format
@@ -173,7 +174,7 @@ def _staged(stage: Callable[[], list[StagedTask]]) -> list[StagedTask]:
 
 def several(paths: Path | Iterable[Path]) -> list[str]:
     """The paths as a list; IllegalArgument for none."""
-    found = [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
+    found = path_list(paths)
     if not found:
         raise IllegalArgument("no file is named", hint="name files, or directories of them")
     return found

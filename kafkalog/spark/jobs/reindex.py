@@ -4,7 +4,7 @@ Who holds what: the driver takes the locks of all data directories before the fi
 after the last change, so no broker and no writer can come in between. Tasks, one or several partitions each, read logs
 and write new indexes *aside*, under a name that is the attempt's own; the driver, which has the lock, saves the old
 ones and renames the new ones into place. A task that is tried again, runs twice by speculation or outlives its driver
-can thus change nothing that anybody reads: its files are swept by the next run.
+can thus change nothing that anybody reads: its files are swept by the driver of this run or of the next.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kafkalog.spark.executors import check_executors
 from kafkalog.spark.packing import packed
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import results, run_tasks
+from kafkalog.tools.directories import path_list
 from kafkalog.tools.repair_apply import NEW_SUFFIX, stage
 from kafkalog.tools.repair_directory import (
     DirectoryRepair,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Path = str | os.PathLike[str]
-_STAGED: Final = re.compile(rf".+index{re.escape(NEW_SUFFIX)}-(?P<job>[0-9a-f]{{8}})-[0-9a-f]{{8}}")
+_STAGED: Final = re.compile(rf".+index{re.escape(NEW_SUFFIX)}-[0-9a-f]{{8}}-[0-9a-f]{{8}}")
 """What a task writes aside: the index's name, the job's and the attempt's."""
 
 
@@ -69,8 +70,7 @@ def reindex(
     for `repair`; MissingRequirement for executors without this package; StorageError; JobFailed.
     """
     check_interval(index_interval_bytes)
-    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    groups = find_groups([os.fspath(path) for path in several], OS)
+    groups = find_groups(path_list(paths), OS)
     backups = backups_for(groups, None if backup_dir is None else os.fspath(backup_dir), OS)
     for backup in backups.values() if apply else ():
         for directory in groups:
@@ -88,7 +88,9 @@ def reindex(
         work = [one.work() for one in repairs]
         job = uuid.uuid4().hex[:8] if apply else None
         if apply:
-            held.callback(_sweep_all, [some.path for each in work for some in each])
+            every = [some.path for each in work for some in each]
+            _sweep_all(every)
+            held.callback(_sweep_all, every)
         planned = {plan.path: plan for plan in _planned(spark, list(chain(*work)), job, tell)}
         for n, one in enumerate(repairs):
             for some in work[n]:
@@ -114,8 +116,6 @@ def _plan(work: Sequence[PartitionWork], *, job: str | None) -> list[PartitionRe
     """A task: the plans of its partitions, with new indexes written aside where `job` says whose they are."""
     plans = []
     for one in work:
-        if job is not None:
-            sweep(one.path, but=job)
         plan = plan_partition_work(one, OS)
         changes = plan.changes
         if job is None:
@@ -135,15 +135,17 @@ def _sweep_all(partitions: Sequence[str]) -> None:
         sweep(path)
 
 
-def sweep(partition: str, but: str | None = None) -> None:
-    """Removes what tasks of other jobs than `but` left in a partition directory; what cannot be removed stays."""
+def sweep(partition: str) -> None:
+    """Removes what tasks left in a partition directory; what cannot be removed stays.
+
+    For the driver that has the directory's lock: a task of a job that is over would take what the next one's wrote.
+    """
     try:
         names = OS.names(partition)
     except OSError:
         return
     for name in names:
-        match = _STAGED.fullmatch(name)
-        if match is not None and match["job"] != but:
+        if _STAGED.fullmatch(name) is not None:
             try:
                 OS.unlink_if_exists(os.path.join(partition, name))
             except OSError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import KafkalogError, NotAPartition, StorageError
@@ -15,7 +15,7 @@ from kafkalog.spark.progress import Tell, watched
 from kafkalog.spark.stats_report import ROW_SCHEMA, KeyStats, StatsReport
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.storage.names import is_log_file
-from kafkalog.tools.directories import PartitionPath, partitions_below
+from kafkalog.tools.directories import PartitionPath, partitions_below, path_list
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 
@@ -55,11 +55,11 @@ def stats(
     that retention deletes meanwhile are left out. PartitionNotFound, NotAPartition, UnknownTopicOrPartition,
     MissingRequirement for executors without this package, JobFailed.
     """
-    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    found = partitions_below([os.fspath(path) for path in several], topics)
+    several = path_list(paths)
+    found = partitions_below(several, topics)
     if not found:
         raise NotAPartition(
-            "there is no partition in the directory", path=os.fspath(several[0]) if several else None,
+            "there is no partition in the directory", path=several[0] if several else None,
             hint="give data directories, or partition directories (<topic>-<number>)",
         )  # fmt: skip
     check_executors(spark, [os.path.realpath(path) for path in several])
@@ -109,7 +109,7 @@ def _survey(segments: Sequence[Segment], *, exact: bool) -> tuple[dict[Group, Co
 
 def _keys(spark: SparkSession, found: Sequence[PartitionPath], tell: Tell | None) -> dict[str, KeyStats]:
     """The keys of each topic: by one read for all partitions, and one more for each further copy of a partition."""
-    from pyspark.sql import functions
+    from pyspark.sql import DataFrame, functions
 
     reads: list[dict[TopicPartition, str]] = []
     for one in found:
@@ -119,17 +119,13 @@ def _keys(spark: SparkSession, found: Sequence[PartitionPath], tell: Tell | None
                 break
         else:
             reads.append({one.topic_partition: one.path})
-    frames = [
-        spark.read.format("kafkalog").option("columns", "key,topic").load([*read.values()]) for read in reads
-    ]
-    every = frames[0]
-    for frame in frames[1:]:
-        every = every.unionByName(frame)
-    asked = every.groupBy("topic").agg(
-        functions.approx_count_distinct("key", KEYS_ERROR).alias("distinct"),
-        functions.count_if(functions.col("key").isNull()).alias("null"),
-    )
     try:
+        source = spark.read.format("kafkalog").option("columns", "key,topic")
+        every = reduce(DataFrame.unionByName, [source.load([*read.values()]) for read in reads])
+        asked = every.groupBy("topic").agg(
+            functions.approx_count_distinct("key", KEYS_ERROR).alias("distinct"),
+            functions.count_if(functions.col("key").isNull()).alias("null"),
+        )
         with watched(spark, "stats: keys", tell):
             rows = asked.collect()
     except KafkalogError:

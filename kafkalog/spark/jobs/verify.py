@@ -12,6 +12,7 @@ from kafkalog.spark.executors import check_executors
 from kafkalog.spark.packing import packed
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import results, run_tasks
+from kafkalog.tools.directories import path_list
 from kafkalog.tools.verify import verify_elsewhere
 from kafkalog.tools.verify_job import SegmentJob, SegmentOutcome, check_segment
 from kafkalog.tools.verify_report import Finding, Report
@@ -42,8 +43,7 @@ def verify(
     """
     if deep and indexes_only:
         raise IllegalArgument("deep and indexes_only are both given", hint="leave one of them out")
-    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    given = {os.path.abspath(path): os.fspath(path) for path in several}
+    given = {os.path.abspath(path): os.fspath(path) for path in path_list(paths)}
     check_executors(spark, [path for path in given if os.path.exists(path)])
 
     def look_all(jobs: Sequence[SegmentJob]) -> list[SegmentOutcome]:
