@@ -46,7 +46,7 @@ class Rule:
     times: int
     code: int
     partial: int
-    error: BaseException | None
+    error: BaseException | type[BaseException] | None
     seen: int = 0
     fired: int = 0
 
@@ -89,7 +89,7 @@ class FaultFS(FileSystem):
 
     def fail(
         self, *ops: str, path: str = "", nth: int = 1, times: int = 1 << 30,
-        code: int = errno.ENOSPC, partial: int = 0, error: BaseException | None = None,
+        code: int = errno.ENOSPC, partial: int = 0, error: BaseException | type[BaseException] | None = None,
     ) -> Rule:  # fmt: skip
         """A new rule for `ops` (default: every call that can change a file) on paths containing `path`.
 

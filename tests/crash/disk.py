@@ -259,8 +259,15 @@ def write_image(image: Image, target: Path) -> Path:
         if content is None:
             path.mkdir(exist_ok=True)
         else:
-            path.write_bytes(content)
+            _write_sparse(path, content)
     return target
+
+
+def _write_sparse(path: Path, content: bytes) -> None:
+    """Writes a file without the zeros at its end, of which an index that was made ahead has megabytes."""
+    with path.open("wb") as file:
+        file.write(content.rstrip(b"\0"))
+        file.truncate(len(content))
 
 
 def read_image(source: Path) -> Image:
