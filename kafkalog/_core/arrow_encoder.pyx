@@ -383,13 +383,8 @@ cdef class ArrowEncoder:
             return min(self.most_waiting + V2_RECORDS_AT + SMALL_ROOM, <int64_t>MOST)
         return min(t.batch_bytes, self.most_waiting) if self.lane_count <= FEW_LANES else SMALL_ROOM
 
-    @property
-    def finished_bytes(self) -> int:
-        """Bytes of finished batches that wait for `take`; `waiting_bytes` counts the open ones too."""
-        self._enter()
-        return self._count_finished()
-
     cdef int64_t _count_finished(self) noexcept nogil:
+        """Bytes of finished batches that wait for `take`; `waiting_bytes` counts the open ones too."""
         cdef int64_t i
         cdef int64_t n = 0
         for i in range(self.lane_count):

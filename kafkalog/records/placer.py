@@ -21,13 +21,13 @@ from kafkalog.errors import (
     UnknownTopicOrPartition,
 )
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES
-from kafkalog.records.packing import PLAIN, Compression, choose, pack
+from kafkalog.records.packing import PLAIN, Compression, choose, most_plain_bytes, pack
 from kafkalog.records.validate import ValidationRules, check_batches
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["BATCH_BYTES", "Placed", "Placer", "TopicTarget"]
+__all__ = ["BATCH_BYTES", "Placed", "Placer", "TopicTarget", "refusal"]
 
 BATCH_BYTES: Final = 1 << 20
 """A batch closes before it is larger, unless max.message.bytes is lower; one record alone may be."""
@@ -60,6 +60,11 @@ class TopicTarget(NamedTuple):
     def limit_bytes(self) -> int:
         """The size of a batch that the topic takes at most."""
         return min(self.config.max_message_bytes, self.config.segment_size)
+
+    @property
+    def plain_bytes(self) -> int:
+        """The size of an uncompressed batch that surely keeps to that limit when it is compressed."""
+        return most_plain_bytes(self.compression, self.limit_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,7 @@ class Placer:
             self._names["topic"] = None
         self._batch_bytes = batch_bytes
         self._timed = False
+        self._failed = False
         self._now_ms = now_ms or _clock_ms
         try:
             self._encoder = ArrowEncoder(
@@ -135,7 +141,7 @@ class Placer:
         target = self._topics(topic)
         self._targets[topic] = target
         limit = target.limit_bytes
-        batch_bytes = max(min(self._batch_bytes, limit), BATCH_OVERHEAD_BYTES)
+        batch_bytes = max(min(self._batch_bytes, target.plain_bytes), BATCH_OVERHEAD_BYTES)
         return target.partitions, batch_bytes, 0 if target.compression else max(limit, 1)
 
     def add(self, data: Any) -> Iterator[Placed]:
@@ -143,6 +149,7 @@ class Placer:
 
         To be used up: rows are taken as it goes on. TypeError for what is no Arrow data.
         """
+        self._check_whole()
         now_ms = self._now_ms()
         try:
             source = ArrowSource(data)
@@ -157,27 +164,43 @@ class Placer:
                 while (row := self._encoder.feed(rows, row, now_ms)) < len(rows):
                     yield from map(self._placed, self._encoder.take())
         except BadArrow as error:
-            raise _typed(error) from None
+            raise refusal(error) from None
 
     def finish(self) -> Iterator[Placed]:
         """Closes all batches and yields what is left."""
+        self._check_whole()
         self._encoder.seal()
         yield from map(self._placed, self._encoder.take())
 
+    def _check_whole(self) -> None:
+        if self._failed:
+            raise RuntimeError("batches of this placer could not be given out: what it holds is not whole")
+
     def _placed(self, parcel: Parcel) -> Placed:
-        target = self._targets[parcel.topic]
-        if target.config.compact or self._timed:
-            rules = ValidationRules.of(target.config)
-            check_batches(parcel, scan(parcel, check_crc=False), rules, self._now_ms())
-        batches: Buffer = parcel
-        if target.compression:
-            batches = pack(parcel, target.compression, limit_bytes=target.limit_bytes)
-            if parcel.largest > target.limit_bytes:
-                _check_sizes(batches, parcel, target.limit_bytes)
+        try:
+            batches = self._packed(parcel)
+        except BaseException as error:
+            self._failed = True
+            if isinstance(error, KafkalogError):
+                error.path = error.path or f"{parcel.topic}-{parcel.partition}"
+            raise
         return Placed(
             parcel.topic, parcel.partition, batches, parcel.records, parcel.first_record, parcel.batches,
             parcel.max_timestamp,
         )  # fmt: skip
+
+    def _packed(self, parcel: Parcel) -> Buffer:
+        """The batches as the topic takes them; InvalidRecord, InvalidTimestamp, RecordTooLarge for those it refuses."""
+        target = self._targets[parcel.topic]
+        if target.config.compact or self._timed:
+            rules = ValidationRules.of(target.config)
+            check_batches(parcel, scan(parcel, check_crc=False), rules, self._now_ms())
+        if not target.compression:
+            return parcel
+        batches = pack(parcel, target.compression, limit_bytes=target.limit_bytes)
+        if parcel.largest > target.plain_bytes:
+            _check_sizes(batches, parcel, target.limit_bytes)
+        return batches
 
 
 def _check_sizes(batches: Buffer, parcel: Parcel, limit_bytes: int) -> None:
@@ -191,8 +214,8 @@ def _check_sizes(batches: Buffer, parcel: Parcel, limit_bytes: int) -> None:
         )
 
 
-def _typed(error: BadArrow) -> KafkalogError:
-    """The error of ours for one of the encoder."""
+def refusal(error: BadArrow) -> KafkalogError:
+    """The error of ours for rows or columns that the encoder does not take."""
     return _ERRORS.get(error.kind, IllegalArgument)(str(error), hint=error.hint)
 
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Final, NamedTuple
 
 from kafkalog.creating import check_name_is_free
-from kafkalog.errors import CorruptStagedFile, DirectoryLocked, IllegalState, KafkalogError
+from kafkalog.errors import CorruptStagedFile, DirectoryLocked, IllegalState, KafkalogError, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TopicStore
 from kafkalog.spark.import_plan import ImportPlan, KeptTarget, has_plans, read_plans, remove_plan, write_plan
@@ -173,10 +173,11 @@ class Committer:
             if any(logs.knows_later(key, producer) for key in there):
                 producer = fresh_producer()
             intending = ledger.intending(Intent(job, batch_id, keep, producer, files, targets, make))
-            write_ledger(self.directory, intending, fs=self._fs)
-            with _decided():
+            self._decide(intending)
+            rest = stack.pop_all()
+            with _decided(), rest:
                 self._finish(intending, logs)
-                stack.close()
+                rest.close()
                 self._mark(intending)
         return sum(wanted.values())
 
@@ -220,6 +221,21 @@ class Committer:
             self._finish(ledger, logs)
             stack.close()
             return self._mark(ledger)
+
+    def _decide(self, ledger: Ledger) -> None:
+        """Writes an intent; StorageError tells that the batch is decided where the ledger has it, or may have it."""
+        try:
+            write_ledger(self.directory, ledger, fs=self._fs)
+        except StorageError as error:
+            if self._may_be_decided(ledger.intent):
+                _tell_decided(error)
+            raise
+
+    def _may_be_decided(self, intent: Intent | None) -> bool:
+        try:
+            return read_ledger(self.directory, fs=self._fs).intent == intent
+        except KafkalogError:
+            return True
 
     def _mark(self, ledger: Ledger) -> Ledger:
         done = ledger.done(self._clock.milliseconds())
@@ -334,8 +350,12 @@ def _decided() -> Iterator[None]:
     try:
         yield
     except KafkalogError as error:
-        error.hint = f"{error.hint}; {_DECIDED}" if error.hint else _DECIDED
+        _tell_decided(error)
         raise
+
+
+def _tell_decided(error: KafkalogError) -> None:
+    error.hint = f"{error.hint}; {_DECIDED}" if error.hint else _DECIDED
 
 
 def give_up(directory: str, *, fs: FileSystem = OS) -> Intent | None:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from kafkalog._core.scan import BatchTable
 from kafkalog.errors import CorruptRecord, KafkalogError, StorageError
 from kafkalog.records.compression import decompress
-from kafkalog.records.format import codec_name
+from kafkalog.records.format import BATCH_OVERHEAD_BYTES, CODEC_MASK, CONTROL_BIT, codec_name
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.tools.verify_search import only_zeros
 from kafkalog.types import TopicPartition
@@ -20,9 +20,6 @@ MOST_MS: Final = 253_402_300_799_999
 """The last millisecond that a calendar has a date for; a larger timestamp is none."""
 NO_HOUR: Final = -1
 """The hour of batches without timestamps."""
-_V2_HEADER_BYTES: Final = 61
-_CODEC: Final = 0x07
-_CONTROL: Final = 0x20
 
 
 class Group(NamedTuple):
@@ -131,25 +128,25 @@ def _add_table(
     count = len(table)
     largest = numpy.asarray(table.max_timestamps)
     hours = numpy.where((largest >= 0) & (largest <= MOST_MS), largest // HOUR_MS, NO_HOUR)
-    kinds = numpy.fromiter((table.attributes(i) & (_CODEC | _CONTROL) for i in range(count)), numpy.int64, count)
+    kinds = numpy.fromiter((table.attributes(i) & (CODEC_MASK | CONTROL_BIT) for i in range(count)), numpy.int64, count)
     sizes = numpy.asarray(table.sizes)
-    records = numpy.where(kinds & _CONTROL, 0, numpy.maximum(numpy.asarray(table.counts), 0))
+    records = numpy.where(kinds & CONTROL_BIT, 0, numpy.maximum(numpy.asarray(table.counts), 0))
     keys, index = numpy.unique(hours * 64 + kinds, return_inverse=True)
     for n, key in enumerate(keys.tolist()):
         chosen = index == n
         hour, kind = divmod(key, 64)
         times = largest[chosen]
         known = times[(times >= 0) & (times <= MOST_MS)]
-        is_data = not kind & _CONTROL
+        is_data = not kind & CONTROL_BIT
         counts = Counts(
             int(chosen.sum()) if is_data else 0, int(records[chosen].sum()), int(sizes[chosen].sum()), 0, 0,
             int(known.min()) if len(known) and is_data else -1, int(known.max()) if len(known) and is_data else -1,
         )  # fmt: skip
-        if kind & _CODEC and is_data:
+        if kind & CODEC_MASK and is_data:
             some = numpy.flatnonzero(chosen) if exact else numpy.flatnonzero(chosen)[:1]
             _sample(counts, data, table, some.tolist())
         when = hour * HOUR_MS if hour >= 0 else NO_HOUR
-        group = Group(partition.topic, partition.partition, when, codec_name(kind & _CODEC))
+        group = Group(partition.topic, partition.partition, when, codec_name(kind & CODEC_MASK))
         rows.setdefault(group, Counts()).add(counts)
 
 
@@ -160,9 +157,9 @@ def _sample(counts: Counts, data: bytes, table: BatchTable, rows: Sequence[int])
         if table.magic(i) < 2:
             continue
         at = table.position(i) - start
-        packed = memoryview(data)[at + _V2_HEADER_BYTES : at + table.size(i)]
+        packed = memoryview(data)[at + BATCH_OVERHEAD_BYTES : at + table.size(i)]
         try:
-            plain = len(decompress(table.attributes(i) & _CODEC, packed))
+            plain = len(decompress(table.attributes(i) & CODEC_MASK, packed))
         except KafkalogError:
             continue
         counts.packed_bytes += len(packed)

@@ -4,7 +4,8 @@ An intent is written under the directory's lock, and nobody else appends while i
 lies at `start_offset` and has as many offsets as records; a recovery cuts logs from the end. Then others append. Whose
 a batch is, its producer id and epoch tell. Where retention or compaction took batches away, offsets still bound what
 landed: it reaches at least to the last batch of ours, at most to the first of somebody else. Only where these differ
-the log's memory of producers is asked, which forgets after a day.
+the log's memory of producers is asked, which forgets after a day. Where records of ours were counted already the log is
+on disk up to `start_offset`: one that ends below it has lost some, and nobody knows which.
 """
 
 from __future__ import annotations
@@ -56,8 +57,16 @@ def landed_records(
 ) -> int:
     """How many records of a target are in its log, those counted in `target.landed` with them.
 
-    IllegalState where the log cannot tell any more: its batches from there on were deleted, and the producer forgotten.
+    IllegalState where the log cannot tell any more: its batches from there on were deleted, and the producer forgotten;
+    or it ends below the offset that records which landed were counted to.
     """
+    if target.landed and log.end < target.start_offset:
+        raise _unknown(
+            f"{target.topic_partition} ends at {log.end}, and {target.landed} records had landed below "
+            f"{target.start_offset}: some of them are lost",
+            target,
+            path,
+        )
     least, most = bounds_of_landed(target, producer, log, batches)
     if least == most:
         return target.landed + least
@@ -70,9 +79,18 @@ def landed_records(
             since = least + (last_sequence + 1 - target.landed - least) % SEQUENCES
             if since <= most:
                 return target.landed + since
-    raise IllegalState(
+    raise _unknown(
         f"between {least} and {most} of {target.records - target.landed} records landed in {target.topic_partition} "
         f"from offset {target.start_offset} on: what was there is deleted, and its producer forgotten",
+        target,
+        path,
+    )
+
+
+def _unknown(message: str, target: Target, path: str | None) -> IllegalState:
+    """The error for a log that cannot tell what landed."""
+    return IllegalState(
+        message,
         path=path,
         offset=target.start_offset,
         hint="kafkalog.spark.commit.give_up(directory) forgets the batch as it is; then run it again under another id, "

@@ -114,11 +114,8 @@ class Ledger(NamedTuple):
 
 
 def kept(marks: Mapping[Job, Mark]) -> dict[Job, Mark]:
-    """The marks that are remembered: the `MOST_MARKS` that were set last."""
-    if len(marks) <= MOST_MARKS:
-        return dict(marks)
-    newest = sorted(marks.items(), key=lambda item: item[1].committed_ms)[-MOST_MARKS:]
-    return dict(newest)
+    """The marks that are remembered: the `MOST_MARKS` that were set last, by their order and not by the clock's."""
+    return dict(list(marks.items())[-MOST_MARKS:])
 
 
 def ledger_path(directory: str) -> str:
@@ -137,13 +134,14 @@ def read_ledger(directory: str, *, fs: FileSystem = OS) -> Ledger:
         raise StorageError.from_os(error, "read the sink's ledger", path=path) from error
     try:
         return parse_ledger(content)
-    except (ValueError, TypeError, RecursionError, KafkalogError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, KafkalogError) as error:
         raise CorruptCheckpoint(f"the sink's ledger is damaged: {error}", path=path, hint=_HINT) from None
 
 
 def write_ledger(directory: str, ledger: Ledger, *, fs: FileSystem = OS) -> None:
-    """Replaces the ledger: after a crash it is the old one or this one, whole. StorageError, then it is the old one.
+    """Replaces the ledger: after a crash it is the old one or this one, whole.
 
+    StorageError: it is the old one, or this one where only its name could not be synced; `read_ledger` tells.
     The caller holds the directory's lock.
     """
     path = ledger_path(directory)
@@ -178,8 +176,8 @@ def _intent_fields(intent: Intent) -> dict[str, Any]:
 
 
 def parse_ledger(content: bytes) -> Ledger:
-    """What a file's content says; ValueError, TypeError or a typed error for anything that `format_ledger` does not
-    write.
+    """What a file's content says; ValueError, TypeError, LookupError, AttributeError or a typed error for anything that
+    `format_ledger` does not write.
     """
     line, _, rest = content.partition(b"\n")
     if rest != b"%08x\n" % crc32c(line):

@@ -64,11 +64,12 @@ class PartitionLogs:
         return known is not None and known[0] >= producer.epoch
 
     def landed(self, target: Target, producer: Producer) -> int:
-        """How many records of a target are in its log: see `landed_records`."""
+        """How many records of a target are in its log, on disk by now: see `landed_records`. StorageError."""
         opened = self._open.get(target.topic_partition)
         if opened is None:
             return landed_records(target, producer, _NOBODY, (), path=self._directory)
         log = opened.log
+        log.commit()  # a process that was killed left them in the page cache, and a loss of power would take them
         bounds = LogBounds(log.log_start_offset, log.log_end_offset, _known(log, producer))
         return landed_records(target, producer, bounds, _batches(log, target.start_offset), path=log.path)
 

@@ -19,6 +19,7 @@ from kafkalog.storage.names import validate_topic
 __all__ = ["SinkOptions"]
 
 _NO_CODEC: Final = ("none", "uncompressed")
+_MOST_DIGITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,10 @@ def _path(given: Mapping[str, str]) -> str:
 
 
 def _partitions(text: str) -> int:
-    if not (text.strip().isascii() and text.strip().isdigit() and 1 <= int(text) <= MAX_PARTITIONS):
+    digits = text.strip()
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS
+    if not (is_number and 1 <= int(digits) <= MAX_PARTITIONS):
         raise IllegalArgument(
-            f"partitions is {text!r}", hint="give the number of partitions that a missing topic is made with"
+            f"partitions is {text[:80]!r}", hint="give the number of partitions that a missing topic is made with"
         )
-    return int(text)
+    return int(digits)

@@ -128,17 +128,22 @@ class StageWriter:
         self._end = 0
         self._waiting: dict[TopicPartition, list[Any]] = {}
         self._bytes: dict[TopicPartition, int] = {}
+        self._records: dict[TopicPartition, int] = {}
         self._buffered = 0
         self._sections: list[Section] = []
 
-    def add(self, topic_partition: TopicPartition, batches: Any) -> None:
+    def add(self, topic_partition: TopicPartition, batches: Any, records: int | None = None) -> None:
         """Take over v2 batches of a partition, back to back, behind those it has; the buffer is not copied.
 
-        StorageError (a full disk among others): then `abandon` is all that is left to do.
+        `records` is how many they have; None has them counted. StorageError (a full disk among others): then `abandon`
+        is all that is left to do.
         """
         size = len(batches)
         if not size:
             return
+        if records is None:
+            records = scan(batches, check_crc=False).record_count
+        self._records[topic_partition] = self._records.get(topic_partition, 0) + records
         self._waiting.setdefault(topic_partition, []).append(batches)
         gathered = self._bytes[topic_partition] = self._bytes.get(topic_partition, 0) + size
         self._buffered += size
@@ -182,16 +187,16 @@ class StageWriter:
         for key in partitions:
             buffers = self._waiting.pop(key)
             size = self._bytes.pop(key)
+            records = self._records.pop(key)
             self._buffered -= size
             try:
                 file = self._file
                 if file is None:
                     file = self._file = self._fs.open_file(self._path + TMP_SUFFIX, "exclusive")
                     self._end = file.pwrite(MAGIC, 0)
-                start, crc, records = self._end, 0, 0
+                start, crc = self._end, 0
                 for buffer in buffers:
                     crc = crc32c(buffer, crc)
-                    records += scan(buffer, check_crc=False).record_count
                     self._end += file.pwrite(buffer, self._end)
             except OSError as error:
                 raise self._failed(error) from error

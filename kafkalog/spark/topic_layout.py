@@ -29,12 +29,7 @@ class TopicLayout(NamedTuple):
     @property
     def rules(self) -> tuple[str, ...]:
         """What batches were made for: another value at the commit means that they may not fit any more."""
-        return rules_of(self.config)
-
-
-def rules_of(config: LogConfig) -> tuple[str, ...]:
-    """The settings that decide whether a batch is taken, as texts."""
-    return tuple(str(getattr(config, name)) for name in _RULES)
+        return tuple(str(getattr(self.config, name)) for name in _RULES)
 
 
 def read_layout(directory: str, topic: str, *, fs: FileSystem = OS) -> TopicLayout:

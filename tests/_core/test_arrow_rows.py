@@ -397,7 +397,7 @@ def test_a_resolver_that_answers_nonsense(answer: Any) -> None:
 
 def test_a_resolver_that_uses_the_encoder() -> None:
     def resolve(topic: str) -> tuple[int, int, int]:
-        for use in (encoder.seal, encoder.take, lambda: encoder.finished_bytes, lambda: fed(encoder, table(text()))):
+        for use in (encoder.seal, encoder.take, lambda: fed(encoder, table(text()))):
             with pytest.raises(RuntimeError, match="one at a time"):
                 use()
         return 1, 1000, 0

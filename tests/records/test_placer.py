@@ -1,6 +1,7 @@
 """Arrow rows placed into v2 batches: read back they are the rows, in order, in the partitions that Kafka chooses."""
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import duckdb
@@ -248,6 +249,18 @@ def test_a_row_that_is_too_large_only_before_compression_is_taken() -> None:
         placed(pa.table({"value": [noise]}), topics=lambda name: target)
 
 
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_required_codec_that_makes_a_batch_larger_keeps_to_the_limit(codec: str) -> None:
+    config = LogConfig(compression_type=codec, max_message_bytes=100_000)
+    rng = Random(codec)
+    rows = pa.table({"value": [rng.randbytes((100_000 - 61) // 2 - 11) for _ in range(30)]})
+    parts = placed(rows, topics=lambda name: TopicTarget.of(config, 1))
+    assert max(scan(part.batches).max_batch_size for part in parts) <= 100_000
+    alone = pa.table({"value": [rng.randbytes(100_000 - 61 - 11)]})
+    with pytest.raises(RecordTooLarge, match="when it is compressed"):
+        placed(alone, topics=lambda name: TopicTarget.of(config, 1))
+
+
 def test_a_target_goes_by_the_topic() -> None:
     config = LogConfig(compression_type="zstd", max_message_bytes=5000)
     codec = parse_compression("zstd").codec
@@ -416,6 +429,16 @@ def test_a_placer_that_failed_takes_no_more() -> None:
         list(placer.add(pa.table({"value": V})))
     with pytest.raises(RuntimeError, match="not whole"):
         list(placer.finish())
+
+
+def test_a_placer_whose_batches_were_refused_gives_out_no_more() -> None:
+    placer = Placer(lambda name: TopicTarget(1, LogConfig(cleanup_policy="compact")), topic="t")
+    list(placer.add(pa.table({"value": V})))
+    with pytest.raises(InvalidRecord, match="t-0"):
+        list(placer.finish())
+    for goes_on in (placer.finish, lambda: placer.add(pa.table({"value": V}))):
+        with pytest.raises(RuntimeError, match="not whole"):
+            list(goes_on())
 
 
 def test_options_that_can_never_be() -> None:

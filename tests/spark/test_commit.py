@@ -18,6 +18,7 @@ from kafkalog.errors import (
 from kafkalog.records.format import CompressionType
 from kafkalog.spark.commit import Committer, StagedTask, give_up
 from kafkalog.spark.ledger import LEDGER_FILE, read_ledger
+from kafkalog.spark.partition_logs import PartitionLogs
 from kafkalog.spark.staging import Job
 from kafkalog.tools.verify import verify
 from kafkalog.util.side_by_side import side_by_side
@@ -263,6 +264,42 @@ def test_a_batch_that_cannot_be_brought_back_can_be_given_up(tmp_path: Path) -> 
     assert give_up(str(tmp_path)) is None
     assert commit(tmp_path, 0, [{key("t"): values("again", 1)}])
     assert found(tmp_path, "t") == flat(values("good", 1) + values("again", 1))
+
+
+def test_an_intent_that_may_not_last_is_told_as_decided(tmp_path: Path) -> None:
+    staged = stage(tmp_path, QUERY, 0, [{key("t"): values("x", 1)}])
+    fs = FaultFS()
+    real = fs.rename
+
+    def renamed(source: str, target: str) -> None:
+        real(source, target)
+        fs.fail("fsync", path=str(tmp_path), times=1)
+
+    fs.rename = renamed  # type: ignore[method-assign]
+    with pytest.raises(StorageError, match="the batch is decided"):
+        Committer(str(tmp_path), fs=fs).commit(QUERY, 0, staged)
+    assert read_ledger(str(tmp_path)).intent is not None
+    assert Committer(str(tmp_path)).roll_forward()
+    assert found(tmp_path, "t") == flat(values("x", 1))
+
+
+def test_an_error_of_the_close_behind_another_is_told_as_decided(tmp_path: Path) -> None:
+    kafkalog.open(tmp_path / "t-0", "a").close()
+    staged = stage(tmp_path, QUERY, 0, [{key("t"): values("x", 1)}])
+    fs = FaultFS()
+    fs.fail("pwrite", path="00000000000000000000.log")
+
+    class FailingLogs(PartitionLogs):
+        def close(self) -> None:
+            super().close()
+            raise StorageError("the close failed too")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kafkalog.spark.commit.PartitionLogs", FailingLogs)
+        with pytest.raises(StorageError, match=r"the close failed too.*the batch is decided"):
+            Committer(str(tmp_path), fs=fs).commit(QUERY, 0, staged)
+    assert Committer(str(tmp_path)).roll_forward()
+    assert found(tmp_path, "t") == flat(values("x", 1))
 
 
 def test_a_full_disk_while_staging_leaves_nothing(tmp_path: Path) -> None:

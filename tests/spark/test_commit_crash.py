@@ -182,3 +182,44 @@ def test_power_cut_at_any_call(tmp_path: Path, name: str, share: float) -> None:
         directory = write_image(image, tmp_path / str(number))
         go_on(directory, case, rng)
         check(directory, case)
+
+
+class Killed(BaseException):
+    """As if the process had ended here."""
+
+
+def die_at(fs: DiskFS, nth: int) -> None:
+    """Ends all that is done through `fs` after its `nth` change: what it wrote stays in the page cache, unsynced."""
+    left = nth
+
+    def on_change() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            fs.fail(error=Killed())  # nothing that closes on the way out may sync
+            raise Killed
+
+    fs.on_change = on_change
+
+
+@pytest.mark.parametrize("name", ["one", "new topics", "small segments"])
+@pytest.mark.parametrize("step", [19, pytest.param(3, marks=pytest.mark.slow)])
+def test_killed_and_then_the_power_cut_while_it_is_rolled_forward(tmp_path: Path, name: str, step: int) -> None:
+    case, rng = CASES[name], Random(name)
+    images: list[Any] = []
+    for nth in points(step):
+        root = prepared(tmp_path / str(nth), case)
+        staged = stage(root, QUERY, 4, case.tasks)
+        fs = DiskFS(root)
+        die_at(fs, nth)
+        try:
+            Committer(str(root), fs=fs).commit(QUERY, 4, staged)
+            break
+        except Killed:
+            fs.heal()
+        fs.on_change = lambda fs=fs: rng.random() < 0.4 and images.append(fs.disk.image(rng.choice(MODES), rng))
+        Committer(str(root), lock_wait_ms=0, fs=fs).roll_forward()
+    for number, image in enumerate(rng.sample(images, min(len(images), MOST_IMAGES // 2))):
+        directory = write_image(image, tmp_path / f"image {number}")
+        go_on(directory, case, rng)
+        check(directory, case)

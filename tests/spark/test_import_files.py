@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.errors import DirectoryLocked, FormatError, IllegalArgument, IllegalState, KafkalogError
+from kafkalog.errors import DirectoryLocked, FormatError, IllegalArgument, IllegalState, KafkalogError, TopicExists
 from kafkalog.spark import commit, kept_offsets
 from kafkalog.spark.commit import Committed, Committer
 from kafkalog.spark.import_plan import KeptTarget
+from kafkalog.spark.jobs import import_, json_lines
 from kafkalog.spark.jobs.import_ import FileTask, PartitionTask, stage_file, stage_json, stage_partition, with_room
 from kafkalog.spark.jobs.manifest import ExportSettings
 from kafkalog.spark.jobs.parquet_files import ExportTask, export_range
@@ -410,3 +411,59 @@ def test_json_lines_as_consume_prints_them(tmp_path: Path) -> None:
     (task,) = text_tasks([str(tmp_path / "bad.jsonl")], TextOptions("t"), landing)
     with pytest.raises(FormatError, match=r"payload is int.*bad\.jsonl, position 17"):
         stage_json(task)
+
+
+@pytest.mark.parametrize("left", [0, 20, 75])
+def test_json_lines_that_went_since_the_job_was_planned_are_told(tmp_path: Path, left: int) -> None:
+    (tmp_path / "x.jsonl").write_text('{"payload": "1"}\n' * 5)
+    landing = Landing(str(tmp_path), Job.batch("j"), 1, None)
+    task = text_tasks([str(tmp_path / "x.jsonl")], TextOptions("t"), landing)[-1]
+    os.truncate(tmp_path / "x.jsonl", left)
+    with pytest.raises(FormatError, match=f"has {left} bytes, and had 85"):
+        stage_json(task)
+    assert os.listdir(tmp_path) == ["x.jsonl"]
+
+
+def test_json_lines_that_go_while_they_are_read_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_lines, "BATCH_LINES", 1)
+    (tmp_path / "x.jsonl").write_text(('{"payload": "%s"}\n' % ("x" * 700_000)) * 4)
+    (task,) = text_tasks([str(tmp_path / "x.jsonl")], TextOptions("t"), Landing("", Job.batch("j"), 1, None))
+    batches = json_lines.json_batches(task)
+    assert next(batches).num_rows == 1
+    os.truncate(tmp_path / "x.jsonl", 1_100_000)
+    with pytest.raises(FormatError, match=r"became shorter.*position 1"):
+        list(batches)
+
+
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks of imports run in this process, one after the other."""
+    monkeypatch.setattr(import_, "check_executors", lambda *_: None)
+    monkeypatch.setattr(import_, "run_tasks", lambda _, work, items, *rest: [work(item) for item in items])
+    monkeypatch.setattr(import_, "results", list)
+
+
+def test_the_report_of_an_import_counts_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_spark(monkeypatch)
+    spark: Any = None
+    lines = "".join(json.dumps({"partition": n % 2 * 2, "payload": "x"}) + "\n" for n in range(10))
+    (tmp_path / "x.jsonl").write_text(lines)
+    report = import_.import_(spark, tmp_path / "x.jsonl", tmp_path / "data", "t", partitions=3)
+    assert report[:5] == (10, 1, 2, False, True)
+    rows_of(tmp_path / "x.parquet", value=[b"1", b"2"], offset=[4, 4], topic=["a", "b"], partition=[0, 3])
+    report = import_.import_(spark, tmp_path / "x.parquet", tmp_path / "data", job_id="j")
+    assert report == (2, 1, 2, True, True, "j")
+    assert partitions_in(tmp_path / "data") == ["a-0", "b-0", "b-1", "b-2", "b-3", "t-0", "t-1", "t-2"]
+    assert import_.import_(spark, tmp_path / "x.parquet", tmp_path / "data", job_id="j").landed is False
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.parquet"])
+def test_what_a_failed_commit_did_not_decide_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    without_spark(monkeypatch)
+    kafkalog.open(tmp_path / "data" / "a_b-0", "a").close()
+    (tmp_path / "x.jsonl").write_text('{"payload": "1"}\n')
+    rows_of(tmp_path / "x.parquet", value=[b"1"], offset=[0], partition=[0])
+    with pytest.raises(TopicExists, match="a_b"):
+        import_.import_(cast(Any, None), tmp_path / name, tmp_path / "data", "a.b")
+    assert left(tmp_path / "data") == []

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -9,13 +10,14 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog._core.murmur import partition_for_key
-from kafkalog.errors import FormatError, IllegalArgument, RecordTooLarge, StorageError
+from kafkalog.errors import FormatError, IllegalArgument, InvalidPartitions, RecordTooLarge, StorageError, TopicExists
 from kafkalog.records.packing import parse_compression
-from kafkalog.spark.commit import Committer
-from kafkalog.spark.jobs import text_lines
+from kafkalog.spark.commit import Committer, StagedTask
+from kafkalog.spark.jobs import ingest, text_lines
 from kafkalog.spark.jobs.task_stage import Landing
 from kafkalog.spark.jobs.text_lines import TextOptions, check_text, files_of, stage_lines, text_tasks
 from kafkalog.spark.staging import Job
+from tests.spark.sink_cases import staged_names
 
 
 def landing(directory: Path, partitions: int = 1, codec: str | None = None) -> Landing:
@@ -118,6 +120,21 @@ def test_a_file_that_shrinks_after_it_was_planned_is_told(tmp_path: Path) -> Non
     assert os.listdir(tmp_path / "d") == []
 
 
+def test_what_a_failed_commit_did_not_decide_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest, "check_executors", lambda *_: None)
+    kafkalog.open(tmp_path / "d" / "a_b-0", "a").close()
+    (tmp_path / "in").write_bytes(b"a\n")
+    to = landing(tmp_path / "d")
+    tasks = text_tasks([str(tmp_path / "in")], TextOptions("a.b"), to)
+
+    def staged() -> list[StagedTask]:
+        return [stage_lines(task) for task in tasks]
+
+    with pytest.raises(TopicExists, match="a_b"):
+        ingest.land(cast(Any, None), to, [], staged, keep=True)
+    assert staged_names(tmp_path / "d") == []
+
+
 def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     for name, error, told in (("x.gz", FormatError, "decompress"), ("missing", StorageError, "missing")):
         with pytest.raises(error, match=told):
@@ -140,3 +157,10 @@ def test_options_that_cannot_be() -> None:
                            (TextOptions("t", batch_bytes=10), 1), (TextOptions("t"), 0)):  # fmt: skip
         with pytest.raises(IllegalArgument):
             check_text(options, split)
+
+
+@pytest.mark.parametrize("count", [0, -1, 100_001, 2**31, True])
+def test_a_number_of_partitions_that_no_topic_has(tmp_path: Path, count: int) -> None:
+    with pytest.raises(InvalidPartitions):
+        ingest.landing_for(tmp_path / "d", count, None, None)
+    assert not (tmp_path / "d").exists()

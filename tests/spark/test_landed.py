@@ -72,7 +72,12 @@ def test_a_log_that_lost_nothing_tells_it_without_remembering_producers(data: st
 
 
 def test_a_log_that_was_cut_below_the_start_has_nothing_of_it() -> None:
-    assert landed_records(Target(key("t"), 10, 4, 9), OURS, LogBounds(0, 7, None), []) == 4
+    assert landed_records(Target(key("t"), 10, 0, 9), OURS, LogBounds(0, 7, None), []) == 0
+
+
+def test_a_log_that_was_cut_below_what_was_counted_is_an_error() -> None:
+    with pytest.raises(IllegalState, match=r"ends at 7, and 4 records had landed below 10.*give_up"):
+        landed_records(Target(key("t"), 10, 4, 9), OURS, LogBounds(0, 7, (7, 3)), [])
 
 
 def test_sequences_that_went_round_are_counted_on() -> None:

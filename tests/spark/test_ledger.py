@@ -80,6 +80,10 @@ def signed(text: bytes) -> bytes:
     [
         b'{"version":2}',
         b"[1]",
+        b'{"version":1}',
+        b'{"version":1,"producer":[1,2],"marks":[],"intent":null}',
+        b'{"version":1,"producer":[1,2],"marks":{},"intent":{"job":"query-a"}}',
+        b'{"version":1,"producer":[1,2],"marks":{},"intent":{"job":7,"batch":1,"keep":true,"producer":[1,2]}}',
         b'{"version":1,"producer":[1],"marks":{},"intent":null}',
         b'{"version":1,"producer":[1,99999],"marks":{},"intent":null}',
         b'{"version":1,"producer":[1,2],"marks":{"../x":[1,2]},"intent":null}',
@@ -97,12 +101,14 @@ def test_names_and_numbers_are_not_believed(tmp_path: Path, text: bytes) -> None
         read_ledger(str(tmp_path))
 
 
-def test_it_remembers_the_jobs_that_landed_last(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("clock", [1, -1])
+def test_it_remembers_the_jobs_that_landed_last(monkeypatch: pytest.MonkeyPatch, clock: int) -> None:
     monkeypatch.setattr(ledgers, "MOST_MARKS", 3)
     ledger = Ledger(fresh_producer(), {})
     for number in range(6):
         intent = Intent(Job.batch(f"j{number % 5}"), 0, True, ledger.producer, (), (), {})
-        ledger = ledger.intending(intent).done(number)
+        ledger = ledger.intending(intent).done(10 + clock * number)
+        ledger = parse_ledger(format_ledger(ledger))
     assert [job.id for job in ledger.marks] == ["j3", "j4", "j0"]
 
 

@@ -1,5 +1,6 @@
 """What a task makes of rows, without Spark: each row a record of the right partition, or an error that names it."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ import kafkalog
 from kafkalog._core.murmur import partition_for_key
 from kafkalog.errors import (
     IllegalArgument,
-    InvalidPartitions,
     InvalidRecord,
     InvalidTimestamp,
     InvalidTopic,
@@ -17,10 +17,12 @@ from kafkalog.errors import (
     PartitionNotFound,
     RecordTooLarge,
     StorageError,
+    UnknownTopicOrPartition,
     UnsupportedCompression,
 )
 from kafkalog.records.format import CompressionType
 from kafkalog.spark.commit import Committer
+from kafkalog.spark.ledger import read_ledger
 from kafkalog.spark.option_table import SINK_OPTIONS
 from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.sink_task import check_columns, stage_rows
@@ -88,6 +90,21 @@ def test_the_option_topic_wins_over_the_column(tmp_path: Path) -> None:
     assert not (tmp_path / "column-0").exists()
 
 
+def test_the_option_topic_wins_over_a_column_of_any_type(tmp_path: Path) -> None:
+    rows = pa.table({"value": [b"x"], "topic": pa.array([5], pa.int32())})
+    check_columns(rows.schema, "t")
+    write(tmp_path, rows.to_batches(), topic="t")
+    assert found(tmp_path, "t") == [b"x"]
+
+
+def test_rows_without_a_key_of_small_batches_go_round_the_partitions(tmp_path: Path) -> None:
+    options = SinkOptions.parse({"path": str(tmp_path), "topic": "t", "partitions": "3"})
+    for batch_id in range(6):
+        task = stage_rows(table([{"value": b"%d" % batch_id}], "value"), options, QUERY, batch_id, 0, 0)
+        Committer(str(tmp_path)).commit(QUERY, batch_id, [task])
+    assert [found(tmp_path, "t", n) for n in range(3)] == [[b"0", b"3"], [b"1", b"4"], [b"2", b"5"]]
+
+
 def test_text_is_a_value_as_well(tmp_path: Path) -> None:
     write(tmp_path, pa.table({"value": ["ä", None]}).to_batches(), topic="t")
     assert found(tmp_path, "t") == ["ä".encode(), b""]
@@ -124,15 +141,15 @@ def test_more_than_is_gathered_at_once_keeps_its_order(tmp_path: Path) -> None:
 
 
 BAD_ROWS = [
-    ([{"value": b"x", "topic": None}], {}, InvalidTopic, r"row 0 has no topic.*name the topic"),
+    ([{"value": b"x", "topic": None}], {}, IllegalArgument, r"row 0 has no topic.*name the topic"),
     ([{"value": b"x", "topic": "a/b"}], {}, InvalidTopic, r"a/b"),
     ([{"value": b"x", "topic": ".."}], {}, InvalidTopic, r"\.\."),
     ([{"value": b"x", "partition": 0}, {"value": b"x", "partition": 3}], {"topic": "t", "partitions": "3"},
-     InvalidPartitions, r"row 1 is for partition 3 of 't', which has the partitions 0 to 2.*null leaves"),
-    ([{"value": b"x", "partition": -1}], {"topic": "t"}, InvalidPartitions, r"partition -1"),
+     UnknownTopicOrPartition, r"row 1 is for partition 3 of 't', which has the partitions 0 to 2.*null leaves"),
+    ([{"value": b"x", "partition": -1}], {"topic": "t"}, UnknownTopicOrPartition, r"partition -1"),
     ([{"value": b"x", "timestamp": -5000}], {"topic": "t"}, InvalidTimestamp, r"before 1970"),
     ([{"value": b"x" * 2_000_000}], {"topic": "t"}, RecordTooLarge, r"max\.message\.bytes"),
-    ([{"value": b"x", "headers": [{"key": None, "value": b""}]}], {"topic": "t"}, IllegalArgument, r"no name"),
+    ([{"value": b"x", "headers": [{"key": None, "value": b""}]}], {"topic": "t"}, InvalidRecord, r"no name"),
 ]  # fmt: skip
 
 
@@ -154,6 +171,23 @@ def test_records_that_the_topics_settings_refuse_are_told_while_nothing_is_decid
     with pytest.raises(InvalidTimestamp):
         write(tmp_path, table([{"value": b"x", "timestamp": 5}], "value", "timestamp"), topic="young")
     assert staged_names(tmp_path) == []
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "lz4", "zstd"])
+def test_a_row_that_no_codec_makes_small_enough_decides_nothing(tmp_path: Path, compression: str) -> None:
+    noise = table([{"value": os.urandom(2_000_000)}], "value")
+    with pytest.raises(RecordTooLarge, match=r"max\.message\.bytes"):
+        write(tmp_path, noise, topic="t", compression=compression)
+    assert staged_names(tmp_path) == []
+    assert read_ledger(str(tmp_path)).intent is None
+    write(tmp_path, table([{"value": b"x" * 2_000_000}], "value"), topic="t", compression="zstd")
+
+
+def test_a_limit_that_no_batch_keeps_is_told(tmp_path: Path) -> None:
+    with kafkalog.open_dirs(tmp_path, "a") as dirs:
+        dirs.create_topic("t", 1, {"max.message.bytes": 50})
+    with pytest.raises(RecordTooLarge, match="takes 50"):
+        write(tmp_path, table([{"value": b"x"}], "value"), topic="t")
 
 
 WRONG_COLUMNS = [
@@ -211,6 +245,7 @@ BAD_OPTIONS = [
     ({**PATH, "compresion": "zstd"}, IllegalArgument, r"did you mean compression\?"),
     ({**PATH, "compression": "zip"}, UnsupportedCompression, r"unknown codec 'zip'"),
     ({**PATH, "partitions": "0"}, IllegalArgument, r"partitions is '0'"),
+    ({**PATH, "partitions": "1" * 5000}, IllegalArgument, r"partitions is '1{80}'"),
     ({**PATH, "partitions": "many"}, IllegalArgument, r"partitions is 'many'"),
     ({**PATH, "topic": "a b"}, InvalidTopic, r"a b"),
     ({**PATH, "jobId": "../x"}, IllegalArgument, r"jobId is 1 to 120 of"),

@@ -23,7 +23,7 @@ from kafkalog.spark.jobs.json_lines import json_batches
 from kafkalog.spark.jobs.offset_batches import batches_with_offsets
 from kafkalog.spark.jobs.parquet_rows import RECORD_COLUMNS, ParquetFacts, ordered_rows, survey, unordered_rows
 from kafkalog.spark.jobs.row_columns import format_of
-from kafkalog.spark.jobs.task_stage import Landing, TaskStage
+from kafkalog.spark.jobs.task_stage import Landing, TaskStage, no_time
 from kafkalog.spark.jobs.text_lines import SPLIT_BYTES, TextOptions, TextTask, files_of, text_tasks
 from kafkalog.spark.kept_offsets import is_empty
 from kafkalog.spark.ledger import read_ledger
@@ -75,9 +75,10 @@ class FileTask:
 
 
 class Staged(NamedTuple):
-    """What a task staged: for the commit, its records, and the offsets [first, end) of kept ones."""
+    """What a task staged: for the commit, and its partitions, its records, the offsets [first, end) of kept ones."""
 
     task: StagedTask
+    wheres: frozenset[TopicPartition]
     records: int
     first: int
     end: int
@@ -102,10 +103,10 @@ def import_(
     `columns` names those of Parquet by part (value, key, headers, timestamp, timestampType, topic, partition, offset)
     where they are not called so. The topic is `topic`, else the column's, else that of a directory `topic=NAME`. Keys,
     values, headers and times become what they were, nulls and times of -1 too; a topic's rules on times are not held
-    against them. Where rows have topic, partition and
-    offset they are written in the order of offsets. With `offsets` "auto" they keep them if all of their partitions are
-    empty; "keep" demands it, "new" appends. Kept offsets have the gaps that the files have, and types of time stay;
-    appended records have the type that their topic gives. JSON lines are appended, in the order of the files.
+    against them. Where rows have topic, partition and offset they are written in the order of offsets. With `offsets`
+    "auto" they keep them if all of their partitions are empty; "keep" demands it, "new" appends. Kept offsets have the
+    gaps that the files have, and types of time stay; appended records have the type that their topic gives. JSON lines
+    are appended, in the order of the files.
 
     With a `job_id` the records land once, however often the job is run; a run that was killed leaves nothing, or what
     the next import or write to the directory completes. `partitions` is the least that a new topic gets.
@@ -132,11 +133,12 @@ def import_(
     check_executors(spark, [landing.directory, *files])
     try:
         plan = _staged(spark, kind, files, names, topic, offsets, landing, tell)
+        landed, records = _landed(committer, landing, plan, keep=job_id is not None)
     except BaseException:
         committer.abort(landing.job, ONLY_BATCH)
         raise
-    landed, records = _landed(committer, landing, plan, keep=job_id is not None)
-    return ImportReport(records, len(files), len(plan.wheres), plan.keep, landed, landing.job.id)
+    partitions = len(frozenset[TopicPartition]().union(*(one.wheres for one in plan.staged)))
+    return ImportReport(records, len(files), partitions, plan.keep, landed, landing.job.id)
 
 
 class Plan(NamedTuple):
@@ -253,13 +255,13 @@ def stage_partition(task: PartitionTask) -> Staged:
                 stage.add(task.where, batches)
         else:
             target = topic.as_written()._replace(partitions=1)
-            placer = Placer(lambda _: target, topic=task.where.topic, columns={"partition": None}, now_ms=_no_time)
+            placer = Placer(lambda _: target, topic=task.where.topic, columns={"partition": None}, now_ms=no_time)
             for table in noted():
                 for placed in placer.add(_record_columns(table)):
                     stage.add(task.where, placed.batches)
             for placed in placer.finish():
                 stage.add(task.where, placed.batches)
-        return Staged(stage.finish(), bounds[2], bounds[0], bounds[1])
+        return Staged(stage.finish(), stage.wheres, bounds[2], bounds[0], bounds[1])
 
 
 def stage_file(task: FileTask) -> Staged:
@@ -278,20 +280,15 @@ def _stage(number: int, landing: Landing, topic: str | None, rows: Iterable[Any]
         def target(name: str) -> TopicTarget:
             return stage.topic(name).as_written()
 
-        placer = Placer(target, topic=topic, first_partition=number, now_ms=_no_time)
+        placer = Placer(target, topic=topic, first_partition=number, now_ms=no_time)
         for table in rows:
             for placed in placer.add(table):
                 stage.add(TopicPartition(placed.topic, placed.partition), placed.batches)
         for placed in placer.finish():
             stage.add(TopicPartition(placed.topic, placed.partition), placed.batches)
-        return Staged(stage.finish(), placer.records, 0, 0)
+        return Staged(stage.finish(), stage.wheres, placer.records, 0, 0)
 
 
 def _record_columns(table: Any) -> Any:
     """What a record is made of; the others say where it came from."""
     return table.select([name for name in table.schema.names if name not in ("offset", "timestampType")])
-
-
-def _no_time() -> int:
-    """What stands for a record's time where it has none: it stays so."""
-    return -1

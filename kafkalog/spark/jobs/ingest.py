@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.creating import make_data_directory
-from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.errors import IllegalArgument, InvalidPartitions, KafkalogError
+from kafkalog.manager.topics import check_partitions
 from kafkalog.records.packing import PLAIN, parse_compression
 from kafkalog.spark.commit import Committed, Committer, StagedTask
 from kafkalog.spark.executors import check_executors, failed
 from kafkalog.spark.jobs.frames import stage_frame
 from kafkalog.spark.jobs.row_columns import FORMATS, RowColumns, format_of, records_of, rows_of
-from kafkalog.spark.jobs.task_stage import Landing, check_partitions_wanted
+from kafkalog.spark.jobs.task_stage import Landing
 from kafkalog.spark.jobs.text_lines import (
     BATCH_BYTES,
     SPLIT_BYTES,
@@ -44,6 +45,7 @@ __all__ = ["IngestReport", "ingest", "land", "landing_for", "several"]
 
 Path = str | os.PathLike[str]
 NO_COLUMNS = RowColumns()
+MOST_PARTITIONS: Final = 100_000
 
 
 class IngestReport(NamedTuple):
@@ -93,8 +95,8 @@ def ingest(
     leaves nothing, or what the next write to the directory completes.
 
     IllegalArgument, InvalidTopic, FormatError (a compressed or empty input, one that shrinks), StorageError (files that
-    are missing, a full disk), RecordTooLarge, InvalidTimestamp, InvalidPartitions name what is wrong; DirectoryLocked;
-    JobFailed with Spark's words for malformed CSV, JSON and Parquet.
+    are missing, a full disk), RecordTooLarge, InvalidTimestamp, InvalidRecord, UnknownTopicOrPartition name what is
+    wrong; DirectoryLocked; JobFailed with Spark's words for malformed CSV, JSON and Parquet.
     """
     files = files_of([os.path.abspath(path) for path in several(sources)])
     kind = format_of(files) if format is None else format
@@ -146,7 +148,7 @@ def _check(kind: str, topic: str | None, columns: RowColumns, key_delimiter: byt
 def land(
     spark: SparkSession, landing: Landing, files: list[str], stage: Callable[[], list[StagedTask]], *, keep: bool
 ) -> Committed:
-    """Lands what `stage` gives; where it raises, what was staged is swept.
+    """Lands what `stage` gives; where that fails, what was staged and is not decided is swept.
 
     A job that landed before is left alone without any work where `keep` says that it is remembered.
     """
@@ -155,13 +157,19 @@ def land(
         return Committed(False, 0)
     check_executors(spark, [landing.directory, *files])
     try:
-        staged = stage()
-    except BaseException as error:
+        return committer.commit(landing.job, ONLY_BATCH, _staged(stage), keep=keep)
+    except BaseException:
         committer.abort(landing.job, ONLY_BATCH)
-        if isinstance(error, KafkalogError) or not isinstance(error, Exception):
-            raise
+        raise
+
+
+def _staged(stage: Callable[[], list[StagedTask]]) -> list[StagedTask]:
+    try:
+        return stage()
+    except KafkalogError:
+        raise
+    except Exception as error:
         raise failed(error, "the job failed") from error
-    return committer.commit(landing.job, ONLY_BATCH, staged, keep=keep)
 
 
 def several(paths: Path | Iterable[Path]) -> list[str]:
@@ -176,6 +184,8 @@ def landing_for(data: Path, partitions: int, compression: str | None, job_id: st
     """Where a job's records go; the data directory is made where only its last part is missing."""
     asked = None if compression is None else parse_compression(compression)
     job = Job.batch(uuid.uuid4().hex if job_id is None else job_id)
-    check_partitions_wanted(partitions)
+    check_partitions(partitions)
+    if partitions > MOST_PARTITIONS:
+        raise InvalidPartitions(f"the number of partitions is {partitions}, a job makes up to {MOST_PARTITIONS}")
     directory = os.path.realpath(make_data_directory(os.path.realpath(data)))
     return Landing(directory, job, partitions, asked)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkalog.errors import FormatError, StorageError
-from kafkalog.spark.jobs.text_lines import TextTask, line_start
+from kafkalog.spark.jobs.text_lines import TextTask, line_bounds, shorter
 from kafkalog.tools.produce_json import JsonRecord, parse_record
 from kafkalog.util.fileio import OS
 
@@ -24,7 +24,7 @@ _SCHEMA: Final = pa.schema([
 
 def json_batches(task: TextTask) -> Iterator[Any]:
     """The records of the lines that begin in the task's bytes. FormatError names file and position of a line that is
-    none; StorageError."""
+    none, and a file that became shorter; StorageError."""
     waiting: list[JsonRecord] = []
     size = 0
     for position, line in _lines(task):
@@ -48,14 +48,13 @@ def json_batches(task: TextTask) -> Iterator[Any]:
 def _lines(task: TextTask) -> Iterator[tuple[int, bytes]]:
     try:
         with OS.open_file(task.path, "r") as file:
-            size = file.size()
-            start, stop = (line_start(file, at, size, b"\n") for at in (task.start, task.stop))
+            start, stop = line_bounds(file, task)
         with open(task.path, "rb", buffering=1 << 20) as lines:
             lines.seek(start)
             while start < stop:
                 line = lines.readline()
-                if not line:
-                    break
+                if not line.endswith(b"\n") and start + len(line) < stop:
+                    raise shorter(task.path, start + len(line))
                 yield start, line
                 start += len(line)
     except OSError as error:

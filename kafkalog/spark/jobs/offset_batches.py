@@ -10,8 +10,9 @@ import numpy as np
 
 from kafkalog._core.crc import crc32c
 from kafkalog._core.scan import scan
+from kafkalog.records.format import TIMESTAMP_TYPE_BIT
 from kafkalog.records.placer import Placer
-from kafkalog.spark.jobs.task_stage import StagedFor
+from kafkalog.spark.jobs.task_stage import StagedFor, no_time
 
 __all__ = ["batches_with_offsets"]
 
@@ -20,7 +21,6 @@ LOG_APPEND_TIME: Final = 1
 _EPOCH_AT: Final = 12
 _CRC_AT: Final = 17
 _ATTRIBUTES_AT: Final = 21
-_TIME_TYPE_BIT: Final = 0x08
 
 
 def batches_with_offsets(tables: Iterable[Any], name: str, topic: StagedFor) -> Iterator[Any]:
@@ -30,7 +30,7 @@ def batches_with_offsets(tables: Iterable[Any], name: str, topic: StagedFor) -> 
     same time, and keep the type; the type of records of format v0 becomes CreateTime, as when Kafka converts them.
     """
     target = topic.as_copied()
-    placer = Placer(lambda _: target, topic=name, columns={"partition": None}, batch_bytes=BATCH_BYTES, now_ms=_no_time)
+    placer = Placer(lambda _: target, topic=name, columns={"partition": None}, batch_bytes=BATCH_BYTES, now_ms=no_time)
     before = 0
     for table in tables:
         offsets = table["offset"].to_numpy()
@@ -72,10 +72,5 @@ def shift_offsets(batches: Any, shift: int, append_time: bool) -> None:
         pack_into(">q", view, at, table.base_offset(row) + shift)
         pack_into(">i", view, at + _EPOCH_AT, 0)
         if append_time:
-            view[at + _ATTRIBUTES_AT + 1] |= _TIME_TYPE_BIT
+            view[at + _ATTRIBUTES_AT + 1] |= TIMESTAMP_TYPE_BIT
             pack_into(">I", view, at + _CRC_AT, crc32c(view[at + _ATTRIBUTES_AT : at + size]))
-
-
-def _no_time() -> int:
-    """What stands for a record's time where it has none: it stays so."""
-    return -1

@@ -105,7 +105,7 @@ class _OpenFile:
         self.last = int(offsets[-1])
         self.records += len(offsets)
         self.waiting.append(batch)
-        self.waiting_bytes += batch.get_total_buffer_size() if batch.num_rows == len(offsets) else batch.nbytes
+        self.waiting_bytes += batch.get_total_buffer_size()
 
     def write(self, compression: str) -> int:
         """Makes a row group of what waits; the bytes that the file has so far."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafkalog.config import LogConfig
-from kafkalog.errors import IllegalArgument
 from kafkalog.records.packing import Compression, choose
 from kafkalog.records.placer import TopicTarget
 from kafkalog.spark.commit import StagedTask, StagedTopic
@@ -15,7 +14,7 @@ from kafkalog.spark.staging import ONLY_BATCH, Job, StageWriter
 from kafkalog.spark.topic_layout import TopicLayout, read_layout
 from kafkalog.types import TopicPartition
 
-__all__ = ["Landing", "StagedFor", "TaskStage"]
+__all__ = ["Landing", "StagedFor", "TaskStage", "no_time"]
 
 ANY_MS: Final = 2**63 - 1
 
@@ -62,6 +61,7 @@ class TaskStage:
         self._landing = landing
         self._writer = writer(landing.directory, landing.job, ONLY_BATCH, number, 0)
         self._layouts: dict[str, TopicLayout] = {}
+        self._wheres: set[TopicPartition] = set()
         self._done: StagedTask | None = None
 
     def topic(self, name: str) -> StagedFor:
@@ -79,7 +79,13 @@ class TaskStage:
 
     def add(self, where: TopicPartition, batches: Any) -> None:
         """Stages v2 batches behind those that the partition has; its topic was asked for before. StorageError."""
+        self._wheres.add(where)
         self._writer.add(where, batches)
+
+    @property
+    def wheres(self) -> frozenset[TopicPartition]:
+        """The partitions that have batches."""
+        return frozenset(self._wheres)
 
     def finish(self) -> StagedTask:
         """What to tell the commit; the file is on disk. StorageError."""
@@ -98,8 +104,6 @@ class TaskStage:
             self._writer.abandon()
 
 
-def check_partitions_wanted(partitions: int) -> int:
-    """The number itself; IllegalArgument for one that no topic has."""
-    if not 1 <= partitions <= 100_000:
-        raise IllegalArgument(f"partitions is {partitions}", hint="give 1 to 100000")
-    return partitions
+def no_time() -> int:
+    """What stands for a record's time where it has none: it stays so."""
+    return -1

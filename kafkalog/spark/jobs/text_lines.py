@@ -86,7 +86,6 @@ def stage_lines(task: TextTask) -> StagedTask:
         )
         wheres = [TopicPartition(options.topic, number) for number in range(topic.partitions)]
 
-
         def stage_ready(least: int) -> None:
             for number, where in enumerate(wheres):
                 if encoder.ready_bytes(number) >= least:
@@ -106,15 +105,8 @@ def _fed(encoder: LineEncoder, task: TextTask, limit: int) -> Iterator[None]:
     """Feeds the lines of a task, and gives way after each chunk."""
     try:
         with OS.open_file(task.path, "r") as file:
-            size = file.size()
-            if size < task.stop:
-                raise FormatError(
-                    f"the file has {size} bytes, and had {task.stop} or more when the job was planned",
-                    path=task.path, hint="run the job again when nobody writes to its input",
-                )  # fmt: skip
             file.expect_whole_read()
-            start = line_start(file, task.start, size, task.options.delimiter)
-            stop = line_start(file, task.stop, size, task.options.delimiter)
+            start, stop = line_bounds(file, task)
             yield from _feed(encoder, file, start, stop, limit)
     except OSError as error:
         raise StorageError.from_os(error, "read the input", path=task.path) from error
@@ -133,13 +125,30 @@ def _feed(encoder: LineEncoder, file: File, start: int, stop: int, limit: int) -
         with memoryview(buffer) as view:
             read = file.pread_into(view[have : have + want], at)
         if read < want:
-            raise FormatError("the file became shorter while it was read", path=file.path, position=at + read)
+            raise shorter(file.path, at + read)
         at += read
         have += read
         used = encoder.feed(buffer, have, _now_ms(), final=at == stop)
         have -= used
         buffer[:have] = buffer[used : used + have]
         yield
+
+
+def line_bounds(file: File, task: TextTask) -> tuple[int, int]:
+    """The bytes [start, stop) of the lines of a task; FormatError for a file that lost some since it was planned."""
+    size = file.size()
+    if size < task.stop:
+        raise FormatError(
+            f"the file has {size} bytes, and had {task.stop} or more when the job was planned",
+            path=task.path, hint="run the job again when nobody writes to its input",
+        )  # fmt: skip
+    delimiter = task.options.delimiter
+    return line_start(file, task.start, size, delimiter), line_start(file, task.stop, size, delimiter)
+
+
+def shorter(path: str, position: int) -> FormatError:
+    """What to raise where a file ends before the lines of a task do."""
+    return FormatError("the file became shorter while it was read", path=path, position=position)
 
 
 def line_start(file: File, at: int, size: int, delimiter: bytes) -> int:
