@@ -49,7 +49,8 @@ def within_bounds(
 
     Offsets that are not there are OffsetOutOfRange or, without `fail_on_data_loss`, a DataLoss warning and left out.
     """
-    check_order(starts, stops)
+    if fail_on_data_loss:
+        check_order(starts, stops)
     new_starts, new_stops = dict(starts), dict(stops)
     for one in starts:
         earliest, latest = views.bounds(one)
@@ -67,4 +68,5 @@ def within_bounds(
             warnings.warn(f"{text}; reading what is there", DataLoss, stacklevel=2)
         new_starts[one] = min(max(starts[one], earliest), latest)
         new_stops[one] = min(max(stops[one], earliest), latest)
+    check_order(new_starts, new_stops)
     return new_starts, new_stops

@@ -140,7 +140,8 @@ def first_since(views: PartitionViews, partition: TopicPartition, since_ms: int)
     view = views[partition]
     for segment in view.segments:
         try:
-            if segment.largest_timestamp >= since_ms:
+            hides_more = segment is view.active_segment and view.damage is not None
+            if hides_more or segment.largest_timestamp >= since_ms:
                 return segment.base_offset
         except StorageError as error:
             if error.errno != ENOENT:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kafkalog.errors import PartitionNotFound, StorageError
+from kafkalog.errors import NotAPartition, PartitionNotFound, StorageError
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews, find_partitions
 from kafkalog.spark.reach import Standing
@@ -56,7 +56,7 @@ class LivePartitions:
         for one in list(self.views.directories):
             try:
                 self.there[one] = self._standing(one)
-            except PartitionNotFound:  # deleted since the listing
+            except (PartitionNotFound, NotAPartition):  # deleted since the listing, or made and without a segment yet
                 self._directories_seen = None
         return self.there
 
@@ -89,8 +89,12 @@ class LivePartitions:
 
     def begun_anew(self, partition: TopicPartition) -> bool:
         """Whether the partition is another one of the same name than it was when it was first looked at."""
-        before, now = self._identities.get(partition), self._identity(partition)
+        before = self._identities.get(partition)
         if before is None:
+            return False
+        try:
+            now = self._identity(partition)
+        except PartitionNotFound:  # gone again: the next look tells
             return False
         if before.topic_id is not None and now.topic_id is not None:
             return before.topic_id != now.topic_id

@@ -8,7 +8,14 @@ from time import sleep
 from typing import Final, NamedTuple
 
 from kafkalog.engine import end_of, isolation_of, refresh
-from kafkalog.errors import IllegalArgument, NotAPartition, PartitionNotFound, StorageError, UnknownTopicOrPartition
+from kafkalog.errors import (
+    CorruptRecord,
+    IllegalArgument,
+    NotAPartition,
+    PartitionNotFound,
+    StorageError,
+    UnknownTopicOrPartition,
+)
 from kafkalog.spark.salvage import end_behind, hides_batches
 from kafkalog.spark.subscriptions import Assign, Subscribe, Subscription
 from kafkalog.storage.names import PARTITION_METADATA, is_log_file, parse_dir
@@ -65,11 +72,29 @@ def find_partitions(
                 path=os.pathsep.join(paths),
                 hint=f"it has {numbers}",
             )
-        return {one: path for one, path in there.items() if one in subscription.partitions}
+        wanted = set(subscription.partitions)
+        return {one: path for one, path in there.items() if one in wanted}
     return {one: path for one, path in there.items() if subscription.matches(one.topic)}
 
 
 def _all_partitions(paths: Sequence[str], fs: FileSystem) -> dict[TopicPartition, str]:
+    """As `_listed_partitions`; a replica that is moved between disks is in both for a moment."""
+    for _ in range(LOOKS - 1):
+        try:
+            return _listed_partitions(paths, fs)
+        except _Twice:
+            sleep(LOOK_S)
+    try:
+        return _listed_partitions(paths, fs)
+    except _Twice as error:
+        raise NotAPartition(error.message, path=error.path, hint=error.hint) from None
+
+
+class _Twice(NotAPartition):
+    """A partition seems to lie in two places."""
+
+
+def _listed_partitions(paths: Sequence[str], fs: FileSystem) -> dict[TopicPartition, str]:
     found: dict[TopicPartition, str] = {}
     for path in paths:
         own = _own_partition(path, fs)
@@ -77,7 +102,7 @@ def _all_partitions(paths: Sequence[str], fs: FileSystem) -> dict[TopicPartition
             directory = os.path.realpath(directory)
             other = found.setdefault(one, directory)
             if other != directory:
-                raise NotAPartition(
+                raise _Twice(
                     f"{one} lies in {other} too", path=directory, hint="move one of them away, or leave its path out"
                 )
     return {one: found[one] for one in sorted(found)}
@@ -194,17 +219,27 @@ class PartitionViews:
         return self.bounds(partition).latest
 
     def at_time(self, partition: TopicPartition, time: int) -> int | None:
-        """The first offset whose record's time (ms) is at or after `time`; None where reading ends before it."""
-        found = self[partition].offset_for_time(time, isolation_of(self.isolation))
+        """The first offset whose record's time (ms) is at or after `time`; None where reading ends before it.
+
+        CorruptRecord where damage that is skipped hides whether there is one.
+        """
+        view = self[partition]
+        found = view.offset_for_time(time, isolation_of(self.isolation))
+        if found is None and view.damage is not None and self.latest(partition) > view.log_end_offset:
+            trouble = view.damage
+            raise CorruptRecord(
+                trouble.message, path=trouble.path, offset=trouble.offset, position=trouble.position,
+                hint="records of that time may lie behind the damage: give offsets in the place of times",
+            )  # fmt: skip
         return None if found is None or found.offset >= self.latest(partition) else found.offset
 
     def refresh(self) -> None:
-        """Looks at the directories again: the next answers are new ones, PartitionNotFound for one that is gone."""
+        """Looks at the directories again: the next answers are new ones, an error for one that is gone."""
         self._bounds.clear()
         for one, view in list(self._views.items()):
             try:
                 refresh(view)
-            except PartitionNotFound:
+            except (PartitionNotFound, NotAPartition):
                 self._give_up(one)
 
     def follow(self, directories: dict[TopicPartition, str]) -> None:

@@ -169,18 +169,20 @@ def _base_offset(trouble: CorruptRecord) -> int:
     return parse_base_offset(os.path.basename(trouble.path or "")) or 0
 
 
-def after_damage(log: Log, error: KafkalogError, damage: Damage) -> int:
-    """The offset after the batch that `error` says cannot be decoded, which is noted in `damage`.
+def after_damage(log: Log, error: KafkalogError, start: int, options: SourceOptions, damage: Damage) -> int:
+    """The offset after the batch that `error` says cannot be decoded, which is noted in `damage` from `start` on.
 
     The error itself where the batch is not found.
     """
-    view: LogView = log._engine  # type: ignore[assignment]
     if error.offset is not None:
-        for chunk in batch_chunks(view, error.offset, error.offset + 1, log):
+        there = RangeScan(
+            log, error.offset, error.offset + 1, ("offset",), options, Damage(), batch_rows=1, batch_bytes=1
+        )
+        for chunk in there._chunks():
             for row in range(chunk.first, chunk.last):
                 if chunk.batches.base_offset(row) == error.offset:
                     following = chunk.batches.last_offset_of(row) + 1
                     place = chunk.path, chunk.batches.position(row), chunk.batches.size(row)
-                    damage.note(Skipped(*place, error.offset, following, error.message))
+                    damage.note(Skipped(*place, max(error.offset, start), following, error.message))
                     return following
     raise error

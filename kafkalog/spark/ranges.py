@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from errno import ENOENT
 from math import ceil
 
-from kafkalog.errors import StorageError
+from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews
 from kafkalog.storage.view import LogView
@@ -131,8 +131,11 @@ def _spans(view: LogView, start: int, stop: int) -> Iterator[tuple[ViewSegment, 
 
 
 def _position(segment: ViewSegment, offset: int) -> int:
-    """Where the batch with this offset begins; the segment's end where there is none."""
-    found = segment.translate_offset(offset)
+    """Where the batch with this offset begins; the segment's end where there is none, or the damage that hides it."""
+    try:
+        found = segment.translate_offset(offset)
+    except CorruptRecord as error:
+        return segment.size if error.position is None else min(error.position, segment.size)
     return segment.size if found is None else found[1]
 
 

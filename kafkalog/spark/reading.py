@@ -66,12 +66,21 @@ def _of_log(
         )
         try:
             for piece in scan:
-                yield _as_arrow(piece, schema, wanted)
+                batch = _as_arrow(piece, schema, wanted)
+                yield batch
+                start = _after(batch, start)
             return
         except IN_A_BATCH as error:
             if not options.skip_corrupt:
                 raise
-            start = after_damage(log, error, damage)
+            start = after_damage(log, error, start, options, damage)
+
+
+def _after(batch: pa.RecordBatch, start: int) -> int:
+    """The offset after those that were given; `start` where no column tells."""
+    if not batch.num_rows or "offset" not in batch.schema.names:
+        return start
+    return int(batch.column("offset")[-1].as_py()) + 1
 
 
 def _as_arrow(piece: RecordBatchColumns, schema: pa.Schema, wanted: OffsetRange) -> pa.RecordBatch:

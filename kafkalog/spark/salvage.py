@@ -52,11 +52,17 @@ def salvaged(
                 ):
                     lowest = chunk.next_offset
                     if lowest > start:
-                        yield chunk
+                        yield _from(chunk, start)
                         start = lowest
                 return
             except CorruptRecord as error:
                 at, reason = error.position or 0, error.message
+
+
+def _from(chunk: Chunk, start: int) -> Chunk:
+    """The chunk without the batches that end below `start`: they need not be such as can be decoded."""
+    rows = range(chunk.first, chunk.last)
+    return chunk._replace(first=next(row for row in rows if chunk.batches.last_offset_of(row) >= start))
 
 
 def hides_batches(trouble: CorruptRecord) -> bool:

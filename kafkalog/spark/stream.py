@@ -84,7 +84,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             latest=views.latest,
             at_time=views.at_time,
         )
-        nearest = {one: min(max(offset, views.earliest(one)), views.latest(one)) for one, offset in starts.items()}
+        nearest = {
+            one: min(max(offset, views.earliest(one)), live.there[one].log_end) for one, offset in starts.items()
+        }
         lost = [_not_there(one, starts[one], live.there[one]) for one in starts if starts[one] != nearest[one]]
         self._report(lost, _START_HINT)
         return offsets_to_dict(nearest)

@@ -41,9 +41,12 @@ STREAM = [
 ]
 # what both refuse when they plan a batch
 PLANNED = [
-    (S | {"startingOffsets": f'{{"{TOPIC}":{{"0":0}}}}'}, "1"),  # partition 1 is not named
-    (S | {"startingOffsets": f'{{"{TOPIC}":{{"0":0,"1":0,"2":0}}}}'}, "2"),
-    (S | {"startingOffsets": f'{{"{TOPIC}":{{"0":2,"1":0}}}}', "endingOffsets": f'{{"{TOPIC}":{{"0":1,"1":0}}}}'}, "2"),
+    (S | {"startingOffsets": f'{{"{TOPIC}":{{"0":0}}}}'}, f"lacks {TOPIC}-1"),  # partition 1 is not named
+    (S | {"startingOffsets": f'{{"{TOPIC}":{{"0":0,"1":0,"2":0}}}}'}, f"has {TOPIC}-2"),
+    (
+        S | {"startingOffsets": f'{{"{TOPIC}":{{"0":2,"1":0}}}}', "endingOffsets": f'{{"{TOPIC}":{{"0":1,"1":0}}}}'},
+        "from offset 2 to 1",
+    ),
     (S | {"startingTimestamp": "99999999999999"}, "99999999999999"),
 ]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkalog.spark.batch_plan import plan_batch
 from kafkalog.spark.filters import Pruning
-from tests.spark.topics import TIME, make_topic, source_options
+from tests.spark.topics import TIME, batch_positions, first_segment, flip, make_topic, source_options
 
 
 class _Filter(NamedTuple):
@@ -98,3 +98,14 @@ def test_a_time_leaves_out_segments_that_are_too_old(tmp_path: Path) -> None:
         assert not pruning.take(one)
         ranges = plan_batch(source_options(tmp_path), pruning)
         assert [(found.start, found.stop) for found in ranges] == ([(start, 300)] if start < 300 else [])
+
+
+def test_behind_damage_that_is_skipped_there_may_be_any_time(tmp_path: Path) -> None:
+    make_topic(tmp_path, batches=6)
+    path = first_segment(tmp_path)
+    flip(path, batch_positions(path)[2][0] + 70)
+    pruning = Pruning()
+    since = datetime.fromtimestamp(TIME / 1000, UTC) + timedelta(milliseconds=100)
+    pruning.take(GreaterThanOrEqual(("timestamp",), since))
+    options = source_options(tmp_path, corruptBatches="skip")
+    assert [(one.start, one.stop) for one in plan_batch(options, pruning)] == [(0, 150)]

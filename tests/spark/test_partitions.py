@@ -1,11 +1,13 @@
 """Which directories a path and a subscription name, and where what they hold starts and ends."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 import kafkalog
 from kafkalog.errors import (
+    CorruptRecord,
     IllegalArgument,
     KafkalogError,
     NotAPartition,
@@ -18,7 +20,16 @@ from kafkalog.spark.damage import DataLoss
 from kafkalog.spark.partitions import find_partitions
 from kafkalog.spark.subscriptions import Assign, Subscribe, SubscribePattern, Subscription
 from kafkalog.types import TopicPartition
-from tests.spark.topics import TIME, make_topic, offsets_of, rows_of, source_options
+from tests.spark.topics import (
+    TIME,
+    batch_positions,
+    first_segment,
+    flip,
+    make_topic,
+    offsets_of,
+    rows_of,
+    source_options,
+)
 
 
 @pytest.fixture
@@ -101,6 +112,21 @@ def test_a_directory_in_transit_is_no_partition(data: Path) -> None:
         find_partitions([str(moved)], None)
 
 
+def test_a_replica_that_is_moved_between_disks_is_twice_there_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        make_topic(tmp_path / name, batches=1)
+    paths = [str(tmp_path / name) for name in ("a", "b")]
+    waits: list[float] = []
+    monkeypatch.setattr("kafkalog.spark.partitions.sleep", waits.append)
+    with pytest.raises(NotAPartition, match="lies in .* too"):
+        find_partitions(paths, Subscribe(("orders",)))
+    assert len(waits) == 3
+    monkeypatch.setattr("kafkalog.spark.partitions.sleep", lambda _: shutil.rmtree(tmp_path / "a" / "orders-0"))
+    assert list(find_partitions(paths, Subscribe(("orders",))).values()) == [str(tmp_path / "b" / "orders-0")]
+
+
 # Bounds of a batch
 
 
@@ -136,6 +162,22 @@ def test_a_start_after_its_end(tmp_path: Path) -> None:
         plan_batch(source_options(tmp_path, startingOffsets='{"orders":{"0":1000}}'))
     with pytest.raises(IllegalArgument, match="from offset 50 to 40"):
         plan_batch(source_options(tmp_path, startingTimestamp=TIME + 50, endingTimestamp=TIME + 40))
+
+
+def test_a_start_beyond_all_there_is_may_be_data_loss(tmp_path: Path) -> None:
+    make_topic(tmp_path)
+    with pytest.warns(DataLoss, match="starting offset 1000"):
+        options = source_options(tmp_path, startingOffsets='{"orders":{"0":1000}}', failOnDataLoss="false")
+        assert plan_batch(options) == []
+
+
+def test_a_time_that_only_records_behind_damage_may_have(tmp_path: Path) -> None:
+    make_topic(tmp_path, batches=6)
+    path = first_segment(tmp_path)
+    flip(path, batch_positions(path)[2][0] + 70)
+    with pytest.raises(CorruptRecord, match="give offsets in the place of times"):
+        plan_batch(source_options(tmp_path, startingTimestamp=TIME + 100, corruptBatches="skip"))
+    assert offsets_of(source_options(tmp_path, startingTimestamp=TIME + 30, corruptBatches="skip"))[:2] == [30, 31]
 
 
 def test_offsets_beyond_the_end_fail_at_once(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.spark.batch_plan import plan_batch
 from kafkalog.spark.ranges import OffsetRange, at_least, cut, divided
-from tests.spark.topics import make_topic, offsets_of, source_options
+from tests.builder import R, batch
+from tests.spark.topics import batch_positions, first_segment, make_topic, offsets_of, source_options
 
 sizes = st.lists(st.integers(1, 200), min_size=1, max_size=6)
 
@@ -102,3 +103,17 @@ def test_without_an_index_a_segment_is_not_cut(data: Path) -> None:
 def test_an_empty_partition_has_no_range(tmp_path: Path) -> None:
     kafkalog.open(tmp_path / "orders-0", "a").close()
     assert plan_batch(source_options(tmp_path)) == []
+
+
+def test_damage_does_not_keep_a_read_that_skips_it_from_being_planned(tmp_path: Path) -> None:
+    make_topic(tmp_path, batches=8)
+    path = first_segment(tmp_path)
+    later = tmp_path / "orders-0" / f"{200:020d}.log"
+    later.write_bytes(batch([R(value=b"v")] * 5, base_offset=200))
+    content = bytearray(path.read_bytes())
+    place = batch_positions(path)[2][0]
+    content[place + 8 : place + 12] = bytes(4)  # no batch has this size
+    path.write_bytes(content)
+    limits = {"startingOffsets": '{"orders":{"0":80}}', "endingOffsets": '{"orders":{"0":150}}'}
+    options = source_options(tmp_path, corruptBatches="skip", minPartitions=3, **limits)
+    assert offsets_of(options) == list(range(80, 150))

@@ -277,6 +277,34 @@ def test_damage_inside_a_batch_whose_checksum_holds(tmp_path: Path, caplog: pyte
     assert f"skipped {len(broken)} damaged bytes" in caplog.text
 
 
+@pytest.mark.parametrize("trusted", [False, True])
+def test_damage_inside_a_batch_that_is_behind_other_damage(tmp_path: Path, trusted: bool) -> None:
+    """Found again behind the end of the log's view, or with a checksum that is wrong and not asked for."""
+    firsts = (0, 5, 10, 15)
+    parts = [batch([R(value=b"%d" % n) for n in range(first, first + 5)], base_offset=first) for first in firsts]
+    parts[2] = frame(b"\x7f" * 40, count=5, last_delta=4, base_offset=10, max_timestamp=5)
+    spoiled_row = 2 if trusted else 1
+    data = bytearray(parts[spoiled_row])
+    data[17] ^= 1
+    parts[spoiled_row] = bytes(data)
+    directory = tmp_path / "orders-0"
+    directory.mkdir()
+    (directory / "00000000000000000000.log").write_bytes(b"".join(parts))
+    later = batch([R(value=b"v")] * 5, base_offset=20)
+    if trusted:
+        (directory / f"{20:020d}.log").write_bytes(later)
+    options = source_options(
+        tmp_path, corruptBatches="skip", corruptReport=str(tmp_path / "report"), verifyCrc=str(not trusted).lower(),
+        startingOffsets='{"orders":{"0":2}}', maxRecordsPerPartition=11,
+    )  # fmt: skip
+    expected = [2, 3, 4, *range(5, 10), *range(15, 25)] if trusted else [2, 3, 4, *range(15, 20)]
+    assert offsets_of(options) == expected
+    lines = [json.loads(line) for one in (tmp_path / "report").iterdir() for line in one.read_text().splitlines()]
+    told = {(one["offset"], one["next_offset"]) for one in lines}
+    starts = [one.start for one in plan_batch(options)]
+    assert all(first >= min(starts) for first, _ in told) and max(end for _, end in told) == 15
+
+
 # Loss
 
 

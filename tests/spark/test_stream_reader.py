@@ -100,6 +100,17 @@ class TestWhereItBegins:
             reader(tmp_path, **{name: "latest"})
 
 
+    def test_a_topic_in_the_making_is_not_there_yet(self, tmp_path: Path) -> None:
+        make_topic(tmp_path)
+        stream = reader(tmp_path, subscribePattern="orders|new.*")
+        begin = stream.initialOffset()
+        (tmp_path / "newer-0").mkdir()
+        stream._clock.advance(1000)  # type: ignore[attr-defined]
+        assert latest(stream, begin) == {"orders": {"0": 100}}
+        make_topic(tmp_path, "newer", batches=1)
+        assert latest(stream, begin) == {"orders": {"0": 100}, "newer": {"0": 25}}
+
+
 class TestTriggers:
     def test_each_record_is_read_once_in_batches_of_the_limit(self, tmp_path: Path) -> None:
         make_topic(tmp_path, partitions=2)
@@ -400,6 +411,15 @@ class TestCommitted:
         last = latest(stream, end)
         assert last == {"orders": {"0": log.end}}
         assert got + read(stream, end, last) == [(0, n) for n in log.committed()]
+
+    def test_to_begin_behind_what_is_decided_is_no_loss(self, tmp_path: Path) -> None:
+        directory = tmp_path / "orders-0"
+        directory.mkdir()
+        self.log(directory, ("plain", 0, 3), ("data", 1, 4))
+        given = json.dumps({"orders": {"0": 6}})
+        stream = reader(tmp_path, isolationLevel="read_committed", startingOffsets=given)
+        begin = stream.initialOffset()
+        assert begin == {"orders": {"0": 6}} == latest(stream, begin)
 
     def test_going_over_to_committed_records_waits_for_the_decision(self, tmp_path: Path) -> None:
         directory = tmp_path / "orders-0"
