@@ -17,8 +17,9 @@ SMALL_KEYS = st.binary(max_size=2)
 
 def by_the_paper(key: bytes, data: bytes) -> bytes:
     """SipHash-2-4 with 128 bits of result, word by word."""
-    low, high = (int.from_bytes(key[i : i + 8], "little") for i in (0, 8))
-    v = [low ^ 0x736F6D6570736575, high ^ 0x646F72616E646F6D ^ 0xEE, low ^ 0x6C7967656E657261, high ^ 0x7465646279746573]
+    words = [int.from_bytes(key[i : i + 8], "little") for i in (0, 8)] * 2
+    constants = [0x736F6D6570736575, 0x646F72616E646F6D ^ 0xEE, 0x6C7967656E657261, 0x7465646279746573]
+    v = [word ^ constant for word, constant in zip(words, constants, strict=True)]
 
     def turned(n: int, bits: int) -> int:
         return (n << bits | n >> (64 - bits)) & MASK
