@@ -21,7 +21,6 @@ from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, LogToCl
 from kafkalog.config_keys import MAX_INT
 from kafkalog.errors import CleaningAborted, IllegalArgument
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.types import TopicPartition
 from kafkalog.util.clock import Clock
 
 _LOG: Final = logging.getLogger(__name__)
@@ -145,7 +144,7 @@ class LogCleaner:
         return is_cleaned
 
     def _age(self, log: UnifiedLog) -> None:
-        """Retention of a compacted log: what lies below its start, and by age and size where delete is in its policy."""
+        """Retention of a compacted log: below its start, and by age and size where delete is in its policy too."""
         try:
             deleted = log.delete_old_segments(self._age_ms())
         except Exception as error:
