@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from kafkalog.engine import ISOLATIONS
 from kafkalog.errors import IllegalArgument
 from kafkalog.keywords import near
 from kafkalog.records.column_reader import COLUMNS, kinds_of
@@ -57,6 +56,8 @@ class SourceOptions:
         IllegalArgument, with the fix, for an unknown name, a value that is none, and for what contradicts itself, in
         the situations in which Spark's Kafka source refuses; options of Kafka clients (`kafka.*`) are a warning.
         """
+        from kafkalog.engine import ISOLATIONS  # late: whoever asks for the schema alone needs no files
+
         given = checked_names(options, SOURCE_OPTIONS, SINK_OPTIONS)
         starting = starting_limit(given, LATEST if streaming else EARLIEST)
         ending = LATEST if streaming else ending_limit(given)
