@@ -18,7 +18,7 @@ from kafkalog.spark.subscriptions import Subscription, subscription_of
 
 __all__ = ["SourceOptions", "columns_of"]
 
-MAX_PARTITION_BYTES: Final = 64 << 20
+MAX_PARTITION_BYTES: Final = 128 << 20
 """Bytes of log in a Spark partition unless the option says otherwise."""
 _PLAIN_COLUMNS: Final = tuple(name for name in COLUMNS if name != "headers")
 _TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
