@@ -13,7 +13,7 @@ cdef enum:
 cdef struct KeyOffset:
     const uint8_t* key
     Py_ssize_t size
-    int64_t offset                  # to put, or what was got
+    int64_t offset                  # to put; a get leaves it alone
 
 
 cdef struct Slot:
@@ -43,5 +43,5 @@ cdef class SkimpyOffsetMap:
     cdef int insert(self, const Slot* hashed) noexcept nogil
     cdef int64_t get_key(self, const uint8_t* key, Py_ssize_t size) noexcept nogil
     cdef int put_key(self, const uint8_t* key, Py_ssize_t size, int64_t offset) noexcept nogil
-    cdef void get_many(self, KeyOffset* keys, Py_ssize_t count) noexcept nogil
+    cdef void get_many(self, const KeyOffset* keys, Py_ssize_t count, int64_t* found) noexcept nogil
     cdef Py_ssize_t put_many(self, const KeyOffset* keys, Py_ssize_t count, int64_t most) noexcept nogil

@@ -11,6 +11,7 @@ from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
 
+from kafkalog._core.buffers cimport Held, hold
 from kafkalog._core.endian cimport load32
 from kafkalog._core.md5 cimport md5_of
 from kafkalog._core.siphash cimport siphash_128
@@ -182,8 +183,8 @@ cdef class SkimpyOffsetMap:
         hashed.offset = offset
         return self.insert(&hashed)
 
-    cdef void get_many(self, KeyOffset* keys, Py_ssize_t count) noexcept nogil:
-        """Sets the offset of each key, MAP_ABSENT for those that are not there."""
+    cdef void get_many(self, const KeyOffset* keys, Py_ssize_t count, int64_t* found) noexcept nogil:
+        """Writes the last offset of each key to `found`, MAP_ABSENT for those that are not there."""
         cdef Slot hashed[KEY_GROUP]
         cdef Py_ssize_t i
         cdef Py_ssize_t n
@@ -191,8 +192,9 @@ cdef class SkimpyOffsetMap:
             n = min(count, <Py_ssize_t>KEY_GROUP)
             self.hash_group(keys, n, hashed)
             for i in range(n):
-                keys[i].offset = self.find(&hashed[i])
+                found[i] = self.find(&hashed[i])
             keys += n
+            found += n
             count -= n
 
     cdef Py_ssize_t put_many(self, const KeyOffset* keys, Py_ssize_t count, int64_t most) noexcept nogil:
@@ -239,6 +241,30 @@ cdef class SkimpyOffsetMap:
         offset = self.get_key(<const uint8_t*>view.buf, view.len)
         PyBuffer_Release(&view)
         return offset
+
+    def put_run(self, keys, Py_ssize_t key_bytes, int64_t first_offset) -> int:
+        """Puts keys of one size that lie back to back in `keys`, with offsets that count up from `first_offset`.
+
+        Says how many were put: fewer than there are where the map is full. Without the GIL; ValueError for a size
+        below 1, or one that does not divide the bytes given.
+        """
+        cdef Held held = hold(keys)
+        cdef KeyOffset group[KEY_GROUP]
+        cdef Py_ssize_t done = 0
+        cdef Py_ssize_t i, n, count
+        if key_bytes < 1 or held.size % key_bytes:
+            raise ValueError(f"{held.size} bytes are no keys of {key_bytes}")
+        count = held.size // key_bytes
+        with nogil:
+            while done < count:
+                n = min(count - done, <Py_ssize_t>KEY_GROUP)
+                for i in range(n):
+                    group[i] = KeyOffset(held.data + (done + i) * key_bytes, key_bytes, first_offset + done + i)
+                i = self.put_many(group, n, self.slots)
+                done += i
+                if i < n:
+                    break
+        return done
 
     def digest(self, key) -> bytes:
         """The 16 bytes that stand for `key` in this map."""

@@ -209,6 +209,22 @@ def test_the_collisions_of_a_map_filled_to_its_last_slot() -> None:
     assert [made.get(b"%d" % i) for i in range(1100)] == [model.get(b"%d" % i) for i in range(1100)]
 
 
+@pytest.mark.parametrize("hash", HASHES)
+@given(st.lists(st.binary(min_size=3, max_size=3), max_size=200), st.integers(0, 90), st.integers(0, 99))
+def test_a_run_of_keys_is_so_many_puts(hash: str, keys: list[bytes], slots: int, first_offset: int) -> None:
+    made = SkimpyOffsetMap(24 * slots, hash)  # type: ignore[arg-type]
+    model: dict[bytes, int] = {}
+    put = 0
+    for offset, key in enumerate(keys, first_offset):
+        if len(model) == slots:
+            break
+        model[key] = offset
+        put += 1
+    assert made.put_run(b"".join(keys), 3, first_offset) == put
+    assert [made.get(key) for key in keys] == [model.get(key, -1) for key in keys]
+    assert (made.size, made.latest_offset) == (len(model), first_offset + put - 1 if put else -1)
+
+
 @pytest.mark.parametrize("expected", [0, 5, 1000, 10**9])
 def test_a_map_that_knows_how_many_keys_will_come_takes_that_many(expected: int) -> None:
     slots = 50_000
@@ -243,6 +259,9 @@ def test_what_can_never_be_right() -> None:
         SkimpyOffsetMap(24, "sha1")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="16 bytes, not 3"):
         SkimpyOffsetMap(24, secret=b"abc")
+    for key_bytes in (0, -1, 4):
+        with pytest.raises(ValueError, match="no keys of"):
+            SkimpyOffsetMap(24).put_run(b"abc", key_bytes, 0)
     with pytest.raises(TypeError):
         SkimpyOffsetMap(24).put("text", 1)  # type: ignore[arg-type]
     assert math.isnan(SkimpyOffsetMap(0).utilization)
