@@ -272,7 +272,7 @@ class BrokerConfig(Settings):
             reason = f"{fixed[0]} cannot change while the store is open"
             raise ConfigError(reason, hint="close the store, and open it with the new value")
         made = self.replace(**dict(values))
-        self._check_step(made, {self.TABLE.find(name).name for name in values})
+        self._check_step(made, {self.TABLE.find(name).name for name, value in values.items() if value is not None})
         return made
 
     def _check_step(self, new: BrokerConfig, given: set[str]) -> None:
