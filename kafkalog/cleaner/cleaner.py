@@ -15,11 +15,11 @@ from typing import Final, NamedTuple, Protocol
 from kafkalog._core.offset_map import BYTES_PER_SLOT, SkimpyOffsetMap
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.manager import CleanerOffsets, Failed, LogCleanerManager, Pool
-from kafkalog.cleaner.stats import Clean, CleanerBook
+from kafkalog.cleaner.stats import Clean, CleanerBook, CleanerReport
 from kafkalog.cleaner.throttle import Throttle
 from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, LogToClean, Throttled
 from kafkalog.config_keys import MAX_INT
-from kafkalog.errors import CleaningAborted, IllegalArgument
+from kafkalog.errors import CleaningAborted, IllegalArgument, PolicyViolation
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import Clock
 
@@ -159,9 +159,15 @@ class LogCleaner:
     def clean(self, log: UnifiedLog) -> Clean:
         """Clean a log now, in this thread, however little of it is dirty; one that was set aside has another chance.
 
-        CleaningAborted where somebody else needed the log; IllegalState where it is paused, or not here any more;
-        otherwise what was wrong with it.
+        PolicyViolation where the log is not compacted; CleaningAborted where somebody else needed it; IllegalState
+        where it is paused, or not here any more; otherwise what was wrong with it.
         """
+        if not log.config.compact:
+            raise PolicyViolation(
+                f"{log.topic_partition} is not compacted: its cleanup.policy has no compact",
+                path=log.path,
+                hint='alter_topic(name, {"cleanup.policy": "compact"}) first, if that is meant',
+            )
         self.manager.take_back(log)
         found = self.manager.grab_one(log, self._age_ms())
         try:
@@ -237,6 +243,20 @@ class LogCleaner:
             _LOG.warning(
                 "%s: %d records without a key were dropped", clean.topic_partition, clean.stats.invalid_messages_read
             )
+
+    def report(self, threads: int) -> CleanerReport:
+        """What it does, has done, and leaves alone."""
+        book, manager = self.book, self.manager
+        return CleanerReport(
+            threads,
+            book.running,
+            book.last,
+            book.totals,
+            tuple(manager.uncleanable),
+            manager.choice.dirtiest_ratio,
+            manager.last_look_ms,
+            self.throttle.slept_ms,
+        )
 
     # Ending
 

@@ -10,10 +10,11 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from kafkalog.cleaner.choosing import Candidate, Choice, candidate, choose
 from kafkalog.cleaner.states import CleaningStates
+from kafkalog.cleaner.stats import Uncleanable
 from kafkalog.cleaner.types import ASKED, LogToClean
 from kafkalog.errors import IllegalState, StorageError
 from kafkalog.storage.log import UnifiedLog
@@ -50,14 +51,6 @@ class CleanerOffsets(Protocol):
 
 Failed = Callable[[UnifiedLog, Exception], object]
 """Told of an error that a log's disk may be to blame for; it waits for nothing."""
-
-
-class Uncleanable(NamedTuple):
-    """A partition that the cleaner leaves alone, and why."""
-
-    topic_partition: TopicPartition
-    directory: str
-    reason: str
 
 
 class LogCleanerManager:
@@ -194,10 +187,10 @@ class LogCleanerManager:
     @contextmanager
     def retention_of(self, logs: Iterable[UnifiedLog]) -> Iterator[list[UnifiedLog]]:
         """Those of the logs that are not compacted and that nobody works on, paused for the block (CLN-38)."""
-        others = {log.topic_partition: log for log in logs if not log.config.compact}
-        idle = self.states.pause_idle(others)
+        others = [log for log in logs if not log.config.compact]
+        idle = self.states.pause_idle({log.topic_partition for log in others})
         try:
-            yield [others[key] for key in idle]
+            yield [log for log in others if log.topic_partition in idle]
         finally:
             for key in idle:
                 self.states.resume(key)

@@ -149,10 +149,10 @@ class CleaningStates:
             self.abort_and_pause(partition)
             self.resume(partition)
 
-    def pause_idle(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def pause_idle(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """Those of the partitions that had no state, paused now: retention may work on them (CLN-38)."""
         with deferred_interrupts(), self._changed:
-            idle = [one for one in partitions if one not in self._states]
+            idle = frozenset(one for one in partitions if one not in self._states)
             for one in idle:
                 self._set_locked(one, State("paused", 1))
             return idle

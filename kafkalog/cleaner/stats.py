@@ -11,6 +11,14 @@ from kafkalog.types import TopicPartition
 MB: Final = 1 << 20
 
 
+class Uncleanable(NamedTuple):
+    """A partition that the cleaner leaves alone, and why."""
+
+    topic_partition: TopicPartition
+    directory: str
+    reason: str
+
+
 class Clean(NamedTuple):
     """A clean of one log, in progress while `end_offset` is None: what for, from where, up to where, what it counted.
 
@@ -77,6 +85,29 @@ class CleanerTotals(NamedTuple):
     invalid_messages: int = 0
     seconds: float = 0.0
     thread_failures: int = 0
+
+
+class CleanerReport(NamedTuple):
+    """What the cleaner of a store does, has done, and leaves alone.
+
+    `threads` are those it has now, `running` the cleans that go on, `last` the last one of each thread.
+    `uncleanable` are partitions that it leaves alone, each with its directory and the reason; `dirtiest_ratio` is what
+    the last look at all logs found, and `last_look_ms` when that was (wall clock; None: not yet). `throttled_ms` is how
+    long it slept to keep to its rate.
+    """
+
+    threads: int
+    running: tuple[Clean, ...]
+    last: tuple[Clean, ...]
+    totals: CleanerTotals
+    uncleanable: tuple[Uncleanable, ...]
+    dirtiest_ratio: float
+    last_look_ms: int | None
+    throttled_ms: int
+
+
+NO_CLEANER: Final = CleanerReport(0, (), (), CleanerTotals(), (), 0.0, None, 0)
+"""The report where nothing is cleaned."""
 
 
 class CleanerBook:
