@@ -11,8 +11,8 @@ MODULES = (
     "store", "unpack", "arena", "legacy", "repack", "walk", "check", "residency", "agree", "txns", "admit", "rewrite",
     "arrow_memory", "columns", "column_builder", "arrow", "producer", "staged", "producers",
     "trace", "recovery", "counter", "stamp",
-    "arrow_input", "arrow_rows", "arrow_encoder",
-    "cleaned_txns", "last_records", "retention", "retain", "offset_map",
+    "arrow_input", "arrow_rows", "arrow_encoder", "offset_map",
+    "cleaned_txns", "last_records", "retention", "retain",
 )  # fmt: skip
 USES_CRC = (
     "crc", "scan", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",

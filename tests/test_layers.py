@@ -13,7 +13,7 @@ PACKAGE = ROOT / "kafkalog"
 BASE = {"errors", "config", "config_keys", "broker_config", "_version"}
 CORE = {"_core"}
 VALUES = {"types", "records"}
-FOLDERS = {"util", "storage", "manager", "tools", "inspect", "spark", "cli"}
+FOLDERS = {"util", "storage", "cleaner", "manager", "tools", "inspect", "spark", "cli"}
 # what each part may import besides itself; "face" is every other module at the top of the package
 ALLOWED = {
     "errors": {"_version"},
@@ -26,12 +26,13 @@ ALLOWED = {
     "records": BASE | CORE | {"types"},
     "util": BASE | {"types"},
     "storage": BASE | CORE | VALUES | {"util"},
-    "manager": BASE | CORE | VALUES | {"util", "storage"},
-    "tools": BASE | CORE | VALUES | {"util", "storage", "manager"},
-    "inspect": BASE | CORE | VALUES | {"util", "storage", "manager"},
-    "face": BASE | CORE | VALUES | {"util", "storage", "manager", "tools", "inspect"},
-    "spark": BASE | CORE | VALUES | {"util", "storage", "manager", "tools", "inspect", "face"},
-    "cli": BASE | CORE | VALUES | {"util", "storage", "manager", "tools", "inspect", "face", "spark"},
+    "cleaner": BASE | CORE | VALUES | {"util", "storage"},
+    "manager": BASE | CORE | VALUES | {"util", "storage", "cleaner"},
+    "tools": BASE | CORE | VALUES | {"util", "storage", "cleaner", "manager"},
+    "inspect": BASE | CORE | VALUES | {"util", "storage", "cleaner", "manager"},
+    "face": BASE | CORE | VALUES | {"util", "storage", "cleaner", "manager", "tools", "inspect"},
+    "spark": BASE | CORE | VALUES | {"util", "storage", "cleaner", "manager", "tools", "inspect", "face"},
+    "cli": BASE | CORE | VALUES | {"util", "storage", "cleaner", "manager", "tools", "inspect", "face", "spark"},
 }
 # the start of `kafkalog --version` has 0.15 s: these are imported where they are first used
 LATE = {"numpy", "rich", "cramjam", "crc32c", "deflate", "zstandard", "pyarrow", "pandas", "polars", "asyncio"}

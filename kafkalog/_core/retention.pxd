@@ -30,17 +30,17 @@ cdef struct Choice:
     bint holds_deletes
 
 
-cdef struct Asked:
-    # a key that the map is asked for
-    int64_t offset
+cdef struct Asker:
+    # whose key the map is asked for
     int64_t flag
     int32_t choice
 
 
 cdef struct Window:
     Choice choices[WINDOW_ROWS]
-    KeyOffset keys[KEYS]
-    Asked asked[KEYS]
+    KeyOffset keys[KEYS]            # with the offsets of the records
+    Asker askers[KEYS]
+    int64_t found[KEYS]
 
 
 cdef class Retention:

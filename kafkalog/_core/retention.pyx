@@ -196,7 +196,7 @@ cdef class Retention:
     ) noexcept nogil:
         """One more record, for which its key decides."""
         cdef KeyOffset* entry
-        cdef Asked* asked
+        cdef Asker* asker
         if key_size < 0:
             self.invalid_messages += 1
             self.note(number, 0)
@@ -204,30 +204,30 @@ cdef class Retention:
         if self.key_count == KEYS:
             self.ask()
         entry = &self.window.keys[self.key_count]
-        asked = &self.window.asked[self.key_count]
+        asker = &self.window.askers[self.key_count]
         self.key_count += 1
         entry.key = key
         entry.size = key_size
-        asked.offset = offset
-        asked.flag = self.flag_count
-        asked.choice = <int32_t>number
+        entry.offset = offset
+        asker.flag = self.flag_count
+        asker.choice = <int32_t>number
         self.note(number, NO_VALUE if no_value else 0)
 
     cdef void ask(self) noexcept nogil:
         """Decides about the keys gathered so far: the latest stays, without a value as long as deletes are held (CLN-7)."""
         cdef Choice* choice
-        cdef Asked* asked
+        cdef Asker* asker
         cdef Py_ssize_t i
-        self.map.get_many(self.window.keys, self.key_count)
+        self.map.get_many(self.window.keys, self.key_count, self.window.found)
         for i in range(self.key_count):
-            asked = &self.window.asked[i]
-            if asked.offset < self.window.keys[i].offset:
+            if self.window.keys[i].offset < self.window.found[i]:
                 continue
-            choice = &self.window.choices[asked.choice]
-            if self.flags[asked.flag] & NO_VALUE:
+            asker = &self.window.askers[i]
+            choice = &self.window.choices[asker.choice]
+            if self.flags[asker.flag] & NO_VALUE:
                 if not choice.holds_deletes:
                     continue
                 choice.no_values = True
-            self.flags[asked.flag] |= KEEP
+            self.flags[asker.flag] |= KEEP
             choice.kept += 1
         self.key_count = 0

@@ -195,6 +195,14 @@ class ReferenceLog:
         rows = [[record_row(*record) for record in batch] for batch in batches]
         return list(self.ask("append", batches=rows, leader_epoch=leader_epoch))
 
+    def compact(
+        self, first_dirty: int, uncleanable: int, now_ms: int, *, map_bytes: int = 1 << 20, load_factor: float = 0.9
+    ) -> dict[str, int]:
+        """What Kafka's own Cleaner says of a clean of this log with a clock that stands at `now_ms`."""
+        limits = {"from": first_dirty, "to": uncleanable, "clock": now_ms}
+        told: dict[str, int] = self.ask("compact", map_bytes=map_bytes, load_factor=load_factor, **limits)
+        return told
+
     def fill(self, rule: "Rule", leader_epoch: int = 0) -> int:
         """Appends the records of a rule; the end offset."""
         return int(self.ask("fill", leader_epoch=leader_epoch, **rule.fields))

@@ -161,6 +161,14 @@ final class Partition {
         return log.maybeIncrementLogStartOffset(offset, LogStartOffsetIncrementReason.ClientRecordDeletion);
     }
 
+    /** What Kafka's Cleaner counted in one clean; see {@link Cleaning}. All of the log counts as replicated. */
+    Map<String, Object> compact(JsonNode command) throws Exception {
+        log.updateHighWatermark(log.logEndOffset());
+        Map<String, Object> told = Cleaning.run(log, command);
+        scheduler.drain();
+        return told;
+    }
+
     /** Closes; with marker, leaves in the parent the file by which a broker tells that it stopped well. */
     void close(boolean marker) throws Exception {
         log.close();

@@ -1,0 +1,23 @@
+"""Logs for the cleaner's tests: records with keys appended, what a log holds told batch by batch."""
+
+from pathlib import Path
+from typing import Any
+
+from kafkalog.storage.log import UnifiedLog
+from tests.builder import R, batch
+from tests.storage import logs
+
+Pair = tuple[bytes | None, bytes | None]
+
+
+def log_in(path: Path, **more: Any) -> UnifiedLog:
+    """The log of `path`/topic-0 with the policy compact; settings and arguments as for `tests.storage.logs.log`."""
+    return logs.log(path, **{"cleanup_policy": "compact", **more})
+
+
+def append(log: UnifiedLog, *pairs: Pair, timestamp: int = logs.NOW, **fields: int) -> int:
+    """Append one batch with these keys and values; its base offset. `fields` are header fields of `tests.builder`."""
+    rows = [R(value, key, timestamp=timestamp) for key, value in pairs]
+    info = log.append_as_leader(bytearray(batch(rows, **fields)))
+    first: int = info.first_offset
+    return first

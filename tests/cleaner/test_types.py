@@ -1,0 +1,50 @@
+"""What a clean is about: bytes counted, the first uncleanable offset brought to a segment's start (CLN-29)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkalog.cleaner.types import COMPACTION_LAG, CleanerStats, LogToClean
+from kafkalog.storage.log import UnifiedLog
+from tests.cleaner.logs import append, log_in
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> UnifiedLog:
+    log = log_in(tmp_path)
+    for _ in range(4):
+        append(log, (b"k", b"v"))
+        append(log, (b"k", b"v"))
+        log.roll()
+    return log
+
+
+def test_segments_up_to_the_one_with_the_uncleanable_offset_count(log: UnifiedLog) -> None:
+    sizes = [segment.size for segment in log.segments]
+    found = LogToClean.of(log, 2, 7)
+    assert (found.first_dirty_offset, found.first_uncleanable_offset) == (2, 6)
+    assert (found.clean_bytes, found.cleanable_bytes) == (sizes[0], sizes[1] + sizes[2])
+    assert found.total_bytes == sum(sizes[:3])
+    assert found.cleanable_ratio == pytest.approx(2 / 3)
+    assert not found.needs_compaction_now
+    assert LogToClean.of(log, 2, 7, COMPACTION_LAG).needs_compaction_now
+
+
+def test_a_dirty_offset_inside_a_segment_makes_all_of_it_dirty_and_clean(log: UnifiedLog) -> None:
+    sizes = [segment.size for segment in log.segments]
+    found = LogToClean.of(log, 3, 8)
+    assert (found.clean_bytes, found.cleanable_bytes) == (sum(sizes[:2]), sum(sizes[1:]))
+
+
+def test_nothing_to_clean_has_no_ratio(log: UnifiedLog) -> None:
+    assert LogToClean.of(log, 8, 8).cleanable_bytes == 0
+    assert LogToClean.of(log, 0, 0).cleanable_ratio == 0.0
+
+
+def test_stats_tell_times_once_they_are_known() -> None:
+    stats = CleanerStats(10.0)
+    assert (stats.elapsed_s, stats.map_s) == (0, 0)
+    stats.map_complete_s, stats.end_s = 11.0, 14.0
+    assert (stats.elapsed_s, stats.map_s) == (4.0, 1.0)
