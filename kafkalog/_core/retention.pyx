@@ -156,7 +156,7 @@ cdef class Retention:
                 self.note(number, KEEP if f.value_size >= 0 else KEEP | NO_VALUE)
             else:
                 self.note_key(number, offset, f.key, f.key_size, f.value_size < 0)
-        return OK if c.p == c.end else ERR_COUNT_LOW
+        return OK if c.p == c.end or row.count == 0 else ERR_COUNT_LOW
 
     cdef int look_at_messages(self, const uint8_t* batch, const BatchRow* row, Py_ssize_t number) noexcept nogil:
         """Flags for v0 or v1 messages, one or what was in a wrapper."""
