@@ -22,6 +22,7 @@ from kafkalog.config_keys import MAX_INT
 from kafkalog.errors import CleaningAborted, IllegalArgument, PolicyViolation
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import Clock
+from kafkalog.util.interrupts import deferred_interrupts
 
 _LOG: Final = logging.getLogger(__name__)
 ASKED_FOR: Final = -1
@@ -100,6 +101,7 @@ class LogCleaner:
         self._clean = clean
         self._clock = clock
         self._age_ms = age_ms
+        self._aged_ms = clock.monotonic_ms()
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Take up other settings: the rate at once, memory with the next clean of each thread (CLN-42, CLN-43).
@@ -115,12 +117,17 @@ class LogCleaner:
     def run(self, thread: int = 0, is_wanted: Callable[[], bool] = lambda: True) -> int:
         """How many logs were cleaned: one after the other until none is worth it, or the thread is not wanted.
 
-        Then compacted logs have their retention. What fails concerns one log, is logged, and stops no other (CLN-39);
-        anything else is counted and raised: the thread is to call again after its back-off.
+        Then, and now and again meanwhile, compacted logs have their retention (CLN-36, CLN-37). What fails concerns one
+        log, is logged, and stops no other (CLN-39); anything else is counted and raised: the thread is to call again
+        after its back-off.
         """
         cleaned = 0
         try:
-            while is_wanted() and not self.manager.states.stopped and self._clean_filthiest(thread, is_wanted):
+            while is_wanted() and not self.manager.states.stopped:
+                if not self._clean_filthiest(thread, is_wanted):
+                    self._age_all(after_ms=0)
+                    break
+                self._age_all(after_ms=self._config.log_cleaner_backoff_ms)
                 cleaned += 1
         except Exception:
             self.book.thread_failed()
@@ -140,8 +147,14 @@ class LogCleaner:
                 if not found.log.closed:
                     self.manager.note_error(found.log, error, max(self._config.log_cleaner_backoff_ms, 1))
                 is_cleaned = True  # others have their turn at once
-        self.manager.work_on_each(self._age)
         return is_cleaned
+
+    def _age_all(self, after_ms: int) -> None:
+        """Retention of all compacted logs, unless that was less than `after_ms` ago."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._aged_ms >= after_ms:
+            self._aged_ms = now_ms
+            self.manager.work_on_each(self._age)
 
     def _age(self, log: UnifiedLog) -> None:
         """Retention of a compacted log: below its start, and by age and size where delete is in its policy too."""
@@ -169,12 +182,19 @@ class LogCleaner:
                 hint='alter_topic(name, {"cleanup.policy": "compact"}) first, if that is meant',
             )
         self.manager.take_back(log)
-        found = self.manager.grab_one(log, self._age_ms())
-        try:
-            return self._clean_grabbed(found, ASKED_FOR, lambda: True)
-        except OSError as error:
-            self.manager.note_error(log, error)
-            raise
+        interrupts = deferred_interrupts()
+
+        def look_up() -> bool:
+            interrupts.let_through()
+            return True
+
+        with interrupts:  # a Ctrl-C is let through where it leaves nobody with the log in progress
+            found = self.manager.grab_one(log, self._age_ms(), look_up)
+            try:
+                return self._clean_grabbed(found, ASKED_FOR, look_up)
+            except OSError as error:
+                self.manager.note_error(log, error)
+                raise
 
     def _cleaned(self, found: LogToClean, thread: int, is_wanted: Callable[[], bool]) -> Clean | None:
         """The clean; None where it was aborted, or came to nothing: the log is put off then (KAFKA-8764)."""

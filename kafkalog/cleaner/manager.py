@@ -113,15 +113,15 @@ class LogCleanerManager:
             self._offsets.record(log, range_.first_dirty_offset)
         return found
 
-    def grab_one(self, log: UnifiedLog, now_ms: int) -> LogToClean:
+    def grab_one(self, log: UnifiedLog, now_ms: int, look_up: Callable[[], object] = lambda: None) -> LogToClean:
         """A log as it would be cleaned now, however little is dirty, in progress by this thread.
 
-        Waits while somebody works on it; `done_cleaning` follows. IllegalState where it is paused, or gone;
+        Waits while somebody works on it, and calls `look_up`, which may raise; `done_cleaning` follows. IllegalState where it is paused, or gone;
         StorageError where its directory's checkpoint cannot be read.
         """
         partition = log.topic_partition
         while self._is_there(log) and not self.states.stopped:
-            self.states.wait_for(partition)
+            self.states.wait_for(partition, look_up)
             with self._choosing:
                 self.states.watch()
                 offsets = self._offsets.read().get(os.path.dirname(log.path))

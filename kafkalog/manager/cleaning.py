@@ -131,7 +131,7 @@ class CleanerJobs:
         return tuple(thread.job for thread in self._threads)
 
     def start(self, scheduler: Schedules) -> None:
-        """From now on there are jobs where there are compacted logs; on threads of their own, if `scheduler` has any."""
+        """From now on there are jobs where there are compacted logs, on threads of their own if `scheduler` has any."""
         with self._lock:
             self._scheduler = scheduler
         self.follow(self.config)

@@ -147,9 +147,9 @@ class LogManager(LogRemover):
     def alter_topic(self, topic: str, changes: Mapping[str, Any]) -> None:
         """Change settings of a topic, on disk and for its current and future logs (MGR-24).
 
-        `changes` maps names to values, None takes a setting back to the store's default. A log that is not compacted any
-        more is being cleaned no longer when this returns (CLN-36). UnknownTopicOrPartition, UnknownConfig, ConfigError,
-        StorageError.
+        `changes` maps names to values, None takes a setting back to the store's default. A log that is not compacted
+        any more is being cleaned no longer when this returns (CLN-36). UnknownTopicOrPartition, UnknownConfig,
+        ConfigError, StorageError.
         """
         with self._lock:
             self._check_open()
@@ -190,7 +190,8 @@ class LogManager(LogRemover):
             config = self.config.changed(changes)
             self.cleaner.reconfigure(config)
             self.config = config
-            was_compact = self._set_configs((log, self.config_of(log.topic_partition.topic)) for log in self._all_logs())
+            logs = self._all_logs()
+            was_compact = self._set_configs((log, self.config_of(log.topic_partition.topic)) for log in logs)
         self._follow_policies(was_compact)
 
     @property

@@ -274,7 +274,8 @@ def test_retention_and_cleaner_never_have_the_same_log(tmp_path: Path, passes: P
     """CLN-38, MGR-15: the job takes logs that are not compacted, and leaves out what somebody else works on."""
     with Held(tmp_path) as held:
         old = {"retention.ms": "1", "message.timestamp.before.max.ms": str(2**63 - 1)}
-        plain, compacted = dirty(held, T0, settings=old), dirty(held, TopicPartition("u", 0), settings={**old, **COMPACT})
+        plain = dirty(held, T0, settings=old)
+        compacted = dirty(held, TopicPartition("u", 0), settings={**old, **COMPACT})
         held.clock.advance(1000)
         retention = held.manager.jobs[0]
         states = held.manager.cleaner.manager.states
