@@ -11,7 +11,7 @@ MODULES = (
     "store", "unpack", "arena", "legacy", "repack", "walk", "check", "residency", "agree", "txns", "admit", "rewrite",
     "arrow_memory", "columns", "column_builder", "arrow", "producer", "staged", "producers",
     "trace", "recovery", "counter", "stamp",
-    "arrow_input", "arrow_rows", "arrow_encoder", "offset_map",
+    "arrow_input", "arrow_rows", "arrow_encoder", "offset_map", "map_filler",
 )  # fmt: skip
 USES_CRC = (
     "crc", "scan", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",

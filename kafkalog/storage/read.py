@@ -7,6 +7,8 @@ from typing import Any
 from kafkalog._core.state import LogState
 from kafkalog._core.values import OffsetPosition
 from kafkalog.errors import OffsetOutOfRange
+from kafkalog.storage.aborted_txns import AbortedTxn
+from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.transactions import AbortedTransaction
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata
 
@@ -79,12 +81,24 @@ def add_aborted(state: LogState, start_offset: int, found: FetchDataInfo) -> Non
         upper = bound.offset
     else:
         upper = state.log_end_offset if following is None else following.base_offset
-    aborted: list[AbortedTransaction] = []
+    entries = collect_aborted(state.segments, segment, start_offset, upper)
+    found.aborted_transactions = tuple(AbortedTransaction(*entry[1:4]) for entry in entries)
+
+
+def collect_aborted(
+    segments: LogSegments[Any], first: Any, start_offset: int, upper_bound: int
+) -> list[AbortedTxn]:
+    """The aborted transactions that overlap [start_offset, upper_bound), in the order of their markers.
+
+    They are looked for in the indexes of `first` and of the segments behind it, until one says that no more can follow.
+    """
+    aborted: list[AbortedTxn] = []
+    segment = first
     while segment is not None:
-        search = segment.txn_index.collect(start_offset, upper)
-        aborted += [AbortedTransaction(*entry[1:4]) for entry in search.aborted]
-        segment = None if search.is_complete else state.segments.higher(segment.base_offset)
-    found.aborted_transactions = tuple(aborted)
+        search = segment.txn_index.collect(start_offset, upper_bound)
+        aborted += search.aborted
+        segment = None if search.is_complete else segments.higher(segment.base_offset)
+    return aborted
 
 
 def locate(state: LogState, offset: int) -> LogOffsetMetadata:

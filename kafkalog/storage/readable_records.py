@@ -23,6 +23,7 @@ from kafkalog.errors import CorruptRecord, LogClosed, StorageError
 from kafkalog.records.tables import batch_table
 from kafkalog.storage.file_slice import HEADER_BYTES, HINT, FileSlice, bad_size, clamp, is_worth_reading
 from kafkalog.storage.lazy_file import LazyFile
+from kafkalog.storage.scan_advice import ScanAdvice
 from kafkalog.types import NO_TIMESTAMP, OffsetAndTimestamp, TimestampOffset
 
 FIRST_WINDOW: Final = 4608
@@ -72,6 +73,13 @@ class ReadableRecords:
             raise self._failure(file.lost(), "read", position)
         file.used = True
         return FileSlice(file, position, min(size, self.size - position))
+
+    def read_through(self) -> ScanAdvice:
+        """Advice for one reading of all there is, front to back: what it brings into the page cache goes behind it."""
+        try:
+            return self._file.read_through(self.size)
+        except OSError as error:
+            raise self._failure(error, "open", None) from error
 
     def tables(self, start: int = 0, end: int | None = None, *, check_crc: bool = False) -> Iterator[BatchTable]:
         """Tables of the whole batches in the file from `start` (a batch's position) to `end`."""
