@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from kafkalog._core.map_filler import MapFiller
 from kafkalog._core.scan import REASON_MAGIC, REASON_SIZE, BatchTable, scan
 from kafkalog._core.txns import AbortedRanges
-from kafkalog.cleaner.read_buffer import HINT, ReadBuffer
+from kafkalog.cleaner.segment_reader import SegmentReader
 from kafkalog.cleaner.types import CheckDone, CleanerStats, Throttled
 from kafkalog.errors import CorruptRecord
 from kafkalog.records.plain_runs import plain_runs
-from kafkalog.storage.file_slice import bad_size
+from kafkalog.storage.file_slice import HINT, LOG_OVERHEAD, bad_size, claimed_size
 from kafkalog.storage.read import collect_aborted
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def build_map(
     offset_map: SkimpyOffsetMap,
     stats: CleanerStats,
     *,
-    buffer: ReadBuffer,
+    reader: SegmentReader,
     load_factor: float = DEFAULT_LOAD_FACTOR,
     check_done: CheckDone,
     throttled: Throttled,
@@ -46,53 +46,59 @@ def build_map(
     but the map. What `check_done` raises between two chunks comes through.
     """
     offset_map.clear(expected=max(0, end - start))
-    segments = log.state.segments
-    dirty = segments.values(start, max(start, end))
+    state = log.state
+    dirty = state.segments.values(start, max(start, end))
     if not dirty:
         return True
-    aborted = AbortedRanges(entry[1:4] for entry in collect_aborted(segments, dirty[0], start, end))
+    aborted = AbortedRanges(entry[1:4] for entry in collect_aborted(state, dirty[0], start, end))
     most = int(offset_map.slots * load_factor)
     filler = MapFiller(offset_map, aborted, start_offset=start, end_offset=end, most=most)
     try:
         for number, segment in enumerate(dirty, 1):
-            buffer.begin(segment.records, segment.offset_index.lookup(start).position)
-            for data, table in _chunks(buffer, check_done, throttled):
-                if not _take(filler, buffer, data, table):
-                    return False
-                stats.map_bytes_read += table.valid_bytes
+            reader.begin(segment.records, segment.offset_index.lookup(start).position)
+            try:
+                for data, table in _chunks(reader, check_done, throttled):
+                    if not _take(filler, reader, data, table):
+                        return False
+                    stats.map_bytes_read += table.valid_bytes
+            finally:
+                reader.end()
             offset_map.update_latest_offset((dirty[number].base_offset if number < len(dirty) else end) - 1)
     finally:
-        buffer.end()
         stats.map_messages_read += filler.messages_read
     return True
 
 
-def _chunks(buffer: ReadBuffer, check_done: CheckDone, throttled: Throttled) -> Iterator[tuple[memoryview, BatchTable]]:
-    """What the buffer was begun with: whole sound batches, as many at a time as fit."""
+def _chunks(
+    reader: SegmentReader, check_done: CheckDone, throttled: Throttled
+) -> Iterator[tuple[memoryview, BatchTable]]:
+    """What the reader was begun with: whole sound batches, as many at a time as fit."""
+    carried = 0
     while True:
         check_done()
-        data = buffer.fill()
+        data = reader.chunk()
         if not len(data):
             return
-        throttled(buffer.bytes_read)
-        table = scan(data, base_position=buffer.position)
-        _refuse_damage(table, buffer.path)
+        throttled(len(data) - carried)
+        table = scan(data, base_position=reader.position)
+        _refuse_damage(table, reader.records.path)
+        carried = len(data) - table.valid_bytes
         if len(table):
             yield data, table
-            buffer.advance(table.valid_bytes)
+            reader.advance(table.valid_bytes)
         else:
-            buffer.grow()
+            reader.grow(claimed_size(bytes(data[:LOG_OVERHEAD])))
 
 
-def _take(filler: MapFiller, buffer: ReadBuffer, data: memoryview, table: BatchTable) -> bool:
+def _take(filler: MapFiller, reader: SegmentReader, data: memoryview, table: BatchTable) -> bool:
     """Puts the keys of a chunk; False where the map is full."""
-    for run in plain_runs(data, table, base_position=buffer.position):
+    for run in plain_runs(data, table, base_position=reader.position):
         goes_on = filler.take(run.data, run.table, run.first, run.last, run.base_position)
         if filler.is_full:
             return False
         if not goes_on:
             run.note(filler)
-        run.raise_failure(buffer.path)
+        run.raise_failure(reader.records.path)
     return True
 
 

@@ -44,7 +44,7 @@ class LogToClean(NamedTuple):
         segments = log.state.segments
         above = segments.non_active_from(uncleanable_offset)
         end: int = (above[0] if above else segments.active).base_offset
-        clean = segments.values(min(log.log_start_offset, first_dirty_offset), first_dirty_offset)
+        clean = segments.values(-1, first_dirty_offset)
         cleanable = segments.values(min(first_dirty_offset, end), end)
         clean_bytes, cleanable_bytes = (sum(segment.size for segment in part) for part in (clean, cleanable))
         return cls(log.topic_partition, log, first_dirty_offset, end, clean_bytes, cleanable_bytes, reason)

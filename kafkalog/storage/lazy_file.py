@@ -8,7 +8,6 @@ import weakref
 from typing import Any, Protocol
 
 from kafkalog._core.mapping import Witness
-from kafkalog.storage.scan_advice import ScanAdvice
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import File, FileSystem
 
@@ -207,10 +206,6 @@ class LazyFile:
     def stat(self) -> os.stat_result:
         """As `File.stat`."""
         return self.opened().stat()
-
-    def read_through(self, length: int) -> ScanAdvice:
-        """Advice for one reading of the first `length` bytes, front to back; it keeps the file open. OSError."""
-        return ScanAdvice(self.opened(), length, self._fs)
 
     def expect_whole_read(self) -> None:
         """As `File.expect_whole_read`; a file that cannot be opened tells when it is read."""

@@ -29,7 +29,7 @@ from kafkalog.storage.append import (
     has_batches,
     placed_info,
 )
-from kafkalog.storage.log_owner import LogOwner
+from kafkalog.storage.log_replace import LogReplacer
 from kafkalog.storage.producer_state import VerificationGuard
 from kafkalog.storage.read import locate_or_offset_only
 from kafkalog.storage.segment import LogSegment
@@ -37,7 +37,7 @@ from kafkalog.types import LogAppendInfo
 from kafkalog.util import events
 
 
-class LogAppender(LogOwner):
+class LogAppender(LogReplacer):
     """Appending to a log; rules as for `LogBase`."""
 
     __slots__ = ()

@@ -58,6 +58,7 @@ class LogBase:
         "_follows",
         "_fs",
         "_health",
+        "_is_being_cleaned",
         "_leftovers",
         "_limits",
         "_lock",
@@ -118,6 +119,7 @@ class LogBase:
         self._leftovers: set[int] = set()  # guarded by self._lock; bases of files that could not be removed
         self._durable = 0  # guarded by self._lock; below it records are on disk, whether or not their indexes are
         self._unsynced = Unsynced()  # guarded by self._lock
+        self._is_being_cleaned = False  # guarded by self._lock
         self._cuts = 0  # guarded by self._lock; grows when a cut of the end begins and when it ends
         self._set_config_locked(config)
         LOGS.add(self)

@@ -8,7 +8,7 @@ from kafkalog._core.state import LogState
 from kafkalog._core.values import OffsetPosition
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.storage.aborted_txns import AbortedTxn
-from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.transactions import AbortedTransaction
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata
 
@@ -81,23 +81,18 @@ def add_aborted(state: LogState, start_offset: int, found: FetchDataInfo) -> Non
         upper = bound.offset
     else:
         upper = state.log_end_offset if following is None else following.base_offset
-    entries = collect_aborted(state.segments, segment, start_offset, upper)
-    found.aborted_transactions = tuple(AbortedTransaction(*entry[1:4]) for entry in entries)
+    aborted = collect_aborted(state, segment, start_offset, upper)
+    found.aborted_transactions = tuple(AbortedTransaction(*entry[1:4]) for entry in aborted)
 
 
-def collect_aborted(
-    segments: LogSegments[Any], first: Any, start_offset: int, upper_bound: int
-) -> list[AbortedTxn]:
-    """The aborted transactions that overlap [start_offset, upper_bound), in the order of their markers.
-
-    They are looked for in the indexes of `first` and of the segments behind it, until one says that no more can follow.
-    """
+def collect_aborted(state: LogState, segment: LogSegment, start_offset: int, upper_offset: int) -> list[AbortedTxn]:
+    """The aborted transactions that overlap [start, upper), from the indexes of `segment` and of those after it."""
     aborted: list[AbortedTxn] = []
-    segment = first
-    while segment is not None:
-        search = segment.txn_index.collect(start_offset, upper_bound)
+    following: LogSegment | None = segment
+    while following is not None:
+        search = following.txn_index.collect(start_offset, upper_offset)
         aborted += search.aborted
-        segment = None if search.is_complete else segments.higher(segment.base_offset)
+        following = None if search.is_complete else state.segments.higher(following.base_offset)
     return aborted
 
 

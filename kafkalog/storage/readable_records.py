@@ -23,8 +23,8 @@ from kafkalog.errors import CorruptRecord, LogClosed, StorageError
 from kafkalog.records.tables import batch_table
 from kafkalog.storage.file_slice import HEADER_BYTES, HINT, FileSlice, bad_size, clamp, is_worth_reading
 from kafkalog.storage.lazy_file import LazyFile
-from kafkalog.storage.scan_advice import ScanAdvice
 from kafkalog.types import NO_TIMESTAMP, OffsetAndTimestamp, TimestampOffset
+from kafkalog.util.fileio import File
 
 FIRST_WINDOW: Final = 4608
 """Bytes read at first by a header walk: one index interval (4096) and the header of the batch after it."""
@@ -74,10 +74,10 @@ class ReadableRecords:
         file.used = True
         return FileSlice(file, position, min(size, self.size - position))
 
-    def read_through(self) -> ScanAdvice:
-        """Advice for one reading of all there is, front to back: what it brings into the page cache goes behind it."""
+    def opened(self) -> File:
+        """The open file, for somebody who reads all of it; StorageError."""
         try:
-            return self._file.read_through(self.size)
+            return self._file.opened()
         except OSError as error:
             raise self._failure(error, "open", None) from error
 
@@ -182,8 +182,12 @@ class ReadableRecords:
 
     def last_modified_ms(self) -> int:
         """The file's time in ms: a segment's largest timestamp where no index knows one."""
+        return self.last_modified_ns() // 1_000_000
+
+    def last_modified_ns(self) -> int:
+        """The file's time in ns."""
         try:
-            return self._file.stat().st_mtime_ns // 1_000_000
+            return self._file.stat().st_mtime_ns
         except OSError as error:
             raise self._failure(error, "look at", None) from error
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.errors import IllegalArgument, KafkalogError, StorageError
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.lazy_index import LazyIndex
 from kafkalog.storage.time_index import TimeIndex
 from kafkalog.storage.transaction_index import TransactionIndex
+from kafkalog.util.fileio import FileSystem
 
 
 class SegmentFiles:
@@ -89,6 +90,16 @@ class SegmentFiles:
         """Return when both index files are there: a broker leaves empty ones beside a segment without a record."""
         self._offset_index.make()
         self._time_index.make()
+
+    def set_last_modified(self, time_ns: int, fs: FileSystem) -> None:
+        """Give the `.log` file and the indexes this time, where they are there; StorageError."""
+        for part in (self.records, self._offset_index, self._time_index):
+            try:
+                fs.utime(part.path, ns=(time_ns, time_ns))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise StorageError.from_os(error, "set the time", path=part.path) from error
 
     def close_handlers(self) -> None:
         """Give all descriptors back without writing anything."""

@@ -28,6 +28,20 @@ def split_segment(
     if not has_overflow(segment):
         raise IllegalArgument("only a segment with offsets that do not fit it can be split", path=segment.path)
     _LOG.warning("%s has offsets that do not fit it: split", segment.path)
+    made = share_out(segment, directory, config, fs, clock)
+    try:
+        replace_files(directory, made, (segment,), fs)
+    except BaseException:
+        for part in made:
+            part.close_handlers()
+        raise
+    return made
+
+
+def share_out(
+    segment: LogSegment, directory: str, config: LogConfig, fs: FileSystem, clock: Clock
+) -> list[LogSegment]:
+    """What `split_segment` puts in the place of `segment`, as `.cleaned` files that are on disk; StorageError."""
     made: list[LogSegment] = []
     try:
         for data, table in segment.records.slice(0, segment.size).scanned():
@@ -35,7 +49,6 @@ def split_segment(
         for part in made:
             part.on_become_inactive()
             part.flush()
-        replace_files(directory, made, (segment,), fs)
     except BaseException:
         for part in made:
             part.close_handlers()

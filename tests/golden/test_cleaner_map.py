@@ -8,10 +8,11 @@ import pytest
 
 from kafkalog._core.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.map_build import build_map
-from kafkalog.cleaner.read_buffer import ReadBuffer
+from kafkalog.cleaner.segment_reader import SegmentReader
 from kafkalog.cleaner.types import CleanerStats
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import MockClock
+from kafkalog.util.fileio import OS
 from tests import golden_cases
 from tests.golden_cases import each_entry
 from tests.storage import logs
@@ -38,7 +39,7 @@ def test_the_map_of_the_first_pass(entry: dict[str, Any], buffer_bytes: int, has
     offset_map, stats = SkimpyOffsetMap(entry["offsetMapMemory"], hash), CleanerStats(0.0)
     build_map(
         log, first["firstDirtyOffset"], first["uncleanableOffset"], offset_map, stats,
-        buffer=ReadBuffer(buffer_bytes), load_factor=entry["dupBufferLoadFactor"], check_done=nothing,
+        reader=SegmentReader(buffer_bytes, OS), load_factor=entry["dupBufferLoadFactor"], check_done=nothing,
         throttled=nothing,
     )  # fmt: skip
     assert offset_map.latest_offset + 1 == first["result"]["endOffset"]

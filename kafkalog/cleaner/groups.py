@@ -1,0 +1,58 @@
+"""Which segments are rewritten into one (CLN-23, CLN-24, CLN-45).
+
+    six segments of 70 bytes    limit 70 -> six groups, 140 -> three, 210 -> two
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
+
+from kafkalog.storage.segment import MAX_RELATIVE_OFFSET
+
+
+class Sized(Protocol):
+    """What is looked at of a segment: bytes of records, and of entries in its indexes."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def offset_index(self) -> Any: ...
+    @property
+    def time_index(self) -> Any: ...
+
+
+S = TypeVar("S", bound=Sized)
+
+
+def group_segments(
+    segments: Sequence[S], max_bytes: int, max_index_bytes: int, first_uncleanable_offset: int
+) -> list[list[S]]:
+    """`segments`, which follow each other, in groups that fit one segment each; one that is too large is alone.
+
+    A group ends before the segment that would bring the log above `max_bytes`, or either index above
+    `max_index_bytes`. The last offset of a segment is at most the next one's base less 1, of the last one
+    `first_uncleanable_offset` less 1: nothing is read for it. Where that lies more than 2^31 - 1 above the group's
+    base the segment begins the next group, unless it is empty.
+    """
+    groups: list[list[S]] = []
+    log_bytes = offset_bytes = time_bytes = 0
+    for at, segment in enumerate(segments):
+        size = segment.size
+        offset_size, time_size = segment.offset_index.size_in_bytes, segment.time_index.size_in_bytes
+        end = segments[at + 1].base_offset if at + 1 < len(segments) else first_uncleanable_offset
+        if (
+            groups
+            and log_bytes + size <= max_bytes
+            and offset_bytes + offset_size <= max_index_bytes
+            and time_bytes + time_size <= max_index_bytes
+            and (size == 0 or end - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET)
+        ):
+            groups[-1].append(segment)
+            log_bytes, offset_bytes, time_bytes = log_bytes + size, offset_bytes + offset_size, time_bytes + time_size
+        else:
+            groups.append([segment])
+            log_bytes, offset_bytes, time_bytes = size, offset_size, time_size
+    return groups

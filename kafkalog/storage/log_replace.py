@@ -1,0 +1,158 @@
+"""The part of a log that puts rewritten segments in the place of the ones they were made from (LOG-78, LOG-79)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from kafkalog.errors import CleaningAborted, IllegalState, KafkalogError, StorageError
+from kafkalog.storage.leftovers import remove_file
+from kafkalog.storage.log_owner import LogOwner
+from kafkalog.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
+from kafkalog.storage.replace import give_place, make_swaps
+from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.split import share_out
+from kafkalog.util.fileio import FileSystem
+from kafkalog.util.interrupts import deferred_interrupts
+
+
+class LogReplacer(LogOwner):
+    """Replacing segments while appends and reads go on; rules as for `LogBase`."""
+
+    __slots__ = ()
+
+    @property
+    def fs(self) -> FileSystem:
+        """The file layer."""
+        return self._fs
+
+    @contextmanager
+    def being_cleaned(self) -> Iterator[int]:
+        """Nobody else cleans the log meanwhile, and what an earlier clean left is removed; gives `cuts`.
+
+        IllegalState where it is being cleaned already; StorageError, LogClosed.
+        """
+        with self._lock:
+            self._ready_locked()
+            if self._is_being_cleaned:
+                raise IllegalState(f"log {self.name} is being cleaned already", path=self.path)
+            self._is_being_cleaned = True
+            cuts = self._cuts
+        try:
+            self._remove_cleaned_files()
+            yield cuts
+        finally:
+            self._is_being_cleaned = False
+
+    def _remove_cleaned_files(self) -> None:
+        try:
+            names = self._fs.names(self.path)
+        except OSError as error:
+            raise StorageError.from_os(error, "list the partition directory", path=self.path) from error
+        for name in names:
+            if name.endswith(CLEANED_SUFFIX):
+                remove_file(self.path, name, self._fs)
+
+    def new_cleaned_segment(self, base_offset: int) -> LogSegment:
+        """An empty segment of `.cleaned` files, ready for appends: no part of the log before `replace_segments`."""
+        segment = LogSegment.open(
+            self.path, base_offset, self._config, fs=self._fs, clock=self._clock, suffix=CLEANED_SUFFIX
+        )
+        segment.begin()
+        return segment
+
+    def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment], cuts: int) -> None:
+        """Put `new`, `.cleaned` files that are on disk, in the place of `old`, whose records they hold (LOG-79).
+
+        Readers that hold an old segment go on with it; its files go as those of a deleted segment do. A crash at any
+        moment comes back to the old segments or to the new ones. `cuts` is what it was when the first byte of `old`
+        was read. CleaningAborted where the log was cut, or lost one of them, since: then nothing has changed. So it is
+        after an error before the new files count; after a later one the log takes no more writes, and has the new
+        segments.
+        """
+        try:
+            with self._lock:
+                self._ready_locked()
+                self._check_replaced_locked(old, cuts)
+                with deferred_interrupts():
+                    self._replace_locked(tuple(new), tuple(old))
+        finally:
+            self._do_chores()
+
+    def _check_replaced_locked(self, old: Sequence[LogSegment], cuts: int) -> None:
+        """KAFKA-7278: retention or a truncation may have come first."""
+        segments = self._state.segments
+        gone = [s.base_offset for s in old if segments.get(s.base_offset) is not s or s is self._active]
+        if gone or cuts != self._cuts:
+            what = f"lost the segment at {gone[0]}" if gone else "was cut or renamed"
+            raise CleaningAborted(
+                f"log {self.name} {what} while it was being cleaned", path=self.path, hint="clean it again"
+            )
+
+    def _replace_locked(self, new: tuple[LogSegment, ...], old: tuple[LogSegment, ...]) -> None:
+        state = self._state
+        try:
+            make_swaps(self.path, new, self._fs)
+        except BaseException as error:
+            self._take_swaps_back_locked(new)
+            raise self._told(error) from error
+        finally:
+            self._unsynced.entries_changed()
+        segments = state.segments.without(segment.base_offset for segment in old)
+        for segment in new:
+            segments = segments.with_added(segment)
+        if any(segment.base_offset == state.high_watermark_base for segment in old):  # its place was in there
+            state = state.replace(high_watermark_base=-1, high_watermark_position=-1)
+        self._state = state.replace(segments=segments)
+        try:
+            give_place(self.path, new, old, self._fs)
+        except BaseException as error:  # what has which name by now, the next opening finds out
+            self._health.poison(error)
+            raise self._told(error) from error
+        self._chores.append(self._sync_entries)
+        self._chores.append(lambda: self._delete_later(old))
+        kept = {segment.base_offset for segment in new}
+        for segment in old:
+            if segment.base_offset not in kept:
+                self._drop_snapshot_locked(segment)
+
+    def _take_swaps_back_locked(self, new: Sequence[LogSegment]) -> None:
+        """Give `.swap` files the name of unfinished ones again.
+
+        Where that cannot be, the log takes no more writes: the next opening would put them over what it holds then.
+        """
+        try:
+            for segment in new:
+                if segment.path.endswith(SWAP_SUFFIX):
+                    segment.change_file_suffixes(SWAP_SUFFIX, CLEANED_SUFFIX)
+        except BaseException as worse:
+            self._health.poison(worse)
+
+    def _told(self, error: BaseException) -> BaseException:
+        """`error`, of which the owner of the disk knows: a StorageError where it is the system's."""
+        self._health.notice(error)
+        if isinstance(error, OSError) and not isinstance(error, KafkalogError):
+            return StorageError.from_os(error, "sync the partition directory", path=self.path)
+        return error
+
+    def split_overflowed_segment(self, segment: LogSegment, cuts: int) -> None:
+        """Put several segments in the place of one with offsets too far from its base (LOG-78, CLN-26).
+
+        Errors as for `replace_segments`.
+        """
+        made = share_out(segment, self.path, self._config, self._fs, self._clock)
+        try:
+            self.replace_segments(made, (segment,), cuts)
+        except BaseException:
+            self.drop_unused(made)
+            raise
+
+    def drop_unused(self, segments: Sequence[LogSegment]) -> None:
+        """Remove the files of segments that did not become part of the log; what stays is removed by the next clean."""
+        for segment in segments:
+            if self._state.segments.get(segment.base_offset) is segment:
+                continue
+            try:
+                segment.delete_if_exists()
+            except KafkalogError:
+                segment.close_handlers()

@@ -1,0 +1,111 @@
+"""A segment read from front to back through one buffer: each byte once, a long batch whole (CLN-27, CLN-28)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkalog._core.scan import scan
+from kafkalog.cleaner.segment_reader import SegmentReader
+from kafkalog.errors import CorruptRecord
+from kafkalog.storage.file_slice import LARGE_BATCH_BYTES, claimed_size
+from kafkalog.storage.segment import LogSegment
+from tests.faults import FaultFS
+from tests.raw_batches import batch
+from tests.storage.logs import segment, sized
+
+BUFFER = 4096
+
+
+def read(reader: SegmentReader, of: LogSegment) -> tuple[bytes, list[int]]:
+    """All whole batches, as they came, and the capacities that the buffer had."""
+    found, capacities = b"", []
+    reader.begin(of.records)
+    while reader.unread:
+        chunk = reader.chunk()
+        capacities.append(reader.capacity)
+        table = scan(chunk, file_mode=True)
+        if not len(table):
+            reader.grow(claimed_size(bytes(chunk[:12])))
+            continue
+        assert bytes(chunk) == Path(of.path).read_bytes()[reader.position : reader.position + len(chunk)]
+        found += bytes(chunk[: table.valid_bytes])
+        reader.advance(table.valid_bytes)
+    reader.end()
+    return found, capacities
+
+
+def filled(path: Path, data: bytes, fs: FaultFS | None = None) -> LogSegment:
+    (path / f"{0:020d}.log").write_bytes(data)
+    return segment(path, exists=True, fs=fs or FaultFS())
+
+
+def test_each_byte_is_read_once_whatever_the_chunks_cut_off(tmp_path: Path) -> None:
+    fs = FaultFS()
+    data = b"".join(sized(300 + 7 * n, base=n) for n in range(60))
+    one = filled(tmp_path, data, fs)
+    fs.calls.clear()
+    found, capacities = read(SegmentReader(BUFFER, fs), one)
+    assert found == data and set(capacities) == {BUFFER}
+    reads = [call for call in fs.named("preadv", "pread") if call.path.endswith(".log")]
+    spans = [(call.args[1], sum(len(part) for part in call.args[0])) for call in reads]
+    assert sum(size for _, size in spans) == len(data)
+    one.close_handlers()
+
+
+def test_the_buffer_grows_for_a_long_batch_and_shrinks_after_the_segment(tmp_path: Path) -> None:
+    """CLN-27: to the batch's own size."""
+    long = batch(1, [b"x" * 50_000])
+    data = sized(100) + long + b"".join(sized(1000, base=2 + n) for n in range(9))
+    one = filled(tmp_path, data)
+    reader = SegmentReader(BUFFER, FaultFS())
+    found, capacities = read(reader, one)
+    assert found == data and max(capacities) == len(long)
+    assert reader.capacity == BUFFER
+    assert read(reader, one)[0] == data
+    one.close_handlers()
+
+
+@pytest.mark.parametrize(
+    ("tail", "why"),
+    [
+        (sized(5000, base=1)[:4500], "claims 5000 bytes, 4500 are left"),
+        (sized(100, base=1)[:11], "cut off"),
+        (b"\0" * 8 + (2**31 - 13).to_bytes(4, "big") + b"\0" * 6000, "claims 2147483647 bytes"),
+    ],
+    ids=["torn", "no header", "hostile size"],
+)
+def test_a_batch_that_the_segment_does_not_hold_is_damage(tmp_path: Path, tail: bytes, why: str) -> None:
+    """CLN-28: with file and position; no memory is taken for it."""
+    one = filled(tmp_path, sized(200) + tail)
+    reader = SegmentReader(BUFFER, FaultFS())
+    with pytest.raises(CorruptRecord, match=why) as caught:
+        read(reader, one)
+    assert (caught.value.path, caught.value.position) == (one.path, 200)
+    assert reader.capacity == BUFFER
+    one.close_handlers()
+
+
+def test_a_huge_batch_is_believed_only_with_its_checksum(tmp_path: Path) -> None:
+    """CLN-28: its size field may be the damage."""
+    huge = bytearray(batch(0, [b"x" * LARGE_BATCH_BYTES]))
+    huge[-1] ^= 1
+    one = filled(tmp_path, bytes(huge))
+    reader = SegmentReader(BUFFER, FaultFS())
+    with pytest.raises(CorruptRecord, match="does not match its CRC"):
+        read(reader, one)
+    assert reader.capacity == BUFFER
+    one.close_handlers()
+
+
+def test_a_file_that_was_cut_meanwhile_is_told(tmp_path: Path) -> None:
+    one = filled(tmp_path, sized(3000) + sized(3000, base=1))
+    reader = SegmentReader(BUFFER, FaultFS())
+    reader.begin(one.records)
+    reader.chunk()
+    reader.advance(3000)
+    one.records.opened().truncate(4000)
+    with pytest.raises(CorruptRecord, match="before it should"):
+        reader.chunk()
+    one.close_handlers()
