@@ -19,10 +19,10 @@ from kafkalog.records.format import CompressionType
 from kafkalog.records.tables import record_tables
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import MockClock
+from kafkalog.util.fileio import OS
 from tests.builder import R, batch, seal
 from tests.cleaner.histories import KEYS, NOW, History, random_history
 from tests.cleaner.logs import append, log_in
-from kafkalog.util.fileio import OS
 from tests.faults import FaultFS
 
 SMALL_BUFFER = 4096
@@ -249,7 +249,7 @@ def write_size(size: int) -> Callable[[bytearray], Any]:
         (lambda data: data.__setitem__(16, 9), "format 9, which nobody knows"),
         (write_size(12 + 13), "size field says 13"),
         (write_size(-1), "size field says -13"),
-        (write_size(1 << 30), "claims 1073741824 bytes, the segment has"),
+        (write_size(1 << 30), "claims 1073741824 bytes, 148 are left"),
     ],
 )
 @pytest.mark.parametrize("buffer_bytes", [SMALL_BUFFER, 1 << 16])
