@@ -37,7 +37,7 @@ class CompactMixin:
         progress: Progress | None = None,
         **unknown: Never,
     ) -> CleanResult:
-        """How far the log is clean now, and what that took: of each key the last record stays (docs/compaction.md).
+        """How far the log is clean now, and what that took: of each key the last record stays.
 
         Cleaned are the segments up to the active one, the last stable offset and what `min.compaction.lag.ms` protects,
         whatever part of them is dirty; with `roll` the active segment is rolled first. They are dirty from where the

@@ -16,8 +16,8 @@ from typing import Final
 from kafkalog._core.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.groups import group_segments
 from kafkalog.cleaner.map_build import build_map
-from kafkalog.cleaner.read_buffer import ReadBuffer
 from kafkalog.cleaner.retain import Retainer, last_records_of, legacy_delete_horizon_ms
+from kafkalog.cleaner.segment_reader import SegmentReader
 from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, LogToClean, Throttled
 from kafkalog.errors import CleaningAborted, KafkalogError, SegmentOffsetOverflow
@@ -27,7 +27,6 @@ from kafkalog.storage.segment import LogSegment
 _LOG: Final = logging.getLogger(__name__)
 IO_BUFFER_BYTES: Final = 256 << 10
 """Half of log.cleaner.io.buffer.size: one buffer for reading; what is written comes out of it or of the filter."""
-_SMALLEST_BUFFER_BYTES: Final = 4096
 LOAD_FACTOR: Final = 0.9
 """log.cleaner.io.buffer.load.factor."""
 
@@ -92,7 +91,7 @@ class _Pass:
         self.throttled = throttled
         self.stats = stats
         self.cuts = cuts
-        self.buffer = ReadBuffer(max(io_buffer_bytes, _SMALLEST_BUFFER_BYTES))
+        self.reader = SegmentReader(io_buffer_bytes, self.log.fs)
         self.transactions = CleanedTransactions()
         self.retainer = Retainer(
             offset_map,
@@ -131,7 +130,7 @@ class _Pass:
             self.offset_map,
             self.stats,
             load_factor=self.load_factor,
-            buffer=self.buffer,
+            reader=self.reader,
             check_done=self.check_done,
             throttled=self.throttled,
         )
@@ -159,7 +158,7 @@ class _Pass:
         last_records = last_records_of(self.log.producers)
         for at, segment in enumerate(group):
             end = group[at + 1].base_offset if at + 1 < len(group) else segment.read_next_offset()
-            self.transactions.add_aborted(collect_aborted(self.log.state.segments, segment, segment.base_offset, end))
+            self.transactions.add_aborted(collect_aborted(self.log.state, segment, segment.base_offset, end))
             self.retainer.begin_segment(
                 segment.path,
                 retain_legacy_deletes=segment.records.last_modified_ms() > self.legacy_horizon_ms,
@@ -180,16 +179,16 @@ class _Pass:
 
     def _rewrite_segment(self, segment: LogSegment, cleaned: LogSegment | None) -> None:
         """Append what stays of a segment to `cleaned`, chunk by chunk (None: only count it)."""
-        buffer, stats = self.buffer, self.stats
-        buffer.begin(segment.records, 0)
+        reader, stats = self.reader, self.stats
+        reader.begin(segment.records)
         try:
-            while len(data := buffer.fill()):
+            while reader.unread:
                 self.check_done()
-                self.throttled(buffer.bytes_read)
-                found = self.retainer.filter(data, buffer.position)
+                found = self.retainer.filter(reader.chunk(), reader.position)
                 if not found.bytes_read:
-                    buffer.grow()
+                    reader.grow(found.needed_bytes)
                     continue
+                self.throttled(found.bytes_read)
                 stats.bytes_read += found.bytes_read
                 stats.messages_read += found.messages_read
                 stats.invalid_messages_read += found.invalid_messages
@@ -200,6 +199,6 @@ class _Pass:
                         cleaned.append(found.data, found.table)
                         stats.write_calls += 1
                     self.throttled(found.bytes_retained)
-                buffer.advance(found.bytes_read)
+                reader.advance(found.bytes_read)
         finally:
-            buffer.end()
+            reader.end()
