@@ -14,7 +14,7 @@ from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.types import ASKED, CleanerStats, CleanResult, LogToClean
 from kafkalog.errors import CleaningAborted, CorruptRecord, IllegalState, StorageError
 from kafkalog.storage.log import UnifiedLog
-from tests.cleaner.logs import append, keys_and_offsets, kept, log_in
+from tests.cleaner.logs import append, kept, keys_and_offsets, log_in
 from tests.faults import FaultFS
 from tests.storage.logs import NOW, bases, lead, sized
 
@@ -64,7 +64,11 @@ def test_counters_and_sizes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("first_dirty", "expected"),
-    [(2, [(b"1", 1), (b"0", 2), (b"1", 3), (b"0", 4)]), (3, [(b"0", 2), (b"1", 3), (b"0", 4)]), (4, [(b"1", 3), (b"0", 4)])],
+    [
+        (2, [(b"1", 1), (b"0", 2), (b"1", 3), (b"0", 4)]),
+        (3, [(b"0", 2), (b"1", 3), (b"0", 4)]),
+        (4, [(b"1", 3), (b"0", 4)]),
+    ],
 )
 def test_a_full_map_ends_the_round_and_the_next_one_goes_on(
     tmp_path: Path, first_dirty: int, expected: list[tuple[bytes, int]]
