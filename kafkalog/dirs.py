@@ -268,9 +268,9 @@ class LogDirs:
         `min.compaction.lag.ms` protects; `end_offset` says how far that was, `stats` what it came to. Waits while the
         partition is being cleaned; keeps to `log.cleaner.io.max.bytes.per.second`, which all cleans share.
 
-        UnknownTopicOrPartition; PolicyViolation where the topic is not compacted; CorruptRecord for damage, with
-        nothing touched; CleaningAborted where somebody deletes, cuts or moves it, or the directories are being closed;
-        IllegalState where that is going on already; StorageError, ReadOnlyLog, LogClosed.
+        UnknownTopicOrPartition; IllegalState where the topic is not compacted; CorruptRecord for damage, with nothing
+        touched from there on; CleaningAborted where somebody deletes, cuts or moves it, or the directories are being
+        closed, IllegalState where that is going on already; StorageError, ReadOnlyLog, LogClosed.
         """
         return self._open().clean(_key((topic, partition)))
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from kafkalog._core.store import Block
     from kafkalog.accumulator import Accumulator
     from kafkalog.cleaner.cleaner import LogCleaner
+    from kafkalog.cleaner.types import CleanResult
+    from kafkalog.compacting import Progress
 
 
 class OpenedLog:
@@ -117,6 +119,14 @@ class OpenedLog:
         if self.after_append is not None:
             self.after_append()
         return info
+
+    def compact(
+        self, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
+    ) -> CleanResult:
+        """One clean of the log, with the data directory's cleaner checkpoint; as `CompactMixin.compact` says."""
+        from kafkalog.compacting import compact
+
+        return compact(self, from_start, roll, dry_run, offset_map_bytes, progress)
 
     def record_log_start(self) -> None:
         """Puts the log start on disk, in the data directory's checkpoint of log starts."""
@@ -237,6 +247,16 @@ class StoreLog(OpenedLog):
 
     def close(self) -> None:
         """Nothing: the store closes its logs."""
+
+    def compact(
+        self, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
+    ) -> CleanResult:
+        """One clean of the log by the store's cleaner, once that lets go of it; its rate counts, and its checkpoint."""
+        if roll and self.log.active_segment.size:
+            self.log.roll()
+        return self.cleaner.clean(
+            self.log, from_start=from_start, dry_run=dry_run, map_bytes=offset_map_bytes, progress=progress
+        ).result
 
     def retire(self) -> None:
         """Writes what writers still hold, then refuses every append: the store closes the log, or has lost it."""

@@ -9,7 +9,7 @@ import pytest
 
 import kafkalog
 from kafkalog.cleaner.types import ASKED, DIRTY_RATIO
-from kafkalog.errors import LogClosed, PolicyViolation, ReadOnlyLog, UnknownTopicOrPartition
+from kafkalog.errors import IllegalState, LogClosed, ReadOnlyLog, UnknownTopicOrPartition
 from kafkalog.metrics import snapshot
 from kafkalog.types import TopicPartition
 from tests.cleaner.test_states import wait_until
@@ -85,7 +85,7 @@ def test_a_clean_that_is_asked_for(tmp_path: Path) -> None:
         clean = held.dirs.clean("t", 0)
         assert (clean.reason, clean.end_offset, clean.stats.messages_written) == (ASKED, 6, 2)
         assert len(content(held.dirs["t", 0])) == 2
-        with pytest.raises(PolicyViolation, match="cleanup.policy"):
+        with pytest.raises(IllegalState, match="cleanup.policy"):
             held.dirs.clean("u")
         with pytest.raises(UnknownTopicOrPartition):
             held.dirs.clean("t", 7)

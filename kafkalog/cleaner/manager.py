@@ -113,10 +113,13 @@ class LogCleanerManager:
             self._offsets.record(log, range_.first_dirty_offset)
         return found
 
-    def grab_one(self, log: UnifiedLog, now_ms: int, look_up: Callable[[], object] = lambda: None) -> LogToClean:
+    def grab_one(
+        self, log: UnifiedLog, now_ms: int, look_up: Callable[[], object] = lambda: None, *, from_start: bool = False
+    ) -> LogToClean:
         """A log as it would be cleaned now, however little is dirty, in progress by this thread.
 
-        Waits while somebody works on it, and calls `look_up`, which may raise; `done_cleaning` follows. IllegalState where it is paused, or gone;
+        With `from_start` all of it is dirty, whatever the checkpoint says. Waits while somebody works on it, and calls
+        `look_up`, which may raise; `done_cleaning` follows. IllegalState where it is paused, or gone;
         StorageError where its directory's checkpoint cannot be read.
         """
         partition = log.topic_partition
@@ -127,7 +130,7 @@ class LogCleanerManager:
                 offsets = self._offsets.read().get(os.path.dirname(log.path))
                 if offsets is None:
                     raise StorageError("the cleaner's checkpoint cannot be read", path=os.path.dirname(log.path))
-                found = self._looked_at(log, offsets, now_ms).log
+                found = self._looked_at(log, {} if from_start else offsets, now_ms).log
                 if self._begin(log, watched=True):
                     return found._replace(reason=ASKED)
             state = self.states.of(partition)
@@ -209,9 +212,9 @@ class LogCleanerManager:
     def note_error(self, log: UnifiedLog, error: Exception, put_off_ms: int = PUT_OFF_MS) -> None:
         """Judge what went wrong with a log: one whose disk failed is put off, any other is set aside (CLN-28, CLN-39).
 
-        A full disk is no reason to give a log up: it is tried again later.
+        A full disk is no reason to give a log up, nor is somebody else who cleans it: it is tried again later.
         """
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) or type(error) is IllegalState:
             _LOG.warning("%s could not be cleaned: %s", log.path, error)
             self.put_off(log, put_off_ms)
             if self._failed is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Final, NamedTuple
 
-from kafkalog.cleaner.types import CleanerStats, LogToClean
+from kafkalog.cleaner.types import CleanerStats, CleanResult, LogToClean
 from kafkalog.types import TopicPartition
 
 MB: Final = 1 << 20
@@ -40,6 +40,11 @@ class Clean(NamedTuple):
         return cls(
             log.topic_partition, directory, log.reason, thread, began_ms, log.first_dirty_offset, None, stats
         )
+
+    @property
+    def result(self) -> CleanResult:
+        """How far the log is clean, and what that took; of a clean that is over."""
+        return CleanResult(self.start_offset if self.end_offset is None else self.end_offset, self.stats)
 
     def report(self) -> str:
         """What the log says of a clean: sizes, rates, what it saved."""
@@ -158,15 +163,12 @@ class CleanerBook:
                 seconds=so_far.seconds + stats.elapsed_s,
             )
 
-    def gave_up(self, *, aborted: bool) -> None:
-        """It was aborted, or failed."""
+    def gave_up(self, *, aborted: bool, failed: bool) -> None:
+        """It was aborted, or failed, or only counted what it would do."""
         with self._lock:
             self._running.pop(threading.get_ident(), None)
             so_far = self._totals
-            if aborted:
-                self._totals = so_far._replace(aborted=so_far.aborted + 1)
-            else:
-                self._totals = so_far._replace(failures=so_far.failures + 1)
+            self._totals = so_far._replace(aborted=so_far.aborted + aborted, failures=so_far.failures + failed)
 
     def thread_failed(self) -> None:
         """A cleaner thread met an error that is no log's; it goes on after its back-off."""
