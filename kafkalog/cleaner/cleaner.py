@@ -192,8 +192,8 @@ class LogCleaner:
     ) -> Clean:
         """Clean a log now, in this thread, however little of it is dirty; one that was set aside has another chance.
 
-        With `from_start` all of it is dirty; with `dry_run` it is only counted what would be done. The map has the share
-        of a thread, and no more than `map_bytes`; `progress` is called with the counters between chunks.
+        With `from_start` all of it is dirty; with `dry_run` it is only counted what would be done. The map has the
+        share of a thread, and no more than `map_bytes`; `progress` is called with the counters between chunks.
 
         IllegalState where the log is not compacted, is paused, or not here any more; CleaningAborted where somebody
         else needed it; otherwise what was wrong with it.
