@@ -11,6 +11,7 @@ from kafkalog.records.builder import RecordsBuilder
 from .common import NOW, values
 
 LOAD = 0.75
+RECORDS = 10_000
 
 
 class Fill:
@@ -52,11 +53,11 @@ class KeysOfBatches:
     param_names = ["records_per_batch"]
 
     def setup(self, count: int) -> None:
-        self.data = keyed_batches(count, 10_000)
+        self.data = keyed_batches(count, RECORDS)
         self.table = scan(self.data)
         self.map = SkimpyOffsetMap(32 << 20)
 
     def time_take(self, count: int) -> None:
-        self.map.clear()
+        self.map.clear(expected=RECORDS)
         filler = MapFiller(self.map, AbortedRanges(), start_offset=0, end_offset=2**62, most=self.map.slots)
         assert filler.take(self.data, self.table, 0, len(self.table))
