@@ -1,4 +1,4 @@
-"""The offset map beside the real one, which tells its collision rate: filled to the last slot, the same for all keys."""
+"""The offset map beside the real one, which tells its collision rate: filled to the last slot, and asked."""
 
 import base64
 from random import Random
