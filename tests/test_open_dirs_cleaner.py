@@ -49,7 +49,7 @@ def test_a_compacted_topic_is_cleaned_in_the_background(tmp_path: Path) -> None:
     """CLN-3, CLN-33: on real threads, without anybody's doing; and after a restart no more than is dirty."""
     quick = {"log_cleaner_backoff_ms": 1, "log_initial_task_delay_ms": 0}
     with kafkalog.open_dirs(tmp_path, "a", **quick) as dirs:
-        dirs.create_topic("t", settings=COMPACT)
+        dirs.create_topic("t", settings={**COMPACT, "min.cleanable.dirty.ratio": 0})
         log = dirs["t", 0]
         fill(log)
         wait_until(lambda: (tmp_path / "cleaner-offset-checkpoint").exists() and len(content(log)) == 2)
