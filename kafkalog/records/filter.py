@@ -35,7 +35,8 @@ class FilterResult:
 
     `data` may be a part of the chunk. `table` has its batches, from position 0 on. `bytes_read` are the whole batches
     at the chunk's start; where there is none, `needed_bytes` is what the first batch claims to have, or 0 where the
-    chunk does not show that. Of `messages_read`, which are records, `invalid_messages` had no key and were dropped (CLN-6).
+    chunk does not show that. Of `messages_read`, which are records, `invalid_messages` had no key and were dropped
+    (CLN-6).
     """
 
     __slots__ = (
