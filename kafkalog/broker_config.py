@@ -6,6 +6,7 @@ What a store without network, replicas or controller cannot mean is refused by n
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,8 +14,10 @@ from kafkalog.config import LogConfig, key_for
 from kafkalog.config_keys import MAX_LONG, Check, Key, Settings, Table, at_least, parse_value
 from kafkalog.errors import ConfigError
 
+_MIB: Final = 1 << 20
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
+_RATE: Final = "log.cleaner.io.max.bytes.per.second"
 _ONE: Final = Check("1: there is one copy, on this machine", lambda value: value == 1)
 
 
@@ -38,10 +41,17 @@ BROKER_CONFIGS: Final = (
     Key("cordoned.log.dirs", "list", (), None, "directories that take no new partitions"),
     _start("default.replication.factor", "int", 1, _ONE, "copies of a new topic"),
     _start("delete.topic.enable", "bool", True, None, "topics may be deleted"),
+    Key("log.cleaner.backoff.ms", "long", 15_000, at_least(0), "a cleaner thread that finds nothing waits so long"),
+    Key("log.cleaner.dedupe.buffer.size", "long", 1 << 27, None, "memory of the offset maps of all cleaner threads"),
     _like("log.cleaner.delete.retention.ms", "delete.retention.ms"),
+    _start("log.cleaner.enable", "bool", True, None, "compacted logs are cleaned in the background"),
+    Key("log.cleaner.io.buffer.load.factor", "double", 0.9, None, "how full an offset map gets"),
+    Key("log.cleaner.io.buffer.size", "int", 1 << 19, at_least(0), "memory of the buffers of all cleaner threads"),
+    Key(_RATE, "double", sys.float_info.max, None, "what cleaner threads read and write; negative: no limit"),
     _like("log.cleaner.max.compaction.lag.ms", "max.compaction.lag.ms"),
     _like("log.cleaner.min.cleanable.ratio", "min.cleanable.dirty.ratio"),
     _like("log.cleaner.min.compaction.lag.ms", "min.compaction.lag.ms"),
+    Key("log.cleaner.threads", "int", 1, at_least(0), "threads that clean; a change doubles or halves at most"),
     _like("log.cleanup.policy", "cleanup.policy"),
     _like("log.flush.interval.messages", "flush.messages"),
     Key("log.flush.interval.ms", "long", None, None, "default of flush.ms, before the flusher's period"),
@@ -83,7 +93,6 @@ _SERVER: Final = "no server runs here"
 _GROUPS: Final = "no group coordinator runs here"
 _TRANSACTIONS: Final = "no transaction coordinator runs here"
 _CONTROLLER: Final = "no controller runs here"
-_CLEANER: Final = "no log is compacted by this version"
 _REPLICATION: Final = "nothing is replicated here"
 REFUSED: Final = {
     "auto.create.topics.enable": "a topic is made by create_topic only",
@@ -95,13 +104,6 @@ REFUSED: Final = {
     "internal.metadata.delete.delay.millis": _CONTROLLER,
     "internal.metadata.log.segment.bytes": _CONTROLLER,
     "internal.metadata.max.batch.size.in.bytes": _CONTROLLER,
-    "log.cleaner.backoff.ms": _CLEANER,
-    "log.cleaner.dedupe.buffer.size": _CLEANER,
-    "log.cleaner.enable": _CLEANER,
-    "log.cleaner.io.buffer.load.factor": _CLEANER,
-    "log.cleaner.io.buffer.size": _CLEANER,
-    "log.cleaner.io.max.bytes.per.second": _CLEANER,
-    "log.cleaner.threads": _CLEANER,
     "log.dir": "the directories are the first argument of open_dirs",
     "log.dir.failure.timeout.ms": _CONTROLLER,
     "log.dirs": "the directories are the first argument of open_dirs",
@@ -193,12 +195,20 @@ class BrokerConfig(Settings):
     background_threads: int
     cordoned_log_dirs: tuple[str, ...]
     delete_topic_enable: bool
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_enable: bool
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_buffer_size: int
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_threads: int
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_scheduler_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
     log_initial_task_delay_ms: int
     log_retention_check_interval_ms: int
     log_segment_delete_delay_ms: int
+    message_max_bytes: int
     node_id: int | None
     num_partitions: int
     num_recovery_threads_per_data_dir: int
@@ -215,6 +225,21 @@ class BrokerConfig(Settings):
         super()._fill(values)
         object.__setattr__(self, "topic_defaults", {name: self._default_of(name) for name in SYNONYMS})
         LogConfig.from_stored({}, self.topic_defaults)  # what contradicts itself is refused here
+        self._check_cleaner()
+
+    def _check_cleaner(self) -> None:
+        """ConfigError for what no cleaner can work with, though each setting is in its range (CLN-43)."""
+        threads, buffer = self.log_cleaner_threads, self.log_cleaner_dedupe_buffer_size
+        if threads < 1:
+            hint = "it takes at least 1; log.cleaner.enable=false is for no cleaning at all"
+            raise ConfigError(f"log.cleaner.threads={threads} is not accepted", hint=hint)
+        if buffer // threads <= _MIB:
+            raise ConfigError(
+                f"log.cleaner.dedupe.buffer.size={buffer} is not accepted with log.cleaner.threads={threads}",
+                hint=f"it takes more than {_MIB} for each thread",
+            )
+        if not self.log_cleaner_io_max_bytes_per_second:
+            raise ConfigError(f"{_RATE}=0 is not accepted", hint="it takes a rate, or a negative number for no limit")
 
     def _default_of(self, topic_name: str) -> Any:
         """What the first broker setting that is set says of a topic setting, in its unit."""
@@ -246,4 +271,20 @@ class BrokerConfig(Settings):
         if fixed:
             reason = f"{fixed[0]} cannot change while the store is open"
             raise ConfigError(reason, hint="close the store, and open it with the new value")
-        return self.replace(**dict(values))
+        made = self.replace(**dict(values))
+        self._check_step(made, {self.TABLE.find(name).name for name, value in values.items() if value is not None})
+        return made
+
+    def _check_step(self, new: BrokerConfig, given: set[str]) -> None:
+        """ConfigError for a change of the cleaner that is too large a step, or that no large batch fits (CLN-43)."""
+        before, after = self.log_cleaner_threads, new.log_cleaner_threads
+        if not before // 2 <= after <= before * 2:
+            raise ConfigError(
+                f"log.cleaner.threads cannot change from {before} to {after} at once",
+                hint=f"one step goes from {max(before // 2, 1)} to {before * 2}",
+            )
+        if "log.cleaner.io.buffer.size" in given and new.log_cleaner_io_buffer_size < new.message_max_bytes:
+            raise ConfigError(
+                f"log.cleaner.io.buffer.size={new.log_cleaner_io_buffer_size} is not accepted",
+                hint=f"a change takes at least message.max.bytes, {new.message_max_bytes}",
+            )

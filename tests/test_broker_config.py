@@ -100,6 +100,9 @@ TOGETHER: dict[str, set[Any]] = {
     "log.retention.hours": {0},
     "log.roll.ms": {-MAX_LONG - 1, 0},
     "log.roll.jitter.ms": {-MAX_LONG - 1},
+    "log.cleaner.dedupe.buffer.size": {-MAX_LONG - 1, 0},
+    "log.cleaner.io.max.bytes.per.second": {0},
+    "log.cleaner.threads": {0, MAX_INT},
 }
 
 
@@ -233,6 +236,39 @@ def test_lags_are_checked_against_each_other_over_both_levels() -> None:
     broker = BrokerConfig(log_cleaner_max_compaction_lag_ms=10)
     with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms \(11\)"):
         broker.log_config({"min.compaction.lag.ms": 11})
+
+
+# The cleaner
+
+
+def test_each_cleaner_thread_has_more_than_a_mebibyte() -> None:
+    """CLN-43: and there is at least one thread."""
+    assert BrokerConfig(log_cleaner_threads=2, log_cleaner_dedupe_buffer_size=(2 << 20) + 2).log_cleaner_threads == 2
+    with pytest.raises(ConfigError, match=r"dedupe\.buffer\.size=2097152 .*threads=2"):
+        BrokerConfig(log_cleaner_threads=2, log_cleaner_dedupe_buffer_size=2 << 20)
+    with pytest.raises(ConfigError, match=r"log\.cleaner\.threads=0"):
+        BrokerConfig(log_cleaner_threads=0)
+
+
+def test_cleaner_threads_change_by_half_or_double() -> None:
+    """CLN-43: more or less at once is refused, and so is none."""
+    five = BrokerConfig(log_cleaner_threads=5)
+    for count in (2, 4, 5, 10):
+        assert five.changed({"log.cleaner.threads": count}).log_cleaner_threads == count
+    for count in (1, 11):
+        with pytest.raises(ConfigError, match=f"from 5 to {count} at once"):
+            five.changed({"log.cleaner.threads": count})
+    with pytest.raises(ConfigError, match=r"threads=0"):
+        BrokerConfig().changed({"log.cleaner.threads": 0})
+
+
+def test_a_new_io_buffer_takes_the_largest_batch() -> None:
+    """CLN-43: the default does not, as in the reference; a change has to."""
+    assert BrokerConfig().log_cleaner_io_buffer_size < BrokerConfig().message_max_bytes
+    with pytest.raises(ConfigError, match=r"io\.buffer\.size=1048587"):
+        BrokerConfig().changed({"log_cleaner_io_buffer_size": 1048587})
+    assert BrokerConfig().changed({"log_cleaner_io_buffer_size": 1048588}).log_cleaner_io_buffer_size == 1048588
+    assert BrokerConfig().changed({"log.cleaner.backoff.ms": 1}).log_cleaner_backoff_ms == 1
 
 
 # Changing

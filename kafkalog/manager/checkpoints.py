@@ -1,8 +1,9 @@
-"""The offset checkpoints of a data directory: where each partition starts, is on disk, and is replicated to.
+"""The offset checkpoints of a data directory: where each partition starts, is on disk, is replicated to, is clean to.
 
     log-start-offset-checkpoint      only partitions whose start lies above their first segment's base offset
     recovery-point-offset-checkpoint what lies below is on disk: an unclean start looks at the rest only
     replication-offset-checkpoint    the high watermark
+    cleaner-offset-checkpoint        what lies below was cleaned
 
 Each file is replaced whole (format.md section 8). Threads: safe; the directory's LogDir is held.
 """
@@ -111,6 +112,32 @@ def move_cleaner_offset(source: str, target: str, topic_partition: TopicPartitio
     offset = OffsetCheckpoint(os.path.join(source, CLEANER_OFFSET_FILE), fs=fs).read().get(topic_partition)
     if offset is not None:
         _record(target, CLEANER_OFFSET_FILE, topic_partition, offset, fs)
+
+
+def read_cleaner_offsets(directory: str, *, fs: FileSystem = OS) -> dict[TopicPartition, int]:
+    """Up to where the partitions of a directory were cleaned. StorageError.
+
+    A damaged file says nothing: what it told of is cleaned from its beginning, which loses nothing.
+    """
+    try:
+        return OffsetCheckpoint(os.path.join(directory, CLEANER_OFFSET_FILE), fs=fs).read()
+    except CorruptCheckpoint as error:
+        _LOG.warning("%s: its logs are cleaned from their beginning", error)
+        return {}
+
+
+def record_cleaner_offset(
+    directory: str, topic_partition: TopicPartition, offset: int, *, fs: FileSystem = OS
+) -> None:
+    """Return when it is on disk up to where a partition was cleaned; partitions that went are left out (CLN-33).
+
+    A damaged file is written anew. StorageError.
+    """
+    checkpoint = OffsetCheckpoint(os.path.join(directory, CLEANER_OFFSET_FILE), fs=fs)
+    with _write_lock:
+        before = read_cleaner_offsets(directory, fs=fs)
+        here = {key: at for key, at in before.items() if fs.exists(os.path.join(directory, str(key)))}
+        checkpoint.write({**here, topic_partition: offset})
 
 
 def forget(directory: str, gone: Iterable[TopicPartition], *, fs: FileSystem = OS) -> None:

@@ -68,7 +68,7 @@ SOURCE_OPTIONS: Final = (
     Option("pushFilters", "auto", BATCH,
            "`auto` takes filters on topic, partition, offset and timestamp where Spark hands them over; `never` "
            "leaves all to Spark", False),
-    Option("maxPartitionBytes", "67108864", BOTH, "about so many bytes of log in a Spark partition", False),
+    Option("maxPartitionBytes", "134217728", BOTH, "about so many bytes of log in a Spark partition", False),
 )  # fmt: skip
 """What the source takes."""
 

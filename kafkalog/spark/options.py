@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from kafkalog.engine import ISOLATIONS
 from kafkalog.errors import IllegalArgument
 from kafkalog.keywords import near
 from kafkalog.records.column_reader import COLUMNS, kinds_of
@@ -19,7 +18,7 @@ from kafkalog.spark.subscriptions import Subscription, subscription_of
 
 __all__ = ["SourceOptions", "columns_of"]
 
-MAX_PARTITION_BYTES: Final = 64 << 20
+MAX_PARTITION_BYTES: Final = 128 << 20
 """Bytes of log in a Spark partition unless the option says otherwise."""
 _PLAIN_COLUMNS: Final = tuple(name for name in COLUMNS if name != "headers")
 _TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
@@ -57,6 +56,8 @@ class SourceOptions:
         IllegalArgument, with the fix, for an unknown name, a value that is none, and for what contradicts itself, in
         the situations in which Spark's Kafka source refuses; options of Kafka clients (`kafka.*`) are a warning.
         """
+        from kafkalog.engine import ISOLATIONS  # late: whoever asks for the schema alone needs no files
+
         given = checked_names(options, SOURCE_OPTIONS, SINK_OPTIONS)
         starting = starting_limit(given, LATEST if streaming else EARLIEST)
         ending = LATEST if streaming else ending_limit(given)

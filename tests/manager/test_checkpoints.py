@@ -13,7 +13,9 @@ import kafkalog
 from kafkalog.errors import CorruptCheckpoint, StorageError
 from kafkalog.manager.checkpoints import (
     forget,
+    read_cleaner_offsets,
     read_offset,
+    record_cleaner_offset,
     record_log_start,
     write_high_watermarks,
     write_log_starts,
@@ -199,3 +201,19 @@ def test_a_log_start_that_another_thread_has_moved_on_is_not_put_back(tmp_path: 
     record_log_start(str(tmp_path), log, fs=StopsBefore(meanwhile))
     left = {"start": "0\n2\na 0 9\nb-c 3 20\n", "delete": "0\n1\nb-c 3 20\n"}
     assert (tmp_path / NAME).read_text() == left[of_later]
+
+
+def test_up_to_where_a_partition_is_clean(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """CLN-33: lines of partitions that are not here any more go; a damaged file is written anew."""
+    (tmp_path / str(A)).mkdir()
+    assert read_cleaner_offsets(str(tmp_path)) == {}
+    record_cleaner_offset(str(tmp_path), A, 7)
+    record_cleaner_offset(str(tmp_path), B, 9)
+    assert read_cleaner_offsets(str(tmp_path)) == {A: 7, B: 9}
+    record_cleaner_offset(str(tmp_path), A, 8)
+    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\na 0 8\n"
+    (tmp_path / "cleaner-offset-checkpoint").write_text("no checkpoint")
+    assert read_cleaner_offsets(str(tmp_path)) == {}
+    assert "from their beginning" in caplog.text
+    record_cleaner_offset(str(tmp_path), A, 9)
+    assert read_cleaner_offsets(str(tmp_path)) == {A: 9}

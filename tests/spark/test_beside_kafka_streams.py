@@ -1,6 +1,7 @@
 """One stream through both sources: the same micro-batches with the same offsets in the checkpoint, the same rows."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +57,20 @@ def test_at_most_so_many_offsets_a_batch(beside: BesideKafka) -> None:
     beside.send("limited", [*sent(100, 0), *sent(31, 1), *sent(2, 2)])
     found = both(beside, "limited", {"subscribePattern": "^limited$", "maxOffsetsPerTrigger": 50, **EARLIEST})
     assert found[-1] == {"limited": {"0": 100, "1": 31, "2": 2}} and len(found) >= 3
+
+
+def test_a_checkpoint_of_the_one_is_gone_on_with_by_the_other(beside: BesideKafka) -> None:
+    """A query moves from broker to directory and back with its checkpoint: no row is missed, none comes twice."""
+    beside.create("moved", 2)
+    streamed = beside.streams
+    for number, (source, before) in enumerate((("kafka", None), ("kafkalog", "kafka"), ("kafka", "kafkalog"))):
+        beside.send("moved", sent(5 + number, 0, 1))
+        if before is not None:
+            target = streamed / f"moved{number}-{source}" / "checkpoint"
+            shutil.copytree(streamed / f"moved{number - 1}-{before}" / "checkpoint", target)
+        beside.run_stream(source, {"subscribe": "moved", **EARLIEST}, f"moved{number}")
+        # not by the table's own log, which misses the batches before
+        files = str(streamed / f"moved{number}-{source}" / "table" / "*.parquet")
+        found = beside.spark.read.parquet(files).select("partition", "offset").collect()
+        first = sum(range(5, 5 + number))
+        assert sorted(map(tuple, found)) == [(p, n) for p in (0, 1) for n in range(first, first + 5 + number)]

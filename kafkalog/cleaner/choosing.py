@@ -1,0 +1,130 @@
+"""Which log is cleaned next, and how far: functions of a log's state, its settings, a checkpoint and a time.
+
+    log start      first dirty          first uncleanable      active segment, log end
+        |---- clean ----|------ cleanable ------|------ left alone ------|
+The first dirty offset is the checkpoint's, the first uncleanable one the lowest of the last stable offset (so the high
+watermark too: KAFKA-13194), the active segment's base, and what is too young.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, Protocol
+
+from kafkalog.cleaner.types import COMPACTION_LAG, DIRTY_RATIO, LogToClean
+from kafkalog.config import LogConfig
+from kafkalog.storage.log import UnifiedLog
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Offsets(Protocol):
+    """What the rules look at: the state of a log."""
+
+    @property
+    def segments(self) -> Any: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+
+
+class OffsetsToClean(NamedTuple):
+    """The dirty offsets [first dirty, first uncleanable) that may be cleaned; none where both are equal.
+
+    With `is_repaired` the checkpoint was of no use, and is to say `first_dirty_offset` at once (KAFKA-8764).
+    """
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    is_repaired: bool
+
+
+class Candidate(NamedTuple):
+    """A log with something in it, and how many ms ago it should have been cleaned by `max.compaction.lag.ms`."""
+
+    log: LogToClean
+    delay_ms: int
+
+
+class Choice(NamedTuple):
+    """What a look at all logs came to: those that are worth a clean, the dirtiest first.
+
+    `dirtiest_ratio` is of all that were looked at; `delayed` are those whose `max.compaction.lag.ms` is over, by up to
+    `longest_delay_ms`.
+    """
+
+    cleanable: tuple[LogToClean, ...]
+    dirtiest_ratio: float
+    delayed: int
+    longest_delay_ms: int
+
+
+def cleanable_offsets(state: Offsets, config: LogConfig, checkpoint: int | None, now_ms: int) -> OffsetsToClean:
+    """The part of a log that may be cleaned, by the `checkpoint` of an earlier clean (None: there was none).
+
+    A checkpoint outside log start ... log end is repaired: all is dirty then (CLN-32). What `min.compaction.lag.ms`
+    protects begins with the first dirty segment that has a time younger than that (CLN-30).
+    """
+    start = state.log_start_offset
+    first = start if checkpoint is None else checkpoint
+    is_repaired = not start <= first <= state.log_end_offset
+    if is_repaired:
+        first = start
+    bound = min(state.last_stable_offset, state.segments.active.base_offset)
+    lag_ms = config.min_compaction_lag_ms
+    if lag_ms > 0:
+        dirty = state.segments.non_active_from(first)
+        young = (one.base_offset for one in dirty if one.largest_timestamp > now_ms - lag_ms)
+        bound = min(bound, next(young, bound))
+    return OffsetsToClean(first, max(first, bound), is_repaired)
+
+
+def compaction_delay_ms(state: Offsets, config: LogConfig, first_dirty_offset: int, now_ms: int) -> int:
+    """How long ago the oldest dirty record should have been cleaned, by `max.compaction.lag.ms`; 0: it need not yet.
+
+    A segment is as old as its first batch with a time; the active one does not count, it is rolled for it (CLN-31).
+    """
+    due_ms: int = now_ms - config.max_compaction_lag_ms
+    if due_ms <= 0:
+        return 0
+    dirty = state.segments.non_active_from(first_dirty_offset)
+    times = (segment.first_batch_timestamp for segment in dirty)
+    earliest_ms: int = min((time for time in times if time > 0), default=due_ms)
+    return max(due_ms - earliest_ms, 0)
+
+
+def candidate(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> tuple[Candidate, OffsetsToClean]:
+    """A log as it would be cleaned, and the offsets that follow from its checkpoint."""
+    state, config = log.state, log.config
+    offsets = cleanable_offsets(state, config, checkpoint, now_ms)
+    first = offsets.first_dirty_offset
+    if offsets.is_repaired and not (config.delete and checkpoint is not None and checkpoint < first):
+        _LOG.warning("%s: the cleaner checkpoint %s lies outside the log: all of it is dirty", log.name, checkpoint)
+    delay_ms = compaction_delay_ms(state, config, first, now_ms)
+    reason = COMPACTION_LAG if delay_ms > 0 else DIRTY_RATIO
+    return Candidate(LogToClean.of(log, first, offsets.first_uncleanable_offset, reason), delay_ms), offsets
+
+
+def choose(candidates: Iterable[Candidate]) -> Choice:
+    """The logs that are to be cleaned: dirtier than `min.cleanable.dirty.ratio`, or due by `max.compaction.lag.ms`.
+
+    The dirtiest comes first (CLN-29); without dirty bytes no log is due.
+    """
+    found = [one for one in candidates if one.log.total_bytes > 0]
+    delays = [one.delay_ms for one in found if one.delay_ms > 0]
+    worth = [one.log for one in found if is_worth_it(one.log)]
+    worth.sort(key=lambda log: log.cleanable_ratio, reverse=True)
+    dirtiest = max((one.log.cleanable_ratio for one in found), default=0.0)
+    return Choice(tuple(worth), dirtiest, len(delays), max(delays, default=0))
+
+
+def is_worth_it(log: LogToClean) -> bool:
+    """Whether a log is to be cleaned by itself, without being asked to."""
+    if log.needs_compaction_now and log.cleanable_bytes > 0:
+        return True
+    least: float = log.log.config.min_cleanable_dirty_ratio
+    return log.cleanable_ratio > least

@@ -1,0 +1,245 @@
+"""The cleaner of a store: what each of its threads does, with the memory and the rate that they share.
+
+    grab the dirtiest log -> clean it -> say so in the checkpoint -> retention of compacted logs -> again, or back off
+Threads are their owner's business: `run` is what each of them calls, again and again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from time import perf_counter
+from typing import Final, NamedTuple, Protocol
+
+from kafkalog._core.offset_map import BYTES_PER_SLOT, SkimpyOffsetMap
+from kafkalog.broker_config import BrokerConfig
+from kafkalog.cleaner.manager import CleanerOffsets, Failed, LogCleanerManager, Pool
+from kafkalog.cleaner.stats import Clean, CleanerBook
+from kafkalog.cleaner.throttle import Throttle
+from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, LogToClean, Throttled
+from kafkalog.config_keys import MAX_INT
+from kafkalog.errors import CleaningAborted, IllegalArgument
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.util.clock import Clock
+
+_LOG: Final = logging.getLogger(__name__)
+ASKED_FOR: Final = -1
+"""The number of a thread that is none of the cleaner's."""
+
+
+class Pass(Protocol):
+    """One clean of one log, as `pass_.clean` does it."""
+
+    def __call__(
+        self,
+        to_clean: LogToClean,
+        offset_map: SkimpyOffsetMap,
+        *,
+        now_ms: int,
+        load_factor: float,
+        io_buffer_bytes: int,
+        check_done: CheckDone,
+        throttled: Throttled,
+        stats: CleanerStats | None = None,
+    ) -> CleanResult: ...
+
+
+class Share(NamedTuple):
+    """What one thread may use: bytes of its offset map, how full that may be, bytes of each of its two buffers."""
+
+    map_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Share:
+        """The memory of all threads, divided (CLN-43): at most 2 GiB of map for each, more is told and not used.
+
+        IllegalArgument where no two keys fit a map: nothing would ever be cleaned (CLN-5).
+        """
+        threads = config.log_cleaner_threads
+        map_bytes = config.log_cleaner_dedupe_buffer_size // threads
+        if map_bytes > MAX_INT:
+            _LOG.warning("log.cleaner.dedupe.buffer.size: more than 2 GiB for each thread are not used")
+            map_bytes = MAX_INT
+        load_factor = min(config.log_cleaner_io_buffer_load_factor, 1.0)
+        if not map_bytes // BYTES_PER_SLOT * load_factor > 1:
+            raise IllegalArgument(
+                f"an offset map of {map_bytes} bytes, {load_factor:.0%} full, holds not even one key: "
+                "nothing would ever be cleaned",
+                hint="raise log.cleaner.dedupe.buffer.size or log.cleaner.io.buffer.load.factor, "
+                "or lower log.cleaner.threads",
+            )
+        return cls(map_bytes, load_factor, config.log_cleaner_io_buffer_size // threads // 2)
+
+
+class LogCleaner:
+    """Cleans the logs of a store, in the threads that call `run`.
+
+    `manager` has the account of the logs, `book` that of the cleans, `throttle` the rate that all threads share.
+    `age_ms` is the time by which records are old. Threads: all methods, from any.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        offsets: CleanerOffsets,
+        config: BrokerConfig,
+        *,
+        clean: Pass,
+        clock: Clock,
+        age_ms: Callable[[], int],
+        failed: Failed,
+    ) -> None:
+        self.manager = LogCleanerManager(pool, offsets, clock, failed)
+        self.throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, clock)
+        self.book = CleanerBook()
+        self.share = Share.of(config)
+        self._config = config
+        self._clean = clean
+        self._clock = clock
+        self._age_ms = age_ms
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Take up other settings: the rate at once, memory with the next clean of each thread (CLN-42, CLN-43).
+
+        IllegalArgument: they stay as they were.
+        """
+        self.share = Share.of(config)
+        self._config = config
+        self.throttle.bytes_per_s = config.log_cleaner_io_max_bytes_per_second
+
+    # A thread
+
+    def run(self, thread: int = 0, is_wanted: Callable[[], bool] = lambda: True) -> int:
+        """How many logs were cleaned: one after the other until none is worth it, or the thread is not wanted.
+
+        Then compacted logs have their retention. What fails concerns one log, is logged, and stops no other (CLN-39);
+        anything else is counted and raised: the thread is to call again after its back-off.
+        """
+        cleaned = 0
+        try:
+            while is_wanted() and not self.manager.states.stopped and self._clean_filthiest(thread, is_wanted):
+                cleaned += 1
+        except Exception:
+            self.book.thread_failed()
+            raise
+        return cleaned
+
+    def _clean_filthiest(self, thread: int, is_wanted: Callable[[], bool]) -> bool:
+        """True when a log was cleaned, so that there may be more to do."""
+        found = self.manager.grab(self._age_ms())
+        is_cleaned = False
+        if found is not None:
+            try:
+                is_cleaned = self._cleaned(found, thread, is_wanted) is not None
+            except MemoryError:
+                raise  # no log's fault
+            except Exception as error:
+                if not found.log.closed:
+                    self.manager.note_error(found.log, error, max(self._config.log_cleaner_backoff_ms, 1))
+                is_cleaned = True  # others have their turn at once
+        self.manager.work_on_each(self._age)
+        return is_cleaned
+
+    def _age(self, log: UnifiedLog) -> None:
+        """Retention of a compacted log: below its start, and by age and size where delete is in its policy too."""
+        try:
+            deleted = log.delete_old_segments(self._age_ms())
+        except Exception as error:
+            if not log.closed:
+                self.manager.note_error(log, error)
+            return
+        if deleted:
+            _LOG.info("%s: retention deleted %d segments; it starts at %d", log.name, deleted, log.log_start_offset)
+
+    # One log
+
+    def clean(self, log: UnifiedLog) -> Clean:
+        """Clean a log now, in this thread, however little of it is dirty; one that was set aside has another chance.
+
+        CleaningAborted where somebody else needed the log; IllegalState where it is paused, or not here any more;
+        otherwise what was wrong with it.
+        """
+        self.manager.take_back(log)
+        found = self.manager.grab_one(log, self._age_ms())
+        try:
+            return self._clean_grabbed(found, ASKED_FOR, lambda: True)
+        except OSError as error:
+            self.manager.note_error(log, error)
+            raise
+
+    def _cleaned(self, found: LogToClean, thread: int, is_wanted: Callable[[], bool]) -> Clean | None:
+        """The clean; None where it was aborted, or came to nothing: the log is put off then (KAFKA-8764)."""
+        try:
+            clean = self._clean_grabbed(found, thread, is_wanted)
+        except CleaningAborted as error:
+            _LOG.info("%s", error.message)
+            return None
+        if clean.end_offset is None or clean.end_offset <= clean.start_offset:
+            self.manager.put_off(found.log, max(self._config.log_cleaner_backoff_ms, 1))
+            return None
+        return clean
+
+    def _clean_grabbed(self, found: LogToClean, thread: int, is_wanted: Callable[[], bool]) -> Clean:
+        """Clean a log that is in progress, and let go of it, whatever happens."""
+        log = found.log
+        end_offset: int | None = None
+        stats = CleanerStats(perf_counter())
+        clean = Clean.of(found, os.path.dirname(log.path), thread, self._clock.milliseconds(), stats)
+        is_over, is_aborted = False, False
+        self.book.began(clean)
+        try:
+            result = self._pass(found, is_wanted, stats)
+            end_offset = result.end_offset
+            clean = clean._replace(end_offset=end_offset, stats=result.stats)
+            is_over = True
+        except CleaningAborted:
+            is_aborted = True
+            raise
+        finally:
+            try:
+                self.manager.done_cleaning(log, end_offset)
+            finally:
+                if is_over:
+                    self.book.ended(clean)
+                else:
+                    self.book.gave_up(aborted=is_aborted)
+        self._tell(clean)
+        return clean
+
+    def _pass(self, found: LogToClean, is_wanted: Callable[[], bool], stats: CleanerStats) -> CleanResult:
+        share = self.share
+
+        def check() -> None:
+            if not is_wanted():
+                raise CleaningAborted(f"the cleaning of {found.topic_partition} ends with its thread")
+            self.manager.check(found.log)
+
+        return self._clean(
+            found,
+            SkimpyOffsetMap(share.map_bytes),  # none of it is touched before keys come
+            now_ms=self._age_ms(),
+            load_factor=share.load_factor,
+            io_buffer_bytes=share.io_buffer_bytes,
+            check_done=check,
+            throttled=lambda count: self.throttle.throttle(count, check),
+            stats=stats,
+        )
+
+    def _tell(self, clean: Clean) -> None:
+        _LOG.info("cleaner thread %d %s", clean.thread, clean.report())
+        choice = self.manager.choice
+        if choice.delayed:
+            _LOG.info("%d logs should have been cleaned before, by %d ms", choice.delayed, choice.longest_delay_ms)
+        if clean.stats.invalid_messages_read:
+            _LOG.warning(
+                "%s: %d records without a key were dropped", clean.topic_partition, clean.stats.invalid_messages_read
+            )
+
+    # Ending
+
+    def stop(self) -> None:
+        """Return when nothing is being cleaned, and nothing will be."""
+        self.manager.states.stop()

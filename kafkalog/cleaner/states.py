@@ -1,0 +1,167 @@
+"""Which partitions are being cleaned, are to be let go, or are left alone, and for how many (CLN-34).
+
+    none -> in progress -> none                    a clean, or the retention of a compacted log
+            in progress -> aborted -> paused(1)    somebody wants the log: the cleaner lets go at its next check
+    none -> paused(1) -> paused(2) -> ... -> none  pauses nest; each is taken back once
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final, Literal, NamedTuple
+
+from kafkalog.errors import CleaningAborted, IllegalState
+from kafkalog.types import TopicPartition
+from kafkalog.util.interrupts import deferred_interrupts
+
+Kind = Literal["in progress", "aborted", "paused"]
+_LOOK_S: Final = 0.1  # a waiter looks again so often, should nobody wake it
+
+
+class State(NamedTuple):
+    """The state of a partition that has one: how many paused it, or wait to; which `thread` cleans it."""
+
+    kind: Kind
+    pauses: int = 0
+    thread: int = 0
+
+    def __str__(self) -> str:
+        return f"paused({self.pauses})" if self.kind == "paused" else self.kind
+
+
+def _always() -> bool:
+    return True
+
+
+class CleaningStates:
+    """The states of all partitions. Threads: all methods, from any; a Ctrl-C waits for the end of a call."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._states: dict[TopicPartition, State] = {}  # guarded by self._changed
+        self._touched: set[TopicPartition] = set()  # guarded by self._changed; since `watch`
+        self._stopped = False  # guarded by self._changed
+
+    def of(self, partition: TopicPartition) -> State | None:
+        """The state of a partition; None where it has none."""
+        return self._states.get(partition)
+
+    def _set_locked(self, partition: TopicPartition, state: State | None) -> None:
+        if state is None:
+            self._states.pop(partition, None)
+        else:
+            self._states[partition] = state
+        self._touched.add(partition)
+        self._changed.notify_all()
+
+    def watch(self) -> frozenset[TopicPartition]:
+        """The partitions that have a state; from now on it is noted which others have had one."""
+        with deferred_interrupts(), self._changed:
+            self._touched.clear()
+            return frozenset(self._states)
+
+    @property
+    def stopped(self) -> bool:
+        """True after `stop`."""
+        return self._stopped
+
+    # The cleaner
+
+    def begin(
+        self, partition: TopicPartition, is_there: Callable[[], bool] = _always, *, watched: bool = False
+    ) -> bool:
+        """True when the partition is in progress, by this thread; its `done` follows.
+
+        False where it has a state, and where `is_there`, which takes no lock, denies it. With `watched` also where it
+        had a state since `watch`: what was found out about it may be wrong.
+        """
+        with deferred_interrupts(), self._changed:
+            if self._stopped or partition in self._states or (watched and partition in self._touched):
+                return False
+            if not is_there():
+                return False
+            self._set_locked(partition, State("in progress", thread=threading.get_ident()))
+            return True
+
+    def check(self, partition: TopicPartition) -> None:
+        """CleaningAborted where the cleaner is to let go of the partition."""
+        state = self._states.get(partition)
+        if self._stopped or state is None or state.kind != "in progress":
+            raise CleaningAborted(f"the cleaning of {partition} was aborted")
+
+    def is_aborted(self, partition: TopicPartition) -> bool:
+        """Whether the cleaner is to let go of a partition that it works on. IllegalState where it does not."""
+        return self._worked_on(partition).kind == "aborted"
+
+    def done(self, partition: TopicPartition) -> None:
+        """The cleaner lets go: no state is left, or paused where it was aborted. IllegalState else."""
+        with deferred_interrupts(), self._changed:
+            state = self._worked_on(partition)
+            self._set_locked(partition, State("paused", state.pauses) if state.kind == "aborted" else None)
+
+    def _worked_on(self, partition: TopicPartition) -> State:
+        state = self._states.get(partition)
+        if state is None or state.kind == "paused":
+            raise IllegalState(f"nobody cleans {partition}: it is {'in no state' if state is None else state}")
+        return state
+
+    def wait_for(self, partition: TopicPartition) -> None:
+        """Return when nobody cleans the partition."""
+        with deferred_interrupts(), self._changed:
+            while (state := self._states.get(partition)) is not None and state.kind != "paused":
+                self._refuse_own(partition, state)
+                self._changed.wait(_LOOK_S)
+
+    # Others
+
+    def abort_and_pause(self, partition: TopicPartition) -> None:
+        """Return when nobody cleans the partition, and nobody will until `resume` (CLN-35).
+
+        IllegalState where this thread does the cleaning: it would wait for itself.
+        """
+        with deferred_interrupts(), self._changed:
+            state = self._states.get(partition)
+            if state is None or state.kind == "paused":
+                self._set_locked(partition, State("paused", 1 if state is None else state.pauses + 1))
+                return
+            self._refuse_own(partition, state)
+            self._set_locked(partition, State("aborted", state.pauses + 1, state.thread))
+            while self._states[partition].kind == "aborted":
+                self._changed.wait(_LOOK_S)
+
+    def _refuse_own(self, partition: TopicPartition, state: State) -> None:
+        if state.thread == threading.get_ident():
+            raise IllegalState(f"{partition} is being cleaned by the thread that is to wait for it: a hook may not")
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Take one pause back. IllegalState for a partition that is not paused."""
+        with deferred_interrupts(), self._changed:
+            state = self._states.get(partition)
+            if state is None or state.kind != "paused":
+                what = "in no state" if state is None else state
+                raise IllegalState(f"the cleaning of {partition} cannot be resumed: it is {what}, not paused")
+            self._set_locked(partition, None if state.pauses == 1 else State("paused", state.pauses - 1))
+
+    def abort(self, partition: TopicPartition) -> None:
+        """Return when nobody cleans the partition; a later clean may."""
+        with deferred_interrupts():
+            self.abort_and_pause(partition)
+            self.resume(partition)
+
+    def pause_idle(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those of the partitions that had no state, paused now: retention may work on them (CLN-38)."""
+        with deferred_interrupts(), self._changed:
+            idle = [one for one in partitions if one not in self._states]
+            for one in idle:
+                self._set_locked(one, State("paused", 1))
+            return idle
+
+    def stop(self) -> None:
+        """Return when nobody cleans anything, and nobody ever will."""
+        with deferred_interrupts(), self._changed:
+            self._stopped = True
+            while any(
+                state.kind != "paused" and state.thread != threading.get_ident() for state in self._states.values()
+            ):
+                self._changed.wait(_LOOK_S)

@@ -1,0 +1,73 @@
+"""How fast the cleaner may read and write: one rate for all its threads (CLN-42)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+
+CHECK_MS: Final = 300
+"""The rate is looked at so often."""
+_SLICE_MS: Final = 100  # a sleeper looks up so often, for who wants it to end
+
+
+def _nothing() -> None:
+    pass
+
+
+class Throttle:
+    """Lets threads sleep where together they read and write more than `bytes_per_s`.
+
+    Every 300 ms they sleep (bytes - rate * elapsed) / rate: 600 kB in 300 ms at 1 MB/s make 300 ms of sleep. Then the
+    count begins anew. A negative rate is none, as for the reference. `total_bytes` and `slept_ms` are what was so far.
+    Threads: all methods, from any; while one has to sleep, so do the others.
+    """
+
+    def __init__(self, bytes_per_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._bytes_per_s = bytes_per_s  # guarded by self._lock
+        self._since_ms = clock.monotonic_ms()  # guarded by self._lock; later than now while threads sleep
+        self._bytes = 0  # guarded by self._lock; since then
+        self.total_bytes = 0  # guarded by self._lock
+        self.slept_ms = 0  # guarded by self._lock
+
+    @property
+    def bytes_per_s(self) -> float:
+        """The rate; a new one counts at once, also for who is asleep."""
+        return self._bytes_per_s
+
+    @bytes_per_s.setter
+    def bytes_per_s(self, bytes_per_s: float) -> None:
+        with self._lock:
+            if bytes_per_s != self._bytes_per_s:
+                self._bytes_per_s = bytes_per_s
+                self._since_ms = min(self._since_ms, self._clock.monotonic_ms())
+
+    def throttle(self, count: int, check: Callable[[], object] = _nothing) -> None:
+        """Return when `count` more bytes fit the rate; `check` is called while it sleeps, and may raise."""
+        with self._lock:
+            self.total_bytes += count
+            self._bytes += count
+            self._look_locked()
+        while (left_ms := self._left_ms()) > 0:
+            check()
+            self._clock.sleep(min(left_ms, _SLICE_MS))
+
+    def _look_locked(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        elapsed_ms = now_ms - self._since_ms
+        if elapsed_ms < CHECK_MS or self._bytes <= 0:
+            return
+        sleep_ms = 0
+        if self._bytes_per_s > 0:
+            sleep_ms = max(round(self._bytes / (self._bytes_per_s / 1000) - elapsed_ms), 0)
+        self._since_ms = now_ms + sleep_ms
+        self._bytes = 0
+        self.slept_ms += sleep_ms
+
+    def _left_ms(self) -> int:
+        with self._lock:
+            return self._since_ms - self._clock.monotonic_ms()

@@ -1,0 +1,287 @@
+"""What a cleaner thread does, round by round, over a pass that cleans nothing; its memory, rate and account."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalog.broker_config import BrokerConfig
+from kafkalog.cleaner.cleaner import ASKED_FOR, Share
+from kafkalog.cleaner.types import ASKED, CleanResult
+from kafkalog.errors import CleaningAborted, CorruptRecord, IllegalArgument, IllegalState, StorageError
+from kafkalog.types import TopicPartition
+from tests.cleaner.pools import Passes, Pool
+from tests.cleaner.test_states import in_thread
+from tests.storage.logs import NOW
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+MIB = 1 << 20
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[Pool]:
+    made = Pool(tmp_path)
+    yield made
+    for log in made.current_logs.values():
+        log.close()
+
+
+def test_one_log_after_the_other_until_none_is_dirty(pool: Pool) -> None:
+    """CLN-29, CLN-33: the dirtiest first; the checkpoint says how far."""
+    pool.log(0, dirty=3, clean=1)
+    pool.log(1, dirty=3)
+    passes = Passes()
+    cleaner = pool.cleaner(passes)
+    assert cleaner.run() == 2
+    assert passes.cleaned == [1, 0]
+    assert pool.offsets.lines == {T0: 4, T1: 3}
+    assert cleaner.run() == 0
+    totals = cleaner.book.totals
+    assert (totals.cleans, totals.messages_read, totals.messages_written, totals.seconds) == (2, 8, 4, 6.0)
+    assert totals.bytes_read == sum(log.size for log in pool.current_logs.values())
+
+
+def test_a_log_with_damage_is_set_aside_and_the_others_are_cleaned(
+    pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CLN-28, CLN-39."""
+    pool.log(0, dirty=3, clean=1)
+    pool.log(1, dirty=3)
+    passes = Passes()
+    passes.fail[1] = CorruptRecord("a batch of 3 bytes", path="x.log", position=77)
+    cleaner = pool.cleaner(passes)
+    assert cleaner.run() == 2
+    assert passes.cleaned == [0]
+    assert [one.topic_partition for one in cleaner.manager.uncleanable] == [T1]
+    assert "position 77" in cleaner.manager.uncleanable[0].reason
+    assert "not cleaned any more" in caplog.text
+    assert (cleaner.book.totals.cleans, cleaner.book.totals.failures, cleaner.book.running) == (1, 1, ())
+    assert pool.offsets.lines == {T0: 4}
+    assert cleaner.run() == 0
+
+
+def test_a_log_that_was_set_aside_has_another_chance_when_it_is_asked_for(pool: Pool) -> None:
+    log = pool.log(1, dirty=3)
+    passes = Passes()
+    passes.fail[1] = CorruptRecord("bad bytes")
+    cleaner = pool.cleaner(passes)
+    assert cleaner.run() == 1
+    with pytest.raises(CorruptRecord):
+        cleaner.clean(log)
+    passes.fail.clear()
+    clean = cleaner.clean(log)
+    assert (clean.reason, clean.thread, clean.start_offset, clean.end_offset) == (ASKED, ASKED_FOR, 0, 3)
+    assert cleaner.manager.uncleanable == []
+
+
+def test_a_full_disk_is_tried_again_after_the_back_off(pool: Pool) -> None:
+    """CLN-39: the log is put off, so that others have their turn; the error is told."""
+    pool.log(0, dirty=3)
+    pool.log(1, dirty=2, clean=1)
+    passes = Passes()
+    passes.fail[0] = StorageError("no space", errno=errno.ENOSPC)
+    cleaner = pool.cleaner(passes, log_cleaner_backoff_ms=5000)
+    assert cleaner.run() == 2
+    assert passes.cleaned == [1]
+    assert len(pool.errors) == 1
+    passes.fail.clear()
+    assert cleaner.run() == 0
+    pool.clock.advance(5000)
+    assert cleaner.run() == 1
+    assert passes.cleaned == [1, 0]
+
+
+def test_a_clean_that_comes_to_nothing_is_not_begun_again_at_once(pool: Pool) -> None:
+    """KAFKA-8764: the cleaner does not spin."""
+    pool.log(0, dirty=3)
+    calls = []
+
+    def nothing(to_clean: object, offset_map: object, **given: object) -> CleanResult:
+        calls.append(1)
+        return CleanResult(0, given["stats"])  # type: ignore[arg-type]
+
+    cleaner = pool.cleaner(nothing, log_cleaner_backoff_ms=1000)
+    assert (cleaner.run(), cleaner.run(), len(calls)) == (0, 0, 1)
+    pool.clock.advance(1000)
+    cleaner.run()
+    assert len(calls) == 2
+
+
+def test_an_aborted_clean_is_no_failure(pool: Pool) -> None:
+    """CLN-35: the log is let go and left without a checkpoint."""
+    pool.log(0, dirty=3)
+    passes = Passes()
+    passes.fail[0] = CleaningAborted("an overflowing segment was split")
+    cleaner = pool.cleaner(passes)
+    assert cleaner.run() == 0
+    assert (cleaner.book.totals.aborted, cleaner.book.totals.failures) == (1, 0)
+    assert pool.offsets.lines == {}
+    assert cleaner.manager.states.of(T0) is None
+    passes.fail.clear()
+    assert cleaner.run() == 1
+
+
+def test_a_thread_that_runs_out_of_memory_is_reported_and_goes_on(pool: Pool) -> None:
+    """No log is set aside for it."""
+    pool.log(0, dirty=3)
+    passes = Passes()
+    passes.fail[0] = MemoryError()
+    cleaner = pool.cleaner(passes)
+    with pytest.raises(MemoryError):
+        cleaner.run()
+    assert (cleaner.book.totals.thread_failures, cleaner.manager.uncleanable) == (1, [])
+    assert cleaner.manager.states.of(T0) is None
+    passes.fail.clear()
+    assert cleaner.run() == 1
+
+
+def test_a_thread_that_is_not_wanted_lets_go(pool: Pool) -> None:
+    """CLN-43: also in the middle of a clean."""
+    pool.log(0, dirty=3)
+    passes = Passes()
+    cleaner = pool.cleaner(passes)
+    answers = iter([True, False])
+    assert cleaner.run(0, lambda: next(answers, False)) == 0
+    assert (passes.cleaned, cleaner.book.totals.aborted) == ([], 1)
+    assert cleaner.run() == 1
+
+
+def test_retention_of_compacted_logs_follows_each_clean(pool: Pool) -> None:
+    """CLN-36: by age where delete is in the policy, too; CLN-37: else only what lies below the log start."""
+    both = pool.log(0, dirty=3, cleanup_policy="compact,delete", retention_ms=1000)
+    only = pool.log(1, dirty=3, retention_ms=1000)
+    plain = pool.log(2, dirty=3, cleanup_policy="delete", retention_ms=1000)
+    cleaner = pool.cleaner(Passes())
+    only.maybe_increment_log_start_offset(2)
+    pool.clock.advance(2000)
+    cleaner.run()
+    assert [log.log_start_offset for log in (both, only, plain)] == [3, 2, 0]
+    assert [len(log.segments) for log in (both, only, plain)] == [1, 2, 4]
+
+
+def test_a_pass_gets_its_share(pool: Pool) -> None:
+    """CLN-43: memory is divided by the threads, buffers are two."""
+    pool.log(0, dirty=3)
+    passes = Passes()
+    cleaner = pool.cleaner(
+        passes, log_cleaner_threads=2, log_cleaner_dedupe_buffer_size=6 * MIB, log_cleaner_io_buffer_size=4000,
+        log_cleaner_io_buffer_load_factor=0.5,
+    )  # fmt: skip
+    cleaner.run()
+    given = passes.given[0]
+    assert passes.maps[0].slots == 3 * MIB // 24
+    assert (given["io_buffer_bytes"], given["load_factor"], given["now_ms"]) == (1000, 0.5, NOW)
+
+
+def test_a_share_is_at_most_two_gibibytes(caplog: pytest.LogCaptureFixture) -> None:
+    """CLN-43: the rest is not used, with a warning."""
+    config = BrokerConfig(log_cleaner_dedupe_buffer_size=8 << 30, log_cleaner_threads=2)
+    assert Share.of(config).map_bytes == 2**31 - 1
+    assert "2 GiB" in caplog.text
+    assert Share.of(BrokerConfig(log_cleaner_io_buffer_load_factor=7.0)).load_factor == 1.0
+
+
+def test_a_map_for_one_key_is_refused() -> None:
+    """CLN-5: by a cleaner thread, which names the setting."""
+    with pytest.raises(IllegalArgument, match=r"log\.cleaner\.dedupe\.buffer\.size"):
+        Share.of(BrokerConfig(log_cleaner_io_buffer_load_factor=0.00001, log_cleaner_dedupe_buffer_size=2 * MIB))
+    with pytest.raises(IllegalArgument):
+        Share.of(BrokerConfig(log_cleaner_io_buffer_load_factor=-1.0))
+
+
+def test_other_settings_count_with_the_next_clean(pool: Pool) -> None:
+    """CLN-42, CLN-43: those that cannot be are refused, and change nothing."""
+    pool.log(0, dirty=3)
+    passes = Passes()
+    cleaner = pool.cleaner(passes)
+    cleaner.reconfigure(BrokerConfig(log_cleaner_io_max_bytes_per_second=5.0, log_cleaner_dedupe_buffer_size=3 * MIB))
+    assert cleaner.throttle.bytes_per_s == 5.0
+    with pytest.raises(IllegalArgument):
+        cleaner.reconfigure(BrokerConfig(log_cleaner_io_buffer_load_factor=0.0))
+    cleaner.run()
+    assert passes.maps[0].slots == 3 * MIB // 24
+
+
+def test_bytes_of_a_pass_go_through_the_throttle(pool: Pool) -> None:
+    """CLN-42: which an abort wakes."""
+    log = pool.log(0, dirty=3)
+    passes = Passes()
+    cleaner = pool.cleaner(passes, log_cleaner_io_max_bytes_per_second=100.0)
+    pool.clock.advance(300)
+    before = pool.clock.monotonic_ms()
+    cleaner.clean(log)
+    assert cleaner.throttle.total_bytes == log.size
+    assert pool.clock.monotonic_ms() - before == log.size * 10 - 300
+
+
+def test_the_account_of_a_clean(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
+    """What goes on can be seen, what is over is told in the log and to the caller."""
+    caplog.set_level("INFO")
+    log = pool.log(0, dirty=3)
+    begun, go_on = threading.Event(), threading.Event()
+    passes = Passes()
+
+    def slow(to_clean: object, offset_map: object, **given: object) -> CleanResult:
+        begun.set()
+        go_on.wait()
+        return passes(to_clean, offset_map, **given)  # type: ignore[arg-type]
+
+    cleaner = pool.cleaner(slow)
+    worker = in_thread(lambda: cleaner.run(7))
+    begun.wait()
+    (running,) = cleaner.book.running
+    assert (running.topic_partition, running.thread, running.end_offset, running.began_ms) == (T0, 7, None, NOW)
+    go_on.set()
+    worker.join()
+    (last,) = cleaner.book.last
+    assert cleaner.book.running == ()
+    assert (last.start_offset, last.end_offset, last.directory) == (0, 3, str(pool.path))
+    assert last.stats.bytes_read == log.size
+    for part in ("cleaner thread 7", "cleaned t-0 (dirty ratio)", "[0, 3)", "50.0 % fewer records"):
+        assert part in caplog.text
+
+
+def test_after_stop_nothing_is_cleaned(pool: Pool) -> None:
+    log = pool.log(0, dirty=3)
+    passes = Passes()
+    cleaner = pool.cleaner(passes)
+    cleaner.stop()
+    assert cleaner.run() == 0
+    with pytest.raises(IllegalState):
+        cleaner.clean(log)
+    assert passes.cleaned == []
+
+
+def test_stop_ends_a_clean_that_goes_on(pool: Pool) -> None:
+    log = pool.log(0, dirty=3)
+    begun = threading.Event()
+
+    def endless(to_clean: object, offset_map: object, **given: object) -> CleanResult:
+        begun.set()
+        while True:
+            given["check_done"]()  # type: ignore[operator]
+
+    cleaner = pool.cleaner(endless)
+    worker = in_thread(cleaner.run)
+    begun.wait()
+    cleaner.stop()
+    worker.join()
+    assert cleaner.book.totals.aborted == 1
+    assert pool.offsets.lines == {}
+    assert not log.closed
+
+
+def test_a_log_that_its_disk_took_away_is_let_go(pool: Pool) -> None:
+    """CLN-39: a fenced log is neither cleaned nor set aside."""
+    log = pool.log(0, dirty=3)
+    passes = Passes()
+    cleaner = pool.cleaner(passes)
+    log.fence(StorageError("the disk is gone"))
+    assert cleaner.run() == 0
+    assert cleaner.manager.uncleanable == []
+    del pool.current_logs[T0]
+    log.close_handlers()

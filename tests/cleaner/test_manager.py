@@ -1,0 +1,312 @@
+"""The cleaner's account of the logs: which is next, what its checkpoint says, what is set aside."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalog.cleaner.types import ASKED, COMPACTION_LAG, DIRTY_RATIO
+from kafkalog.errors import CleaningAborted, CorruptRecord, IllegalState, StorageError
+from kafkalog.types import TopicPartition
+from tests.cleaner.pools import Pool, directory_of, number_of
+from tests.cleaner.test_states import in_thread, wait_until
+from tests.storage.logs import NOW
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[Pool]:
+    made = Pool(tmp_path)
+    yield made
+    for log in made.current_logs.values():
+        log.close()
+
+
+def test_the_dirtiest_is_grabbed_and_then_the_next(pool: Pool) -> None:
+    """CLN-29: what is in progress is not grabbed again; what is clean enough never."""
+    pool.log(0, dirty=3, clean=2)
+    pool.log(1, dirty=5, clean=1)
+    pool.log(2, dirty=1, clean=5)
+    grabbed = [pool.manager.grab(NOW) for _ in range(3)]
+    assert [number_of(log) for log in grabbed] == [1, 0, None]
+    assert [log.reason for log in grabbed if log is not None] == [DIRTY_RATIO] * 2
+    assert pool.manager.choice.dirtiest_ratio == pytest.approx(1 / 6)
+    assert pool.manager.last_look_ms == NOW
+
+
+def test_logs_without_compact_are_not_looked_at(pool: Pool) -> None:
+    """CLN-36: nor is one whose policy has changed to delete."""
+    pool.log(0, dirty=3, cleanup_policy="delete")
+    log = pool.log(1, dirty=3, cleanup_policy="compact,delete")
+    found = pool.manager.grab(NOW)
+    assert number_of(found) == 1
+    pool.manager.done_cleaning(log, None)
+    log.config = log.config.replace(cleanup_policy="delete")
+    assert pool.manager.grab(NOW) is None
+
+
+def test_what_waited_too_long_is_grabbed_though_it_is_clean(pool: Pool) -> None:
+    """CLN-31."""
+    pool.log(0, dirty=1, clean=5, max_compaction_lag_ms=1000)
+    assert pool.manager.grab(NOW + 1000) is None
+    found = pool.manager.grab(NOW + 1001)
+    assert found is not None
+    assert (number_of(found), found.reason) == (0, COMPACTION_LAG)
+    assert (pool.manager.choice.delayed, pool.manager.choice.longest_delay_ms) == (1, 1)
+
+
+def test_the_checkpoint_follows_a_clean(pool: Pool) -> None:
+    """CLN-33, CLN-35: written when it is done, and not when it was aborted or nobody knows how far it came."""
+    log = pool.log(0, dirty=3)
+    assert pool.manager.grab(NOW) is not None
+    pool.manager.done_cleaning(log, 3)
+    assert pool.offsets.lines == {T0: 3}
+    assert pool.manager.grab(NOW) is None
+    pool.offsets.lines[T0] = 0
+    assert pool.manager.grab(NOW) is not None
+    pool.manager.done_cleaning(log, None)
+    assert pool.offsets.lines == {T0: 0}
+    assert pool.manager.states.of(T0) is None
+
+
+def test_an_aborted_clean_leaves_the_checkpoint(pool: Pool) -> None:
+    """CLN-35: and the partition paused, for who aborted it."""
+    log = pool.log(0, dirty=3)
+    grabbed, paused = threading.Event(), threading.Event()
+
+    def clean() -> None:
+        assert pool.manager.grab(NOW) is not None
+        grabbed.set()
+        with pytest.raises(CleaningAborted):
+            while True:
+                pool.manager.check(log)
+        pool.manager.done_cleaning(log, 3)
+
+    cleaner = in_thread(clean)
+    grabbed.wait()
+    with pool.manager.left_alone(T0):
+        paused.set()
+        assert pool.offsets.lines == {}
+        assert pool.manager.grab(NOW) is None
+    cleaner.join()
+    assert number_of(pool.manager.grab(NOW)) == 0
+
+
+def test_done_needs_a_clean(pool: Pool) -> None:
+    """CLN-34."""
+    log = pool.log(0, dirty=3)
+    with pytest.raises(IllegalState):
+        pool.manager.done_cleaning(log, 3)
+    assert pool.offsets.lines == {}
+
+
+def test_a_useless_checkpoint_is_written_anew_at_once(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
+    """CLN-32: though the log is not chosen; a log that retention takes from, too, has no warning for it."""
+    pool.log(0, dirty=3, min_cleanable_dirty_ratio=1.0)
+    pool.offsets.lines[T0] = 99
+    assert pool.manager.grab(NOW) is None
+    assert pool.offsets.written == [(T0, 0)]
+    assert "checkpoint 99" in caplog.text
+    caplog.clear()
+    log = pool.log(1, dirty=3, cleanup_policy="compact,delete", min_cleanable_dirty_ratio=1.0)
+    pool.offsets.lines[T1] = 1
+    log.maybe_increment_log_start_offset(2)
+    assert pool.manager.grab(NOW) is None
+    assert pool.offsets.written[1:] == [(T1, 2)]
+    assert "checkpoint" not in caplog.text
+
+
+def test_a_log_start_above_the_active_segment(pool: Pool) -> None:
+    """CLN-32: nothing to clean, nothing raised."""
+    log = pool.log(0, dirty=2)
+    log.append_as_leader(bytearray(log.read(0, 1000).records.read()))
+    log.maybe_increment_log_start_offset(3)
+    assert pool.manager.grab(NOW) is None
+    assert pool.offsets.written == []
+
+
+def test_an_empty_log_is_passed_over(pool: Pool) -> None:
+    pool.log(0)
+    assert pool.manager.grab(NOW) is None
+
+
+def test_a_log_that_cannot_be_looked_at_is_set_aside(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
+    """CLN-39: KAFKA-8725: the others are cleaned."""
+    bad = pool.log(0, dirty=9, max_compaction_lag_ms=1)
+    pool.log(1, dirty=3)
+
+    class Broken(dict):  # type: ignore[type-arg]
+        def get(self, key: object, default: object = None) -> object:
+            if key == T0:
+                raise ValueError("the file says nonsense")
+            return super().get(key, default)
+
+    pool.offsets.read = lambda: {str(pool.path): Broken()}  # type: ignore[method-assign]
+    assert number_of(pool.manager.grab(NOW)) == 1
+    assert [one.reason for one in pool.manager.uncleanable] == ["ValueError: the file says nonsense"]
+    assert bad.path in caplog.text
+
+
+def test_a_log_whose_disk_failed_is_put_off_and_told_of(pool: Pool) -> None:
+    """CLN-39: its directory is its owner's business; a full disk is tried again."""
+    log = pool.log(0, dirty=3)
+    pool.manager.note_error(log, StorageError("no space", errno=errno.ENOSPC), 1000)
+    assert pool.manager.uncleanable == []
+    assert len(pool.errors) == 1
+    assert pool.manager.grab(NOW) is None
+    pool.clock.advance(1000)
+    assert number_of(pool.manager.grab(NOW)) == 0
+
+
+def test_uncleanable_partitions_are_counted_with_their_bytes(pool: Pool) -> None:
+    """CLN-39: for each directory, until the partition is gone or was moved."""
+    log = pool.log(0, dirty=3, clean=1)
+    other = pool.log(1, dirty=2)
+    size = log.segments[0].size
+    directory = directory_of(log)
+    pool.manager.set_aside(log, CorruptRecord("bad bytes"))
+    assert pool.manager.uncleanable_bytes(directory, NOW) == 3 * size
+    assert pool.manager.uncleanable_bytes("/elsewhere", NOW) == 0
+    assert [(one.topic_partition, one.directory) for one in pool.manager.uncleanable] == [(T0, directory)]
+    assert number_of(pool.manager.grab(NOW)) == 1
+    pool.manager.done_cleaning(other, 2)
+    pool.manager.moved(T0, directory, "/elsewhere")
+    assert [one.directory for one in pool.manager.uncleanable] == ["/elsewhere"]
+    assert pool.manager.why_uncleanable(log) is None
+    pool.manager.forget_gone()
+    assert pool.manager.uncleanable == []
+    pool.manager.set_aside(log, CorruptRecord("bad bytes"))
+    del pool.current_logs[T0]
+    pool.manager.forget_gone()
+    assert pool.manager.uncleanable == []
+    log.close()
+
+
+def test_a_directory_without_a_readable_checkpoint_is_left_alone(pool: Pool) -> None:
+    """Else its logs would be cleaned from their start again and again."""
+    log = pool.log(0, dirty=3)
+    pool.offsets.readable = False
+    assert pool.manager.grab(NOW) is None
+    with pytest.raises(StorageError, match="checkpoint"):
+        pool.manager.grab_one(log, NOW)
+
+
+def test_a_log_that_moves_or_is_deleted_is_not_grabbed(pool: Pool) -> None:
+    """Out of the pool is out of the cleaner's sight, even where it was looked at before."""
+    log = pool.log(0, dirty=3)
+    pool.moving_logs[T0] = log
+    assert pool.manager.grab(NOW) is None
+    pool.moving_logs.clear()
+    read = pool.offsets.read
+
+    def reads_while_it_is_deleted() -> object:
+        pool.current_logs.pop(T0, None)
+        return read()
+
+    pool.offsets.read = reads_while_it_is_deleted  # type: ignore[assignment, method-assign]
+    assert pool.manager.grab(NOW) is None
+    with pytest.raises(IllegalState, match="cannot be cleaned now"):
+        pool.manager.grab_one(log, NOW)
+    log.close()
+
+
+def test_what_was_cut_while_it_was_looked_at_is_not_grabbed(pool: Pool) -> None:
+    """What was found out about it may be wrong."""
+    pool.log(0, dirty=3)
+    pool.log(1, dirty=2)
+    read = pool.offsets.read
+
+    def reads_while_it_is_cut() -> object:
+        pool.manager.states.abort(T0)
+        return read()
+
+    pool.offsets.read = reads_while_it_is_cut  # type: ignore[assignment, method-assign]
+    assert number_of(pool.manager.grab(NOW)) == 1
+    pool.offsets.read = read  # type: ignore[method-assign]
+    assert number_of(pool.manager.grab(NOW)) == 0
+
+
+def test_asked_for_a_log_is_cleaned_however_clean_it_is(pool: Pool) -> None:
+    log = pool.log(0, dirty=1, clean=9)
+    found = pool.manager.grab_one(log, NOW)
+    assert (found.reason, found.first_dirty_offset, found.first_uncleanable_offset) == (ASKED, 9, 10)
+    pool.manager.done_cleaning(log, 10)
+    with pool.manager.left_alone(T0), pytest.raises(IllegalState, match="cannot be cleaned now"):
+        pool.manager.grab_one(log, NOW)
+
+
+def test_asked_for_a_log_that_is_being_cleaned_waits(pool: Pool) -> None:
+    log = pool.log(0, dirty=3)
+    grabbed, go_on = threading.Event(), threading.Event()
+
+    def clean() -> None:
+        pool.manager.grab(NOW)
+        grabbed.set()
+        go_on.wait()
+        pool.manager.done_cleaning(log, 3)
+
+    in_thread(clean)
+    grabbed.wait()
+    found: list[int] = []
+    waiter = in_thread(lambda: found.append(pool.manager.grab_one(log, NOW).first_dirty_offset))
+    go_on.set()
+    waiter.join()
+    assert found == [3]
+
+
+def test_retention_of_logs_that_are_not_compacted(pool: Pool) -> None:
+    """CLN-38: those that nobody works on; the state is taken back whatever happens (KAFKA-7322, KAFKA-6568)."""
+    plain = pool.log(0, dirty=1, cleanup_policy="delete")
+    busy = pool.log(1, dirty=1, cleanup_policy="delete")
+    pool.log(2, dirty=1)
+    pool.manager.states.abort_and_pause(T1)
+    with pytest.raises(ZeroDivisionError), pool.manager.retention_of(pool.current_logs.values()) as logs:
+        assert logs == [plain]
+        plain.config = plain.config.replace(cleanup_policy="compact")  # meanwhile it becomes the cleaner's
+        assert number_of(pool.manager.grab(NOW)) == 2
+        assert pool.manager.grab(NOW) is None
+        raise ZeroDivisionError
+    assert number_of(pool.manager.grab(NOW)) == 0
+    assert str(pool.manager.states.of(T1)) == "paused(1)"
+    assert busy.config.delete
+
+
+def test_retention_of_compacted_logs(pool: Pool) -> None:
+    """CLN-36, CLN-37: those with compact in their policy, one by one, and none that is set aside or worked on."""
+    both = pool.log(0, dirty=1, cleanup_policy="compact,delete")
+    only = pool.log(1, dirty=1)
+    pool.log(2, dirty=1, cleanup_policy="delete")
+    pool.manager.set_aside(pool.log(3, dirty=1), CorruptRecord("bad bytes"))
+    paused = pool.log(4, dirty=1)
+    pool.manager.states.abort_and_pause(paused.topic_partition)
+    seen = []
+    pool.manager.work_on_each(lambda log: seen.append((log, str(pool.manager.states.of(log.topic_partition)))))
+    assert seen == [(both, "in progress"), (only, "in progress")]
+    assert pool.manager.states.of(T0) is None
+    with pytest.raises(ZeroDivisionError):
+        pool.manager.work_on_each(lambda log: 1 // 0)
+    assert pool.manager.states.of(T0) is None
+
+
+def test_two_threads_never_have_the_same_log(pool: Pool) -> None:
+    """CLN-34: however they go at it."""
+    for number in range(6):
+        pool.log(number, dirty=1)
+    taken: list[int | None] = []
+    together = threading.Barrier(3)
+
+    def work() -> None:
+        together.wait()
+        while (found := pool.manager.grab(NOW)) is not None:
+            taken.append(number_of(found))
+
+    threads = [in_thread(work) for _ in range(3)]
+    for thread in threads:
+        thread.join()
+    wait_until(lambda: True)
+    assert sorted(one for one in taken if one is not None) == list(range(6))
