@@ -7,11 +7,16 @@ warm up on.
 import shutil
 import struct
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import kafkalog
 from asv_benchmarks.measure import Row, per_item
 from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog.cleaner.pass_ import clean
+from kafkalog.cleaner.throttle import Throttle
+from kafkalog.cleaner.types import ASKED, LogToClean
 
 NOW = 1_700_000_000_000
 MAP_BYTES = 128 << 20
@@ -22,6 +27,8 @@ PUTS = 1 << 16
 BARS = {100: 500.0, 1024: 1885.0}
 """MB/s by the size of a value: five times the 100 and 377 of the reference on an idle machine of this kind."""
 SETTINGS = {"cleanup_policy": "compact", "segment_bytes": 256 << 20}
+BESIDE_BYTES = 32_000_000
+BESIDE_BYTES_PER_S = 20_000_000
 MIX = 0x9E3779B97F4A7C15
 
 
@@ -80,6 +87,47 @@ def map_put() -> float:
     return per_item(fill, rounds=3) * 1e9
 
 
+def share_left(directory: Path, work: Callable[[kafkalog.Log], int]) -> float:
+    """What `work` does of items in a second beside a throttled clean, in % of what it does alone."""
+    path = directory / "beside-0"
+    make_log(path, 100, BESIDE_BYTES)
+    with kafkalog.open(path, "a") as log:
+        engine = log.opened_for_append().log
+        to_clean = LogToClean.of(engine, 0, log.segments[-1].base_offset, ASKED)
+        throttle = Throttle(BESIDE_BYTES_PER_S).throttle
+        alone = _rate(lambda: work(log), lambda: False)
+        with ThreadPoolExecutor(1) as threads:
+            cleaned = threads.submit(clean, to_clean, SkimpyOffsetMap(MAP_BYTES), now_ms=NOW, throttled=throttle)
+            beside = _rate(lambda: work(log), lambda: not cleaned.done())
+            cleaned.result()
+    shutil.rmtree(path)
+    return 100 * beside / alone
+
+
+def _rate(work: Callable[[], int], goes_on: Callable[[], bool]) -> float:
+    """Items a second, for a second at least."""
+    items, began = 0, time.perf_counter()
+    while (spent := time.perf_counter() - began) < 1.0 or goes_on():
+        items += work()
+    return items / spent
+
+
+def append(log: kafkalog.Log) -> int:
+    """Batches of 100 records."""
+    rows = [(key(i), b"v" * 100, NOW) for i in range(BATCH)]
+    for _ in range(20):
+        log.append(rows)
+    return 20
+
+
+def read(log: kafkalog.Log) -> int:
+    """Bytes of the log's last batches."""
+    size = 0
+    for batch in log.batches(max(log.start_offset, log.end_offset - 200 * BATCH)):
+        size += batch.size
+    return size
+
+
 def rows(directory: Path, megabytes: int, reference: bool) -> list[Row]:
     """A row for each size of records and one for the map, the reference beside them where it can be had."""
     found = {"offset_map_put": Row("offset map, put, filled to 0.75", map_put(), 150, "ns", True)}
@@ -96,7 +144,12 @@ def rows(directory: Path, megabytes: int, reference: bool) -> list[Row]:
         groups.append(f"clean={made}")
     if reference:
         _beside_kafka(found, groups, directory)
-    return list(found.values())
+    rate = f"beside a clean at {BESIDE_BYTES_PER_S // 10**6} MB/s"
+    beside = [
+        Row(f"{what} {rate}", share_left(directory, work), 70, "%", False)
+        for what, work in (("appends", append), ("reads", read))
+    ]
+    return [*found.values(), *beside]
 
 
 def _beside_kafka(found: dict[str, Row], groups: list[str], directory: Path) -> None:
