@@ -12,12 +12,13 @@ MODULES = (
     "arrow_memory", "columns", "column_builder", "arrow", "producer", "staged", "producers",
     "trace", "recovery", "counter", "stamp",
     "arrow_input", "arrow_rows", "arrow_encoder", "offset_map",
+    "cleaned_txns", "last_records", "retention", "retain",
 )  # fmt: skip
 USES_CRC = (
     "crc", "scan", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",
     "walk", "check", "agree", "txns", "admit", "rewrite", "unpack",
     "recovery", "producer", "staged", "producers", "trace", "stamp",
-    "arrow_encoder",
+    "arrow_encoder", "cleaned_txns", "last_records", "retention", "retain",
 )  # fmt: skip
 DEBUG = os.environ.get("KAFKALOG_DEBUG") == "1"
 DIRECTIVES = {

@@ -38,3 +38,18 @@ cdef inline int read_marker(
         return UNREADABLE
     coordinator_epoch[0] = load32(f.value + 2)
     return kind
+
+
+cdef inline int marker_kind(const uint8_t* p, const BatchRow* row) noexcept nogil:
+    """The kind of the first record of a control batch by its key alone; p points to the whole batch."""
+    cdef Cursor c
+    cdef Fields f
+    cdef int16_t kind
+    c.p = p + V2_RECORDS_AT
+    c.end = p + row.size
+    if row.size < V2_RECORDS_AT or row.attributes & CODEC_MASK or row.count < 1 or take_record(&c, &f) != OK:
+        return UNREADABLE
+    if f.key_size < 4 or load16(f.key) < 0:
+        return UNREADABLE
+    kind = load16(f.key + 2)
+    return kind if kind == ABORT or kind == COMMIT else OTHER

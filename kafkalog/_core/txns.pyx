@@ -7,21 +7,16 @@ marker: no state has to travel from chunk to chunk, and any stretch of a log can
 from heapq import heapify, heappop, heappush
 
 cimport cython
-from libc.stdint cimport int16_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, qsort, realloc
 
 from kafkalog._core.batch cimport BatchRow, read_row
-from kafkalog._core.cursor cimport Cursor
-from kafkalog._core.endian cimport load16
-from kafkalog._core.fields cimport Fields, take_record
-from kafkalog._core.layout cimport CODEC_MASK, CONTROL_BIT, OK, TRANSACTIONAL_BIT, V2_RECORDS_AT
+from kafkalog._core.layout cimport CODEC_MASK, CONTROL_BIT, TRANSACTIONAL_BIT, V2_RECORDS_AT
+from kafkalog._core.marker cimport ABORT, COMMIT, marker_kind
 from kafkalog._core.scan cimport BatchTable
 from kafkalog._core.wrap cimport added
 
 cdef enum:
-    ABORT = 0                       # types of control records
-    COMMIT = 1
-    CONTROL_KEY_BYTES = 4           # version and type
     NO_MARKER = -1
     MOST_MARKER_BYTES = 64 * 1024   # a marker has 78 bytes; later versions may append some
 
@@ -173,19 +168,13 @@ cdef int marker_type(bytes data, BatchRow* row) except -2:
     """ABORT or COMMIT for the bytes of a valid marker batch, else NO_MARKER."""
     cdef const uint8_t* p = data
     cdef BatchRow checked
-    cdef Cursor c
-    cdef Fields f
-    cdef int16_t kind
-    if len(data) != row.size or row.size < V2_RECORDS_AT or row.attributes & CODEC_MASK or row.count < 1:
+    cdef int kind
+    if len(data) != row.size or row.size < V2_RECORDS_AT:
         return NO_MARKER
     read_row(p, row.size, row.magic, True, &checked)
     if not checked.valid:
         return NO_MARKER
-    c.p = p + V2_RECORDS_AT
-    c.end = p + row.size
-    if take_record(&c, &f) != OK or f.key_size < CONTROL_KEY_BYTES or load16(f.key) < 0:
-        return NO_MARKER
-    kind = load16(f.key + 2)
+    kind = marker_kind(p, row)
     return kind if kind == ABORT or kind == COMMIT else NO_MARKER
 
 

@@ -49,7 +49,7 @@ from kafkalog.records.plain_runs import plain_row
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["BATCH_BYTES", "Rebuilt", "convert", "rebuild", "repack"]
+__all__ = ["BATCH_BYTES", "Rebuilt", "check_frames", "convert", "rebuild", "repack"]
 
 BATCH_BYTES: Final = 16384
 """How many bytes of plain messages go into one v2 batch, unless a caller says otherwise."""
@@ -73,7 +73,7 @@ def convert(
         raise IllegalArgument(f"there is no format v{magic}", hint="magic is 0, 1 or 2")
     view = memoryview(batches).cast("B")
     table = scan(view)
-    _check_frames(table)
+    check_frames(table, "converting would give damaged records a right checksum")
     out = bytearray()
     row, rows = 0, table.count
     while row < rows:
@@ -87,11 +87,11 @@ def convert(
     return out
 
 
-def _check_frames(table: BatchTable) -> None:
+def check_frames(table: BatchTable, hint: str) -> None:
     """CorruptRecord for a buffer that holds anything but whole and valid batches, and the start of one more."""
     if table.stop_reason > REASON_PARTIAL:
         raise CorruptRecord(
-            f"no batch has the size field or format {table.stop_value}", position=table.stop_position
+            f"no batch has the size field or format {table.stop_value}", position=table.stop_position, hint=hint
         )
     if table.first_invalid >= 0:
         batch = table[table.first_invalid]
@@ -99,7 +99,7 @@ def _check_frames(table: BatchTable) -> None:
             f"the batch of {batch.size} bytes has CRC {batch.crc}, its bytes give {batch.computed_crc}",
             offset=batch.base_offset,
             position=batch.position,
-            hint="converting would give damaged records a right checksum",
+            hint=hint,
         )
 
 

@@ -1,0 +1,20 @@
+from typing import final
+
+from kafkalog._core.cleaned_txns import CleanedTxns
+from kafkalog._core.last_records import LastRecords
+from kafkalog._core.offset_map import SkimpyOffsetMap
+
+STATUS_MARKER: int
+
+@final
+class Retention:
+    def __init__(
+        self,
+        offset_map: SkimpyOffsetMap,
+        transactions: CleanedTxns,
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        upper_bound_offset: int,
+    ) -> None: ...
+    def begin_segment(self, retain_legacy_deletes: bool, last_records: LastRecords) -> None: ...

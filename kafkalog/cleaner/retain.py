@@ -1,0 +1,74 @@
+"""What a clean keeps: the rules that need more than the batch, and the face of those that do not (CLN-6 to CLN-22)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kafkalog._core.last_records import LastRecords
+from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.producer import ProducerState
+from kafkalog._core.retention import Retention
+from kafkalog.cleaner.transactions import CleanedTransactions
+from kafkalog.records.compression import DECODED_LIMIT_BYTES
+from kafkalog.records.filter import FilterResult, filter_to
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["Retainer", "last_records_of", "legacy_delete_horizon_ms"]
+
+
+def legacy_delete_horizon_ms(last_clean_mtime_ms: int | None, delete_retention_ms: int) -> int:
+    """Segments changed after this lose no v0 or v1 tombstone, which have no horizon of their own (CLN-8).
+
+    `last_clean_mtime_ms` is when the last segment below the first dirty offset was changed, None without one.
+    """
+    return 0 if last_clean_mtime_ms is None else last_clean_mtime_ms - delete_retention_ms
+
+
+def last_records_of(producers: Iterable[ProducerState]) -> LastRecords:
+    """Where the last sequence of each active producer lies; of one without data, its epoch (CLN-11).
+
+    Asked anew for each group of segments, under the log's lock: a producer goes on while the clean does.
+    """
+    return LastRecords((state.producer_id, state.last_offset, state.producer_epoch) for state in producers)
+
+
+class Retainer:
+    """Goes over a log's segments, chunk by chunk, and says what is left of them. Threads: belongs to the clean.
+
+    `now_ms` is the time of the clean, taken once; `upper_bound_offset` where it ends: the batch before that stays,
+    even without records, so that the next offset does not go back (CLN-12).
+    """
+
+    __slots__ = ("_limit_bytes", "_path", "_retention")
+
+    def __init__(
+        self,
+        offset_map: SkimpyOffsetMap,
+        transactions: CleanedTransactions,
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        upper_bound_offset: int,
+        limit_bytes: int = DECODED_LIMIT_BYTES,
+    ) -> None:
+        self._retention = Retention(
+            offset_map,
+            transactions.core,
+            now_ms=now_ms,
+            delete_retention_ms=delete_retention_ms,
+            upper_bound_offset=upper_bound_offset,
+        )
+        self._limit_bytes = limit_bytes
+        self._path: str | None = None
+
+    def begin_segment(self, path: str, *, retain_legacy_deletes: bool, last_records: LastRecords) -> None:
+        """The next chunks are of this file; `retain_legacy_deletes` where it changed after the legacy horizon."""
+        self._path = path
+        self._retention.begin_segment(retain_legacy_deletes, last_records)
+
+    def filter(self, chunk: Buffer, position: int = 0) -> FilterResult:
+        """What is left of the whole batches of a chunk, which begins at byte `position`; errors as for `filter_to`."""
+        return filter_to(chunk, self._retention, path=self._path, position=position, limit_bytes=self._limit_bytes)

@@ -1,0 +1,127 @@
+"""Batches with what is obsolete taken out of them: the reference's MemoryRecords.filterTo (CLN-6 to CLN-22).
+
+No record becomes an object, and no batch that is not compressed. What was v0 or v1 comes out as v2, as brokers from
+4.0 on have it (KIP-724).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafkalog._core.decode import STATUS_TEXT
+from kafkalog._core.retain import STATUS_OFFSETS, STATUS_TOO_LONG, STEP_COMPRESS, STEP_DONE, RecordFilter
+from kafkalog._core.retention import STATUS_MARKER, Retention
+from kafkalog._core.scan import BatchTable, scan
+from kafkalog.errors import CorruptRecord, KafkalogError, RecordTooLarge
+from kafkalog.records.compression import DECODED_LIMIT_BYTES, compress_into
+from kafkalog.records.convert import check_frames
+from kafkalog.records.memory import MemoryRecords
+from kafkalog.records.plain_runs import plain_runs, status_error
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["FilterResult", "filter_to"]
+
+_HINT: Final = "the log was not cleaned and is as it was; a replica or a backup may have the batch"
+_TEXT: Final = {
+    STATUS_MARKER: "the control batch does not say what it marks",
+    STATUS_OFFSETS: "the offset of a record does not follow that of the one before it",
+}
+
+
+class FilterResult:
+    """What is left of a chunk. Counters are those of the reference's FilterResult; -1 where nothing was kept.
+
+    `data` may be a part of the chunk. `table` has its batches, from position 0 on. `bytes_read` are the whole batches
+    at the chunk's start; `needed_bytes` is what the batch cut off behind them claims to have, 0 where the chunk does
+    not show that. Of `messages_read`, which are records, `invalid_messages` had no key and were dropped (CLN-6).
+    """
+
+    __slots__ = (
+        "bytes_read",
+        "bytes_retained",
+        "data",
+        "invalid_messages",
+        "max_offset",
+        "max_timestamp",
+        "messages_read",
+        "messages_retained",
+        "needed_bytes",
+        "shallow_offset_of_max_timestamp",
+        "table",
+    )
+
+    def __init__(self, chunk: memoryview, scanned: BatchTable, done: RecordFilter) -> None:
+        self.data = done.finish()
+        whole = len(self.data) == scanned.valid_bytes and done.bytes_retained == done.bytes_read
+        self.table = scanned if whole and self.data.obj is chunk.obj else scan(self.data, check_crc=False)
+        self.bytes_read = done.bytes_read
+        self.messages_read = done.messages_read
+        self.bytes_retained = done.bytes_retained
+        self.messages_retained = done.messages_retained
+        self.invalid_messages = done.invalid_messages
+        self.max_offset = done.max_offset
+        self.max_timestamp = done.max_timestamp
+        self.shallow_offset_of_max_timestamp = done.shallow_offset_of_max_timestamp
+        self.needed_bytes = MemoryRecords(chunk[scanned.valid_bytes :]).first_batch_size() or 0
+
+    def __repr__(self) -> str:
+        return (
+            f"<FilterResult {self.messages_retained} of {self.messages_read} records, "
+            f"{self.bytes_retained} of {self.bytes_read} B>"
+        )
+
+
+def filter_to(
+    chunk: Buffer,
+    retention: Retention,
+    *,
+    path: str | None = None,
+    position: int = 0,
+    limit_bytes: int = DECODED_LIMIT_BYTES,
+) -> FilterResult:
+    """What `retention` leaves of the whole batches of `chunk`, which begins at byte `position` of the file `path`.
+
+    Batches of which everything stays are copied as they are. The others keep codec, times, producer and, if v2, their
+    range of offsets; a horizon for deletes is set where one begins (CLN-8, CLN-10, CLN-44). `limit_bytes` is what one
+    batch may decompress to. CorruptRecord and InvalidRecord name file, position and offset: of a size or format that
+    no batch has, a wrong checksum (a batch written anew would get a right one) and records that cannot be read.
+    """
+    view = memoryview(chunk).cast("B")
+    table = scan(view)
+    try:
+        check_frames(table, _HINT)
+        done = RecordFilter(retention, view, table)
+        for run in plain_runs(view, table, limit_bytes=limit_bytes):
+            if run.failed:
+                run.raise_failure(path)
+            done.begin_run(run.data, run.table, run.row_before, run.first, run.last)
+            status = done.step()
+            while status == STEP_COMPRESS:
+                compress_into(done.store, done.codec, done.payload)
+                done.seal()
+                status = done.step()
+            if status != STEP_DONE:
+                raise _refusal(status, done, table)
+        return FilterResult(view, table, done)
+    except OverflowError:
+        raise RecordTooLarge("the cleaned batches have more than 2 GiB", path=path, position=position) from None
+    except KafkalogError as error:
+        error.path = path
+        error.position = position + (error.position or 0)
+        raise
+
+
+def _refusal(status: int, done: RecordFilter, table: BatchTable) -> KafkalogError:
+    """The typed error for a batch that cannot be filtered."""
+    row = done.error_row
+    if status == STATUS_TOO_LONG:
+        error: KafkalogError = RecordTooLarge("a record of the batch cannot be written in format v2: it has 2 GiB")
+    elif status in _TEXT:
+        error = CorruptRecord(_TEXT[status], hint=_HINT)
+    else:
+        error = status_error(status, f"record {done.error_record} of the batch: {STATUS_TEXT[status]}")
+    error.offset = table.base_offset(row)
+    error.position = table.position(row)
+    return error
