@@ -30,6 +30,7 @@ from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.transaction_index import TransactionIndex
 from kafkalog.storage.view import LogView
 from kafkalog.tools.directories import PartitionPath
+from kafkalog.types import OffsetPosition
 from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
@@ -218,11 +219,27 @@ def _mark_of(path: str, fs: FileSystem) -> int:
         return view.high_watermark
 
 
+class _NoIndex:
+    """Stands for the indexes of a segment that another process owns: it is read from its start."""
+
+    size_in_bytes: Final = 0
+
+    def __init__(self, base_offset: int) -> None:
+        self._start = OffsetPosition(base_offset, 0)
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """Where to begin looking for an offset."""
+        return self._start
+
+
 class _SeenSegment:
     """A segment of a view as a clean that writes nothing goes over it."""
 
+    last_known_offset: Final = -1
+
     def __init__(self, segment: Any, fs: FileSystem) -> None:
         self.base_offset: int = segment.base_offset
+        self.offset_index = self.time_index = _NoIndex(segment.base_offset)
         self.records = segment.records
         self.size: int = segment.size
         self.path: str = segment.path

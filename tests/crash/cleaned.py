@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -150,7 +151,8 @@ def _one_failure(place: Path, seed: int, fault: Fault, nth: int) -> bool:
     ready = prepared(root, seed, fs)
     log, history = ready.log, ready.history
     rule = fault.at(fs, nth)
-    with _told(f"seed {seed}, call {nth}: {fault.name}"):
+    with _told(f"seed {seed}, call {nth}: {fault.name}"), ExitStack() as stack:
+        stack.callback(_give_up, log)
         try:
             log.compact()
         except KafkalogError as error:
@@ -171,6 +173,11 @@ def _one_failure(place: Path, seed: int, fault: Fault, nth: int) -> bool:
         for name in ("cut", "killed", "data"):
             check_cleaned(place / name / TOPIC, history, ready.held)
     return bool(rule.fired)
+
+
+def _give_up(log: Log) -> None:
+    with suppress(KafkalogError):
+        log.close()
 
 
 class _told:

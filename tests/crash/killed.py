@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import threading
+import time
 import traceback
 import warnings
 from pathlib import Path
@@ -25,6 +26,8 @@ from tests.crash.session import Operation, Session
 
 STEPS = 5000
 EVENTS = 400
+PAUSE_S = 0.001
+"""Between events, so that a writer is not through before it is killed."""
 
 
 def write(partition: str, report: str, seed: str) -> None:
@@ -46,24 +49,20 @@ def history_of(seed: int) -> History:
 
 
 def clean(partition: str, report: str, seed: str) -> None:
-    """Appends a history while another thread cleans what is there, again and again, unless somebody kills it before."""
+    """Appends a history while it cleans what is there, again and again, until somebody kills it."""
     said = os.open(report, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     history = history_of(int(seed))
     log = opened(Path(partition), MockClock(NOW), internal_segment_bytes=history.segment_bytes)
     os.write(1, b"ready %d\n" % os.getpid())
-    done = threading.Event()
 
     def append() -> None:
         for number in range(len(history.events)):
             history.append(log, number, number + 1)
             os.write(said, b"appended %d\n" % (number + 1))
-        log.roll()
-        done.set()
+            time.sleep(PAUSE_S)
 
     threading.Thread(target=append).start()
-    last = False
-    while not last:
-        last = done.is_set()
+    while True:
         os.write(said, b"clean\n")
         log.compact()
         os.write(said, b"cleaned\n")

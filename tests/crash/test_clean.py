@@ -16,7 +16,7 @@ from tests.crash.killer import kill_cleans
 def test_a_power_cut_at_every_change_of_the_disk(place: Path, seed: int) -> None:
     """CLN-25: what is swapped in is on disk before what it replaces goes."""
     changes, states = cut_clean(place, seed, CLEANED_MODES[:3])
-    assert changes > 5 and states > 5
+    assert changes > 5 and states > 2
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

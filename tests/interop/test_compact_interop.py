@@ -1,7 +1,8 @@
 """Compacted logs beside the reference: the oracle agrees with its Cleaner; it opens and cleans what we cleaned."""
 
+import shutil
 import time
-from pathlib import Path, shutil
+from pathlib import Path
 from random import Random
 from typing import Any
 

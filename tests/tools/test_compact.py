@@ -17,6 +17,7 @@ from kafkalog.errors import (
 )
 from kafkalog.manager.topics import TOPICS_FILE
 from kafkalog.tools.compact import compact
+from tests.raw_batches import batch
 from tests.tools.test_retain import content
 
 NOW = 1_700_000_000_000
@@ -28,7 +29,7 @@ def make(path: Path, records: list[tuple[bytes | None, bytes | None]], per_segme
     settings = {"cleanup_policy": "compact", "message_timestamp_before_max_ms": 2**63 - 1, **settings}
     with kafkalog.open(path, "a", **settings) as log:
         for n, (key, value) in enumerate(records):
-            log.append([(key, value, NOW + n)])
+            log.replicate(batch(log.end_offset, [(NOW + n, key, value)]))  # a leader takes no record without a key
             if n % per_segment == per_segment - 1:
                 log.roll()
 
