@@ -11,7 +11,7 @@ MODULES = (
     "store", "unpack", "arena", "legacy", "repack", "walk", "check", "residency", "agree", "txns", "admit", "rewrite",
     "arrow_memory", "columns", "column_builder", "arrow", "producer", "staged", "producers",
     "trace", "recovery", "counter", "stamp",
-    "arrow_input", "arrow_rows", "arrow_encoder", "offset_map",
+    "arrow_input", "arrow_rows", "arrow_encoder", "offset_map", "map_filler",
     "cleaned_txns", "last_records", "retention", "retain",
 )  # fmt: skip
 USES_CRC = (

@@ -12,6 +12,7 @@ from kafkalog._core.record import Record
 from kafkalog.appending import AppendMixin
 from kafkalog.chunks import batch_chunks, records, visible_chunks
 from kafkalog.columnar import ColumnarLog
+from kafkalog.compacting import CompactMixin
 from kafkalog.config import key_for
 from kafkalog.cursor_face import CursorMixin
 from kafkalog.engine import end_of, isolation_of, out_of_range, refresh
@@ -93,7 +94,7 @@ def _check_setting(name: str) -> None:
         raise
 
 
-class Log(AppendMixin, ColumnarLog, CursorMixin):
+class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin):
     """One partition's log: an ordered sequence of records, indexed by offset.
 
     `log[n]` is the record with offset n, `log[a:b]` a lazy half-open slice, iteration gives all records.

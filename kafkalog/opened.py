@@ -27,6 +27,8 @@ from kafkalog.util.interrupts import deferred_interrupts
 if TYPE_CHECKING:
     from kafkalog._core.store import Block
     from kafkalog.accumulator import Accumulator
+    from kafkalog.cleaner.types import CleanResult
+    from kafkalog.compacting import Progress
 
 
 class OpenedLog:
@@ -110,6 +112,14 @@ class OpenedLog:
         if self.after_append is not None:
             self.after_append()
         return info
+
+    def compact(
+        self, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
+    ) -> CleanResult:
+        """One clean of the log, with the data directory's cleaner checkpoint; as `CompactMixin.compact` says."""
+        from kafkalog.compacting import compact
+
+        return compact(self, from_start, roll, dry_run, offset_map_bytes, progress)
 
     def record_log_start(self) -> None:
         """Puts the log start on disk, in the data directory's checkpoint of log starts."""
@@ -215,6 +225,12 @@ class StoreLog(OpenedLog):
 
     def close(self) -> None:
         """Nothing: the store closes its logs."""
+
+    def compact(
+        self, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
+    ) -> CleanResult:
+        """IllegalState: the store's cleaner may be at it."""
+        raise IllegalState(f"log {self.topic_partition} is cleaned by its store", hint="dirs.clean(topic, partition)")
 
     def retire(self) -> None:
         """Writes what writers still hold, then refuses every append: the store closes the log, or has lost it."""

@@ -34,6 +34,7 @@ cdef struct Piece:
 
 
 @cython.final
+@cython.no_gc_clear                 # clearing would leave nothing where methods expect something
 cdef class RecordFilter:
     """One chunk of whole batches, all of which `batches` has, and what `retention` leaves of it.
 

@@ -25,6 +25,7 @@ STATUS_MARKER = ERR_MARKER
 
 
 @cython.final
+@cython.no_gc_clear                 # clearing would leave nothing where methods expect something
 cdef class Retention:
     """The rules of one clean, and its choices for the rows last looked at.
 

@@ -21,12 +21,6 @@ cdef enum:
     MOST_MARKER_BYTES = 64 * 1024   # a marker has 78 bytes; later versions may append some
 
 
-cdef struct Range:
-    int64_t producer_id
-    int64_t first_offset
-    int64_t last_offset             # of the marker
-
-
 cdef int by_producer_and_end(const void* a, const void* b) noexcept nogil:
     cdef const Range* x = <const Range*>a
     cdef const Range* y = <const Range*>b
@@ -44,9 +38,6 @@ cdef inline bint is_transactional(const BatchRow* row) noexcept nogil:
 @cython.final
 cdef class AbortedRanges:
     """Aborted transactions, each (producer id, first offset, offset of its ABORT marker), to ask of batches."""
-
-    cdef Range* ranges
-    cdef readonly Py_ssize_t count
 
     def __cinit__(self, transactions=()):
         cdef Py_ssize_t i = 0

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from kafkalog._core.column_builder import ColumnBuilder
+    from kafkalog._core.map_filler import MapFiller
 
 __all__ = ["RUN_BYTES", "PlainRun", "plain_row", "plain_run", "plain_runs", "status_error"]
 
@@ -68,7 +69,7 @@ class PlainRun:
         """True where the row after the run could not be made plain, or a reader met damage inside it."""
         return self._failure is not None
 
-    def note(self, reader: RecordTable | ColumnBuilder) -> None:
+    def note(self, reader: RecordTable | ColumnBuilder | MapFiller) -> None:
         """Takes note of the damage at which a reader of this run stopped, if it did."""
         if reader.status == STATUS_OK:
             return

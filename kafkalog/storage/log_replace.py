@@ -100,6 +100,7 @@ class LogReplacer(LogOwner):
             self._unsynced.entries_changed()
         segments = state.segments.without(segment.base_offset for segment in old)
         for segment in new:
+            segment.records.guard = self._lock  # nobody writes to it any more
             segments = segments.with_added(segment)
         if any(segment.base_offset == state.high_watermark_base for segment in old):  # its place was in there
             state = state.replace(high_watermark_base=-1, high_watermark_position=-1)

@@ -78,6 +78,7 @@ class Cleaner:
 
     last: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     retain_legacy_deletes: bool = True
+    delete_retention_ms: int = RETENTION_MS
     map_bytes: int = 24 * 1000
     most_keys: int = 1 << 30
 
@@ -89,17 +90,27 @@ class Cleaner:
         end: int | None = None,
         now: int = NOW,
         aborted: Iterable[AbortedTxn] = (),
+        map_end: int = 0,
         chunk_bytes: int = 1 << 30,
     ) -> Cleaned:
-        """One round over `data`, keys from `dirty` on, up to `end` (all of it), in pieces of `chunk_bytes`."""
+        """One round over `data`, keys from `dirty` on, up to `end` (all of it), in pieces of `chunk_bytes`.
+
+        `map_end` is where the map ends at the least, past a gap.
+        """
         aborted = list(aborted)
         batches = batches_of(data)
         upper = batches[-1].last_offset + 1 if end is None else end
         offset_map = self.mapped(data, dirty, upper, aborted)
+        if map_end:
+            offset_map.update_latest_offset(map_end - 1)
         transactions = CleanedTransactions()
         transactions.add_aborted(aborted)
         retainer = Retainer(
-            offset_map, transactions, now_ms=now, delete_retention_ms=RETENTION_MS, upper_bound_offset=upper
+            offset_map,
+            transactions,
+            now_ms=now,
+            delete_retention_ms=self.delete_retention_ms,
+            upper_bound_offset=upper,
         )
         last = LastRecords((producer, *fields) for producer, fields in self.last.items())
         retainer.begin_segment("a.log", retain_legacy_deletes=self.retain_legacy_deletes, last_records=last)

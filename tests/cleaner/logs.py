@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from kafkalog.chunks import records
 from kafkalog.storage.log import UnifiedLog
 from tests.builder import R, batch
 from tests.storage import logs
@@ -21,3 +22,14 @@ def append(log: UnifiedLog, *pairs: Pair, timestamp: int = logs.NOW, **fields: i
     info = log.append_as_leader(bytearray(batch(rows, **fields)))
     first: int = info.first_offset
     return first
+
+
+def kept(log: UnifiedLog) -> dict[int, Pair]:
+    """offset -> key and value of every record of the log, control records left out."""
+    found = records(log, log.log_start_offset, log.log_end_offset)
+    return {record.offset: (record.key, record.value) for record in found}
+
+
+def keys_and_offsets(log: UnifiedLog) -> list[tuple[bytes | None, int]]:
+    """The keys of the log's records in order, with their offsets."""
+    return [(key, offset) for offset, (key, _) in sorted(kept(log).items())]

@@ -118,16 +118,23 @@ class Reference:
         return bool(self.ask("unlock", file=str(file)))
 
     def open(
-        self, directory: Path, config: Mapping[str, Any] | None = None, *, clean: bool, log_start: int = 0
+        self,
+        directory: Path,
+        config: Mapping[str, Any] | None = None,
+        *,
+        clean: bool,
+        log_start: int = 0,
+        now_ms: int | None = None,
     ) -> "ReferenceLog":
         """The partition directory under Kafka's UnifiedLog, made if missing.
 
         clean: as after a clean stop, nothing is looked at; otherwise as after a crash, with recovery point 0,
-        so that every segment is checked and its indexes are rebuilt.
+        so that every segment is checked and its indexes are rebuilt. `now_ms`: where its clock stands, which else
+        is that of the system; producers unheard of for a day before it are forgotten.
         """
         settings = {key: str(value) for key, value in (config or {}).items()}
         points = {"log_start": log_start, "recovery_point": CLEAN_RECOVERY_POINT if clean else 0}
-        answer = self.ask("open", dir=str(directory), config=settings, clean=clean, **points)
+        answer = self.ask("open", dir=str(directory), config=settings, clean=clean, clock=now_ms, **points)
         return ReferenceLog(self, answer["log"], answer["state"])
 
 

@@ -108,19 +108,28 @@ def awaited(log: Path, pattern: str, program: "subprocess.Popen[bytes]") -> str:
 
 @contextmanager
 def standalone(scratch: Path, python: Path, workers: int) -> Iterator[str]:
-    """The URL of a master with so many workers of one core each, on machines that have `python`."""
+    """The URL of a master with so many workers of one core each, on machines that have `python`.
+
+    Each worker has an address of its own on the loopback: Spark runs no task twice at once on one host.
+    """
     env = environment(python, scratch)
     deploy = [f"{env['SPARK_HOME']}/bin/spark-class", "org.apache.spark.deploy.master.Master"]
-    ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+    ports = ["--port", "0", "--webui-port", "0"]
     with ExitStack() as stack:
         log = scratch / "master.log"
-        master = stack.enter_context(running([*deploy, *ports], env, log))
+        master = stack.enter_context(running([*deploy, "--host", "127.0.0.1", *ports], env, log))
         url = awaited(log, r"spark://127\.0\.0\.1:\d+", master)
         deploy[1] = "org.apache.spark.deploy.worker.Worker"
         logs = [scratch / f"worker{number}.log" for number in range(workers)]
         sizes = ["--cores", "1", "--memory", "1g", "--work-dir"]
-        lines = [[*deploy, *ports, *sizes, str(log.with_suffix("")), url] for log in logs]
-        started = [stack.enter_context(running(line, env, log)) for line, log in zip(lines, logs, strict=True)]
+        lines = [
+            [*deploy, "--host", f"127.0.0.{number}", *ports, *sizes, str(log.with_suffix("")), url]
+            for number, log in enumerate(logs, 1)
+        ]
+        started = [
+            stack.enter_context(running(line, {**env, "SPARK_LOCAL_IP": line[3]}, log))
+            for line, log in zip(lines, logs, strict=True)
+        ]
         for log, worker in zip(logs, started, strict=True):
             awaited(log, "Successfully registered with master", worker)
         yield url

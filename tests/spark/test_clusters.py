@@ -14,6 +14,7 @@ import kafkalog
 from kafkalog.spark.archive import write_archive
 from tests.spark.clusters import ROOT, environment, install_wheel, plain_python, running, standalone
 from tests.spark.conftest import why_not
+from tests.spark.speculative_job import ROWS, SLOW
 
 REASON = why_not()
 pytestmark = [
@@ -100,3 +101,25 @@ def test_local_cluster_finds_the_package_where_the_driver_has_it(tmp_path: Path)
     home = [f"spark.executorEnv.SPARK_HOME={environment(python, tmp_path)['SPARK_HOME']}"]
     done = run_job("local-cluster[2,1,1024]", python, tmp_path / "from", tmp_path, *home)
     assert all(Path(origin).is_relative_to(ROOT) for _, origin in check_done(done))
+
+
+def test_a_task_that_runs_twice_at_once_lands_once(cluster: Cluster, tmp_path: Path) -> None:
+    """Speculation: of two attempts that stage the same rows, the one that Spark takes is committed."""
+    data, marks = tmp_path / "data", tmp_path / "marks"
+    data.mkdir()
+    marks.mkdir()
+    env = {**environment(cluster.python, tmp_path), "PYTHONPATH": str(ROOT)}
+    settings = [
+        *QUICK, f"spark.local.dir={tmp_path}", f"spark.executorEnv.PYTHONPATH={ROOT}", "spark.speculation=true",
+        "spark.speculation.interval=100ms", "spark.speculation.multiplier=1.1", "spark.speculation.quantile=0.5",
+        "spark.speculation.efficiency.enabled=false",
+    ]  # fmt: skip
+    program = [sys.executable, str(ROOT / "tests/spark/speculative_job.py"), cluster.url]
+    log = tmp_path / "driver.log"
+    with running([*program, str(data), str(marks), *settings], env, log) as driver:
+        assert driver.wait(300) == 0, log.read_text()[-4000:]
+    attempts = {path.name for path in marks.iterdir()}
+    assert {f"{SLOW}.0", f"{SLOW}.1"} <= attempts
+    with kafkalog.open(data / "t-0") as written:
+        assert sorted(int(record.value) for record in written.records()) == list(range(ROWS))
+    assert not list(data.glob("kafkalog-stage*"))

@@ -39,7 +39,7 @@ final class Cleaning {
     }
 
     /** A clock that stands still. */
-    private static final class Standing implements Time {
+    static final class Standing implements Time {
         private final long now;
 
         Standing(long now) {

@@ -34,7 +34,7 @@ final class Partition {
     private final File dir;
     private final UnifiedLog log;
 
-    /** Fields: dir, config {dotted: text}, clean (bool), log_start, recovery_point. The directory is made if it is missing. */
+    /** Fields: dir, config {dotted: text}, clean (bool), log_start, recovery_point, clock (ms, where it stands). The directory is made if it is missing. */
     Partition(JsonNode command) throws Exception {
         dir = new File(command.get("dir").asText());
         if (!dir.isDirectory() && !dir.mkdirs()) {
@@ -42,8 +42,9 @@ final class Partition {
         }
         Map<String, Object> config = new HashMap<>();
         command.path("config").properties().forEach(entry -> config.put(entry.getKey(), entry.getValue().asText()));
+        Time time = command.hasNonNull("clock") ? new Cleaning.Standing(command.get("clock").asLong()) : Time.SYSTEM;
         log = UnifiedLog.create(dir, new LogConfig(config), command.path("log_start").asLong(0), command.path("recovery_point").asLong(0),
-            scheduler, new BrokerTopicStats(), Time.SYSTEM, TRANSACTION_TIMEOUT_MS, new ProducerStateManagerConfig(PRODUCER_EXPIRY_MS, false),
+            scheduler, new BrokerTopicStats(), time, TRANSACTION_TIMEOUT_MS, new ProducerStateManagerConfig(PRODUCER_EXPIRY_MS, false),
             PRODUCER_EXPIRY_MS, new LogDirFailureChannel(1), command.get("clean").asBoolean(), Optional.empty());
         scheduler.drain();
     }

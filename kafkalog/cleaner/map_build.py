@@ -1,0 +1,115 @@
+"""The first half of a clean: the offset map of the keys in the dirty part of a log (CLN-3 to CLN-7, CLN-46)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kafkalog._core.map_filler import MapFiller
+from kafkalog._core.scan import REASON_MAGIC, REASON_SIZE, BatchTable, scan
+from kafkalog._core.txns import AbortedRanges
+from kafkalog.cleaner.segment_reader import SegmentReader
+from kafkalog.cleaner.types import CheckDone, CleanerStats, Throttled
+from kafkalog.errors import CorruptRecord
+from kafkalog.records.plain_runs import plain_runs
+from kafkalog.storage.file_slice import HINT, LOG_OVERHEAD, bad_size, claimed_size
+from kafkalog.storage.read import collect_aborted
+
+if TYPE_CHECKING:
+    from kafkalog._core.offset_map import SkimpyOffsetMap
+    from kafkalog.storage.log import UnifiedLog
+
+DEFAULT_LOAD_FACTOR: Final = 0.9
+"""log.cleaner.io.buffer.load.factor where nobody says otherwise."""
+
+
+def build_map(
+    log: UnifiedLog,
+    start: int,
+    end: int,
+    offset_map: SkimpyOffsetMap,
+    stats: CleanerStats,
+    *,
+    reader: SegmentReader,
+    load_factor: float = DEFAULT_LOAD_FACTOR,
+    check_done: CheckDone,
+    throttled: Throttled,
+) -> bool:
+    """Fill the map anew with the last offset of each key in [start, end), as far as it holds; True where that is all.
+
+    The map is full at `load_factor` of its slots: it ends before the record that did not fit, and its `latest_offset`
+    is the last that it covers; else that is `end` - 1, also where no record lies there (CLN-4). Keys of aborted
+    transactions, of control records and null ones are no keys (CLN-6, CLN-14, CLN-18). An empty range leaves the map
+    empty. Counts what it read in `stats.map_messages_read` and `stats.map_bytes_read`.
+
+    CorruptRecord or InvalidRecord, with file and position, where a batch is damaged, StorageError; nothing was changed
+    but the map. What `check_done` raises between two chunks comes through.
+    """
+    offset_map.clear(expected=max(0, end - start))
+    state = log.state
+    dirty = state.segments.values(start, max(start, end))
+    if not dirty:
+        return True
+    aborted = AbortedRanges(entry[1:4] for entry in collect_aborted(state, dirty[0], start, end))
+    most = int(offset_map.slots * load_factor)
+    filler = MapFiller(offset_map, aborted, start_offset=start, end_offset=end, most=most)
+    try:
+        for number, segment in enumerate(dirty, 1):
+            reader.begin(segment.records, segment.offset_index.lookup(start).position)
+            try:
+                for data, table in _chunks(reader, check_done, throttled):
+                    if not _take(filler, reader, data, table):
+                        return False
+                    stats.map_bytes_read += table.valid_bytes
+            finally:
+                reader.end()
+            offset_map.update_latest_offset((dirty[number].base_offset if number < len(dirty) else end) - 1)
+    finally:
+        stats.map_messages_read += filler.messages_read
+    return True
+
+
+def _chunks(
+    reader: SegmentReader, check_done: CheckDone, throttled: Throttled
+) -> Iterator[tuple[memoryview, BatchTable]]:
+    """What the reader was begun with: whole sound batches, as many at a time as fit."""
+    carried = 0
+    while True:
+        check_done()
+        data = reader.chunk()
+        if not len(data):
+            return
+        throttled(len(data) - carried)
+        table = scan(data, base_position=reader.position)
+        _refuse_damage(table, reader.records.path)
+        carried = len(data) - table.valid_bytes
+        if len(table):
+            yield data, table
+            reader.advance(table.valid_bytes)
+        else:
+            reader.grow(claimed_size(bytes(data[:LOG_OVERHEAD])))
+
+
+def _take(filler: MapFiller, reader: SegmentReader, data: memoryview, table: BatchTable) -> bool:
+    """Puts the keys of a chunk; False where the map is full."""
+    for run in plain_runs(data, table, base_position=reader.position):
+        goes_on = filler.take(run.data, run.table, run.first, run.last, run.base_position)
+        if filler.is_full:
+            return False
+        if not goes_on:
+            run.note(filler)
+        run.raise_failure(reader.records.path)
+    return True
+
+
+def _refuse_damage(table: BatchTable, path: str) -> None:
+    """CorruptRecord for a size field that no batch has, an unknown format, or a checksum that does not match."""
+    if table.first_invalid >= 0:
+        row = table.first_invalid
+        what, position, offset = "a batch does not match its CRC", table.position(row), table.base_offset(row)
+        raise CorruptRecord(what, path=path, offset=offset, position=position, hint=HINT)
+    if table.stop_reason == REASON_SIZE:
+        raise bad_size(table.stop_value, path, table.stop_position)
+    if table.stop_reason == REASON_MAGIC:
+        what = f"a batch is of format {table.stop_value}, which nobody knows"
+        raise CorruptRecord(what, path=path, position=table.stop_position, hint=HINT)

@@ -1,0 +1,106 @@
+"""The part of `Log` that compacts it: one clean, asked for by its owner."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Never, cast
+
+from kafkalog.errors import CleaningAborted, IllegalState, SegmentOffsetOverflow
+from kafkalog.keywords import unknown_keyword
+
+if TYPE_CHECKING:
+    from kafkalog.api import Log
+    from kafkalog.cleaner.types import CleanerStats, CleanResult
+    from kafkalog.opened import OpenedLog
+
+__all__ = ["CompactMixin", "compact"]
+_OPTIONS: Final = ("from_start", "roll", "dry_run", "offset_map_bytes", "progress")
+OFFSET_MAP_BYTES: Final = 128 << 20
+"""log.cleaner.dedupe.buffer.size for one thread; no more is taken than the dirty offsets can need."""
+
+Progress = Callable[["CleanerStats"], object]
+
+
+class CompactMixin:
+    """Compacting a log opened with mode "a"; in mode "r" it raises ReadOnlyLog."""
+
+    __slots__ = ()
+
+    def compact(
+        self,
+        *,
+        from_start: bool = False,
+        roll: bool = False,
+        dry_run: bool = False,
+        offset_map_bytes: int = OFFSET_MAP_BYTES,
+        progress: Progress | None = None,
+        **unknown: Never,
+    ) -> CleanResult:
+        """How far the log is clean now, and what that took: of each key the last record stays.
+
+        Cleaned are the segments up to the active one, the last stable offset and what `min.compaction.lag.ms` protects,
+        whatever part of them is dirty; with `roll` the active segment is rolled first. They are dirty from where the
+        data directory's cleaner checkpoint says, which then says where this clean ended; without such a file, or with
+        `from_start`, from the log start. `dry_run` counts what would be read and written, and changes nothing. The map
+        of keys has at most `offset_map_bytes`: where it gets full the clean ends before the log does, and another call
+        goes on. `progress` is called with the counters between chunks. Appends and reads go on meanwhile.
+
+        IllegalState where cleanup.policy lacks compact (records without a key would go), and while the log is being
+        cleaned already; CorruptRecord, after which nothing has changed from there on; CleaningAborted where the log was
+        cut meanwhile; StorageError.
+        """
+        if unknown:
+            raise unknown_keyword("compact", unknown, _OPTIONS)
+        opened = cast("Log", self).opened_for_append()
+        return opened.compact(from_start, roll, dry_run, offset_map_bytes, progress)
+
+
+def compact(
+    opened: OpenedLog, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
+) -> CleanResult:
+    """`CompactMixin.compact` of an open partition; a segment that has to be split first is split."""
+    from time import perf_counter
+
+    from kafkalog._core.offset_map import SkimpyOffsetMap
+    from kafkalog.cleaner.choosing import cleanable_offsets
+    from kafkalog.cleaner.pass_ import LOAD_FACTOR, clean
+    from kafkalog.cleaner.types import ASKED, CleanerStats, LogToClean
+    from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_offset
+    from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE
+
+    log = opened.log
+    if not log.config.compact:
+        hint = 'open it with cleanup_policy="compact": records without a key go then'
+        raise IllegalState(f"cleanup.policy of {opened.topic_partition} lacks compact", path=opened.path, hint=hint)
+    if roll and log.active_segment.size:
+        log.roll()
+    directory, fs = os.path.dirname(opened.path), log.fs
+    has_checkpoint = fs.exists(os.path.join(directory, CLEANER_OFFSET_FILE))
+    known = read_cleaner_offsets(directory, fs=fs).get(opened.topic_partition) if has_checkpoint else None
+    now_ms = opened.milliseconds()
+    offsets = cleanable_offsets(log.state, log.config, None if from_start else known, now_ms)
+    to_clean = LogToClean.of(log, offsets.first_dirty_offset, offsets.first_uncleanable_offset, ASKED)
+    dirty = max(to_clean.first_uncleanable_offset - to_clean.first_dirty_offset, 1)
+    memory = min(offset_map_bytes, 24 * (int(dirty / LOAD_FACTOR) + 2))
+    stats = CleanerStats(perf_counter())
+
+    def check_done() -> None:
+        if opened.closed:
+            raise CleaningAborted(f"log {opened.topic_partition} was closed while it was being cleaned")
+        if progress is not None:
+            progress(stats)
+
+    while True:
+        try:
+            found = clean(
+                to_clean, SkimpyOffsetMap(memory), now_ms=now_ms, check_done=check_done, stats=stats, dry_run=dry_run
+            )
+            break
+        except CleaningAborted as error:
+            if not isinstance(error.__cause__, SegmentOffsetOverflow):
+                raise
+    found = found._replace(end_offset=max(found.end_offset, to_clean.first_dirty_offset))  # 0: nothing was dirty
+    if has_checkpoint and not dry_run:
+        record_cleaner_offset(directory, opened.topic_partition, found.end_offset, fs=fs)
+    return found

@@ -1,0 +1,126 @@
+"""`log.compact()`: one clean of a log that is open for writing, and what the data directory remembers of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.cleaner.types import CleanerStats
+from kafkalog.errors import CleaningAborted, IllegalState, LogClosed, ReadOnlyLog
+from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, OffsetCheckpoint
+
+
+def opened(path: Path, **more: object) -> kafkalog.Log:
+    return kafkalog.open(path / "data" / "states-0", "a", **{"cleanup_policy": "compact", **more})
+
+
+def filled(path: Path, **more: object) -> kafkalog.Log:
+    log = opened(path, **more)
+    for number in range(60):
+        log.append((b"key %d" % (number % 7), b"value %d" % number))
+    return log
+
+
+def checkpoint(path: Path) -> OffsetCheckpoint:
+    return OffsetCheckpoint(path / "data" / CLEANER_OFFSET_FILE)
+
+
+def test_the_last_record_of_each_key_stays(tmp_path: Path) -> None:
+    """CLN-3: after a roll; the active segment is never cleaned (CLN-30)."""
+    with filled(tmp_path) as log:
+        assert log.compact().stats.messages_read == 0
+        assert len(list(log)) == 60
+        found = log.compact(roll=True)
+        assert (found.end_offset, found.stats.messages_written) == (60, 7)
+        assert [record.offset for record in log] == list(range(53, 60))
+        assert log[59].value == b"value 59"
+        log.append((b"key 1", b"new"))
+    with kafkalog.open(tmp_path / "data" / "states-0") as log:
+        assert {record.key: record.value for record in log}[b"key 1"] == b"new"
+
+
+def test_a_second_clean_changes_nothing(tmp_path: Path) -> None:
+    with filled(tmp_path) as log:
+        log.compact(roll=True)
+        rows = list(log)
+        found = log.compact(from_start=True)
+        assert found.stats.bytes_read == found.stats.bytes_written
+        assert list(log) == rows
+
+
+def test_the_cleaner_checkpoint_is_kept_where_there_is_one(tmp_path: Path) -> None:
+    """CLN-33: other partitions' lines stay; without the file none is made, and all of the log is dirty each time."""
+    other, ours = TopicPartition("other", 3), TopicPartition("states", 0)
+    with filled(tmp_path) as log:
+        log.compact(roll=True)
+        assert not (tmp_path / "data" / CLEANER_OFFSET_FILE).exists()
+        (tmp_path / "data" / str(other)).mkdir()
+        checkpoint(tmp_path).write({other: 17})
+        assert log.compact().end_offset == 60
+        assert checkpoint(tmp_path).read() == {other: 17, ours: 60}
+        log.append((b"key 6", b"last"))
+        found = log.compact(roll=True)
+        assert (found.end_offset, found.stats.map_messages_read) == (61, 1)
+        assert log.compact().end_offset == 61
+        assert checkpoint(tmp_path).read() == {other: 17, ours: 61}
+        assert [record.offset for record in log] == [53, 54, *range(56, 61)]
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    with filled(tmp_path) as log:
+        log.roll()
+        checkpoint(tmp_path).write({})
+        found = log.compact(dry_run=True)
+        assert found.stats.messages_written == 7 and len(list(log)) == 60
+        assert checkpoint(tmp_path).read() == {}
+
+
+def test_a_small_map_needs_more_than_one_call(tmp_path: Path) -> None:
+    """CLN-4: the checkpoint says where the next one begins."""
+    with filled(tmp_path) as log:
+        checkpoint(tmp_path).write({})
+        ends = [log.compact(roll=True, offset_map_bytes=24 * 4).end_offset]
+        while ends[-1] < 60:
+            ends.append(log.compact(offset_map_bytes=24 * 4).end_offset)
+        assert len(ends) > 5 and ends == sorted(set(ends))
+        assert [record.offset for record in log] == list(range(53, 60))
+
+
+def test_progress_is_told_and_may_end_the_clean(tmp_path: Path) -> None:
+    seen: list[CleanerStats] = []
+
+    def told(stats: CleanerStats) -> None:
+        seen.append(stats)
+        if len(seen) > 2:
+            raise CleaningAborted("enough")
+
+    with filled(tmp_path) as log:
+        with pytest.raises(CleaningAborted, match="enough"):
+            log.compact(roll=True, progress=told)
+        assert len(list(log)) == 60
+        log.compact()
+        assert len(list(log)) == 7
+
+
+def test_what_refuses_it(tmp_path: Path) -> None:
+    with filled(tmp_path, cleanup_policy="delete") as log:
+        with pytest.raises(IllegalState, match="lacks compact"):
+            log.compact(roll=True)
+        with pytest.raises(TypeError, match="from_start"):
+            log.compact(from_begin=True)
+        assert len(list(log)) == 60
+    with pytest.raises(LogClosed):
+        log.compact()
+    with kafkalog.open(tmp_path / "data" / "states-0") as view, pytest.raises(ReadOnlyLog):
+        view.compact()
+
+
+def test_a_log_of_a_store_is_cleaned_by_its_store(tmp_path: Path) -> None:
+    with kafkalog.open_dirs([tmp_path / "store"], "a") as store:
+        store.create_topic("states", 1, {"cleanup.policy": "compact"})
+        with pytest.raises(IllegalState) as caught:
+            store["states", 0].compact()
+        assert "dirs.clean" in caught.value.hint
