@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Never, cast
 
-from kafkalog.errors import CleaningAborted, IllegalState, SegmentOffsetOverflow
+from kafkalog.errors import CleaningAborted, IllegalState, SegmentOffsetOverflow, StorageError
 from kafkalog.keywords import unknown_keyword
 
 if TYPE_CHECKING:
@@ -76,7 +76,11 @@ def compact(
     if roll and log.active_segment.size:
         log.roll()
     directory, fs = os.path.dirname(opened.path), log.fs
-    has_checkpoint = fs.exists(os.path.join(directory, CLEANER_OFFSET_FILE))
+    path = os.path.join(directory, CLEANER_OFFSET_FILE)
+    try:
+        has_checkpoint = fs.exists(path)
+    except OSError as error:
+        raise StorageError.from_os(error, "look for the checkpoint", path=path) from error
     known = read_cleaner_offsets(directory, fs=fs).get(opened.topic_partition) if has_checkpoint else None
     now_ms = opened.milliseconds()
     offsets = cleanable_offsets(log.state, log.config, None if from_start else known, now_ms)

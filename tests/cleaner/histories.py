@@ -177,10 +177,16 @@ def histories(**limits: Any) -> st.SearchStrategy[History]:
 
 
 def random_history(
-    rng: Random, *, least: int = 1, most: int = 40, old_formats: bool = True, close_all: bool = False
+    rng: Random,
+    *,
+    least: int = 1,
+    most: int = 40,
+    old_formats: bool = True,
+    close_all: bool = False,
+    now_ms: int = NOW,
 ) -> History:
-    """`least` to `most` events; with `close_all` no transaction is open at the end."""
-    made = _Maker(rng, old_formats)
+    """`least` to `most` events up to `now_ms`; with `close_all` no transaction is open at the end."""
+    made = _Maker(rng, old_formats, now_ms)
     for _ in range(rng.randint(least, most)):
         made.step()
     if close_all:
@@ -194,6 +200,7 @@ def random_history(
 class _Maker:
     rng: Random
     old_formats: bool
+    now_ms: int
     events: list[bytes | None] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     markers: list[Marker] = field(default_factory=list)
@@ -257,7 +264,7 @@ class _Maker:
 
     def time(self) -> int:
         """A timestamp that mostly grows."""
-        return NOW - 10_000_000 + 100 * self.end - self.rng.choice([0, 0, 0, 5000])
+        return self.now_ms - 10_000_000 + 100 * self.end - self.rng.choice([0, 0, 0, 5000])
 
     def add(self, magic: int, codec: CompressionType, producer: int = -1) -> None:
         """A batch of one to five records, sometimes behind a gap, sometimes with gaps inside."""

@@ -15,12 +15,14 @@ from kafkalog.cleaner.types import ASKED, CleanerStats, LogToClean
 from kafkalog.storage.names import parse_topic_partition_dir
 from kafkalog.tools.compact import compact
 from kafkalog.util.clock import MockClock
-from tests.cleaner.histories import NOW, RETENTION_MS, History, opened, random_history
+from tests.cleaner.histories import RETENTION_MS, History, opened, random_history
 from tests.interop import ours
 from tests.interop.broker import Broker
 from tests.interop.reference import RecordTuple, Reference
 
 SEEDS = range(25)
+NOW = time.time_ns() // 1_000_000
+"""The reference goes by the clock of the machine, by which producers must not have expired."""
 LEVELS = ("read_uncommitted", "read_committed")
 LONG_MS = 100 * 365 * 86_400_000
 EAGER = {"log.initial.task.delay.ms": "100", "log.cleaner.backoff.ms": "100", "log.cleaner.min.cleanable.ratio": "0"}
@@ -37,7 +39,7 @@ def settings(history: History) -> dict[str, object]:
 
 def made(directory: Path, seed: int) -> tuple[History, Path]:
     """A random history, written and closed well, and the directory of its partition."""
-    history = random_history(Random(seed), most=60)
+    history = random_history(Random(seed), most=60, now_ms=NOW)
     path = directory / f"t{seed}" / "t-0"
     history.written(path, MockClock(NOW)).close()
     return history, path
@@ -68,7 +70,7 @@ def headers(path: Path) -> list[tuple[Any, ...]]:
         found = [batch.header for batch in log.batches()]
     return [
         (
-            h.base_offset, h.last_offset, h.magic, h.attributes, h.record_count, h.base_timestamp, h.max_timestamp,
+            h.base_offset, h.last_offset, h.magic, h.attributes, h.count, h.base_timestamp, h.max_timestamp,
             h.producer_id, h.producer_epoch, h.base_sequence, h.leader_epoch,
         )
         for h in found
@@ -147,7 +149,7 @@ def test_a_broker_serves_what_we_cleaned_and_its_cleaner_agrees(reference: Refer
     data.mkdir()
     names = [f"h{seed}-0" for seed in range(8)]
     for seed, name in enumerate(names):
-        history = random_history(Random(f"broker {seed}"), most=60, close_all=True)
+        history = random_history(Random(f"broker {seed}"), most=60, close_all=True, now_ms=NOW)
         history.written(data / name, MockClock(NOW), delete_retention_ms=LONG_MS).close()
     report = compact(data, apply=True)
     assert report.records > 100
