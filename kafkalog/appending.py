@@ -228,9 +228,10 @@ class AppendMixin:
         """
         with deferred_interrupts():
             opened = self.opened_for_append()
-            cut = opened.log.truncate_to(operator.index(offset))
-            if cut:
-                opened.record_cut()
+            with opened.left_alone():
+                cut = opened.log.truncate_to(operator.index(offset))
+                if cut:
+                    opened.record_cut()
             return cut
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -244,8 +245,9 @@ class AppendMixin:
             raise IllegalArgument(f"a log cannot start at {offset}", hint="give the offset of its next record")
         with deferred_interrupts():
             opened = self.opened_for_append()
-            opened.log.truncate_fully_and_start_at(offset)
-            opened.record_cut()
+            with opened.left_alone():
+                opened.log.truncate_fully_and_start_at(offset)
+                opened.record_cut()
 
     def delete_before(self, offset: int) -> int:
         """The new log start, after records below `offset` are given up (-1: all up to the log end).

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kafkalog.api import Log
     from kafkalog.cleaner.types import CleanerStats, CleanResult
     from kafkalog.opened import OpenedLog
+    from kafkalog.util.fileio import FileSystem
 
 __all__ = ["CompactMixin", "compact"]
 _OPTIONS: Final = ("from_start", "roll", "dry_run", "offset_map_bytes", "progress")
@@ -76,11 +77,7 @@ def compact(
     if roll and log.active_segment.size:
         log.roll()
     directory, fs = os.path.dirname(opened.path), log.fs
-    path = os.path.join(directory, CLEANER_OFFSET_FILE)
-    try:
-        has_checkpoint = fs.exists(path)
-    except OSError as error:
-        raise StorageError.from_os(error, "look for the checkpoint", path=path) from error
+    has_checkpoint = _is_there(os.path.join(directory, CLEANER_OFFSET_FILE), fs)
     known = read_cleaner_offsets(directory, fs=fs).get(opened.topic_partition) if has_checkpoint else None
     now_ms = opened.milliseconds()
     offsets = cleanable_offsets(log.state, log.config, None if from_start else known, now_ms)
@@ -108,3 +105,10 @@ def compact(
     if has_checkpoint and not dry_run:
         record_cleaner_offset(directory, opened.topic_partition, found.end_offset, fs=fs)
     return found
+
+
+def _is_there(path: str, fs: FileSystem) -> bool:
+    try:
+        return fs.exists(path)
+    except OSError as error:
+        raise StorageError.from_os(error, "look for the cleaner checkpoint", path=path) from error

@@ -25,6 +25,7 @@ from kafkalog.util.paths import real_path
 if TYPE_CHECKING:
     from kafkalog.api import Log
     from kafkalog.broker_config import BrokerConfig
+    from kafkalog.cleaner.stats import Clean, CleanerReport
     from kafkalog.dirs_store import LogStore
     from kafkalog.dirs_types import Directory, Topic
     from kafkalog.dirs_view import DirsView
@@ -47,8 +48,9 @@ def open_dirs(
 
     "r" reads: no lock, no repair, never a write; directories that a broker writes to are followed. "a" opens every
     partition for writing, after recovery where a directory was not closed well, holds the directories' locks, makes
-    directories that are missing, and runs the jobs of a broker: retention, flushing, checkpoints. It takes settings by
-    their broker names (`log_retention_hours=24`, `log_segment_bytes=1 << 26`); `sync` is as for `kafkalog.open`.
+    directories that are missing, and runs the jobs of a broker: retention, flushing, checkpoints, cleaning of compacted
+    topics. It takes settings by their broker names (`log_retention_hours=24`, `log_segment_bytes=1 << 26`,
+    `log_cleaner_enable=False`); `sync` is as for `kafkalog.open`.
     `progress` is called while logs are loaded, with a `LoadProgress`.
 
     Topics have their own settings: from the topics file, or a broker's metadata (`__cluster_metadata-0`). One that
@@ -258,6 +260,24 @@ class LogDirs:
         They are not kept. ConfigError for one that takes a new start; ReadOnlyLog.
         """
         self._open().alter(settings)
+
+    def clean(self, topic: str, partition: int = 0) -> Clean:
+        """The clean of a compacted partition, done now and in this thread, however little of it is dirty.
+
+        Up to the active segment (`Log.roll` begins a new one), the first open transaction, or what
+        `min.compaction.lag.ms` protects; `end_offset` says how far that was, `stats` what it came to. Waits while the
+        partition is being cleaned; keeps to `log.cleaner.io.max.bytes.per.second`, which all cleans share.
+
+        UnknownTopicOrPartition; IllegalState where the topic is not compacted; CorruptRecord for damage, with nothing
+        touched from there on; CleaningAborted where somebody deletes, cuts or moves it, or the directories are being
+        closed, IllegalState where that is going on already; StorageError, ReadOnlyLog, LogClosed.
+        """
+        return self._open().clean(_key((topic, partition)))
+
+    @property
+    def cleaner(self) -> CleanerReport:
+        """What the background cleaner does, has done, and leaves alone, with the reason."""
+        return self._open().cleaner
 
     def flush(self) -> None:
         """Return when all that was appended to any log is on disk. StorageError, when all had their turn."""

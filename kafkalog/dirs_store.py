@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kafkalog.api import Log
 from kafkalog.broker_config import BrokerConfig
+from kafkalog.cleaner.stats import Clean, CleanerReport
 from kafkalog.config import LogConfig, key_for
 from kafkalog.dirs_types import Directory, Topic, missing, unknown_topic
 from kafkalog.durability import Sync
@@ -168,8 +169,9 @@ class LogStore:
         manager = self._manager
         log_dir = manager.directory_of(log).held
         opened = StoreLog(
-            log, log_dir, log.path, log.topic_partition, sync=self._sync, fs=manager.fs, clock=manager.clock
-        )
+            log, log_dir, log.path, log.topic_partition, sync=self._sync, fs=manager.fs, clock=manager.clock,
+            cleaner=manager.cleaner,
+        )  # fmt: skip
         return Log(log, opened)
 
     # Changing
@@ -270,6 +272,18 @@ class LogStore:
                     f"{what} is not here; {why.message}", errno=why.errno, path=directory.path, hint=why.hint
                 )
         return None
+
+    def clean(self, key: TopicPartition) -> Clean:
+        """A clean of a partition, in this thread."""
+        log = self._manager.get(key)
+        if log is None:
+            raise self.missing(key)
+        return self._manager.cleaner.clean(log)
+
+    @property
+    def cleaner(self) -> CleanerReport:
+        """What the cleaner does, has done, and leaves alone."""
+        return self._manager.cleaner_report
 
     def flush(self) -> None:
         """All that was appended is on disk, recovery points too; a log that fails stops no other."""

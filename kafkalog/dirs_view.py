@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn
 
 from kafkalog.api import Log
 from kafkalog.broker_config import BrokerConfig
+from kafkalog.cleaner.stats import NO_CLEANER, Clean, CleanerReport
 from kafkalog.dirs_types import Directory, Topic, missing
 from kafkalog.errors import KafkalogError, LogClosed, NotAPartition, ReadOnlyLog
 from kafkalog.manager.job import Job
@@ -125,6 +126,15 @@ class DirsView:
     def alter(self, settings: Mapping[str, Any]) -> None:
         """ReadOnlyLog."""
         self._refuse()
+
+    def clean(self, key: TopicPartition) -> Clean:
+        """ReadOnlyLog."""
+        self._refuse()
+
+    @property
+    def cleaner(self) -> CleanerReport:
+        """Nothing: who reads does not clean."""
+        return NO_CLEANER
 
     def flush(self) -> None:
         """ReadOnlyLog."""

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
+from kafkalog.cleaner.cleaner import LogCleaner
 from kafkalog.cursors import CURSORS
 from kafkalog.manager.directory_set import STORES
 from kafkalog.manager.job import JOBS
+from kafkalog.manager.log_remover import LogRemover
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.log_metrics import LOGS, REASONS
 from kafkalog.storage.names import DELETE_DIR_SUFFIX
@@ -114,6 +116,32 @@ def _of_cursors(value: Callable[[Any], Any]) -> Callable[[Any], Iterable[Reading
 def _directories(of: Any) -> list[Reading]:
     open_ones = [store for store in STORES.all() if not store.closed] if of is None else []
     return [((("directory", one.path),), int(not one.is_online)) for store in open_ones for one in store.directories]
+
+
+def _stores(of: Any) -> list[LogRemover]:
+    """The stores that are open for writing, each of which has a cleaner."""
+    return [store for store in STORES.all() if isinstance(store, LogRemover) and not store.closed] if of is None else []
+
+
+def _of_cleaners(value: Callable[[LogCleaner], Any]) -> Callable[[Any], Iterable[Reading]]:
+    """Of the cleaner of each store, which is named by its first data directory."""
+
+    def read(of: Any) -> list[Reading]:
+        found = [((("store", store.directories[0].path),), value(store.cleaner)) for store in _stores(of)]
+        return [reading for reading in found if reading[1] is not None]
+
+    return read
+
+
+def _by_directory(value: Callable[[LogRemover, str], int]) -> Callable[[Any], Iterable[Reading]]:
+    """Of each data directory of each store that is open for writing."""
+    return lambda of: [
+        ((("directory", one.path),), value(store, one.path)) for store in _stores(of) for one in store.directories
+    ]
+
+
+def _uncleanable(store: LogRemover, directory: str) -> int:
+    return sum(one.directory == directory for one in store.cleaner.manager.uncleanable)
 
 
 def _process(value: Callable[[], Any]) -> Callable[[Any], Iterable[Reading]]:
@@ -253,6 +281,70 @@ _SOURCES: Final = (
     Source(
         "kafkalog_job_last_run_seconds", "gauge", "seconds", "How long the last run of a job took.", "",
         _of_jobs(lambda job: _seconds(job.last_duration_ms)),
+    ),
+    Source(
+        "kafkalog_cleaner_cleans_total", "counter", "1", "Cleans of compacted logs that came to their end.", "",
+        _of_cleaners(lambda cleaner: cleaner.book.totals.cleans),
+    ),
+    Source(
+        "kafkalog_cleaner_failures_total", "counter", "1", "Cleans that ended with an error.", "",
+        _of_cleaners(lambda cleaner: cleaner.book.totals.failures),
+    ),
+    Source(
+        "kafkalog_cleaner_thread_failures_total", "counter", "1", "Rounds of threads that ended with an error.",
+        "kafka.log:LogCleaner,DeadThreadCount", _of_cleaners(lambda cleaner: cleaner.book.totals.thread_failures),
+    ),
+    Source(
+        "kafkalog_cleaner_read_bytes_total", "counter", "bytes", "Bytes of batches that cleans copied from.",
+        "kafka.log:LogCleaner,cleaner-recopy-percent", _of_cleaners(lambda cleaner: cleaner.book.totals.bytes_read),
+    ),
+    Source(
+        "kafkalog_cleaner_written_bytes_total", "counter", "bytes", "Bytes of batches that cleans kept.",
+        "kafka.log:LogCleaner,cleaner-recopy-percent", _of_cleaners(lambda cleaner: cleaner.book.totals.bytes_written),
+    ),
+    Source(
+        "kafkalog_cleaner_io_bytes_total", "counter", "bytes", "Bytes that cleans read and wrote, by their throttle.",
+        "kafka.utils:Throttler,cleaner-io", _of_cleaners(lambda cleaner: cleaner.throttle.total_bytes),
+    ),
+    Source(
+        "kafkalog_cleaner_throttled_seconds_total", "counter", "seconds", "How long cleans slept for their rate.",
+        "", _of_cleaners(lambda cleaner: _seconds(cleaner.throttle.slept_ms)),
+    ),
+    Source(
+        "kafkalog_cleaner_map_utilization_ratio", "gauge", "1", "How full the maps of the last cleans were, at most.",
+        "kafka.log:LogCleaner,max-buffer-utilization-percent",
+        _of_cleaners(lambda cleaner: max((one.stats.buffer_utilization for one in cleaner.book.last), default=0.0)),
+    ),
+    Source(
+        "kafkalog_cleaner_last_clean_seconds", "gauge", "seconds", "How long the last cleans took, at most.",
+        "kafka.log:LogCleaner,max-clean-time-secs",
+        _of_cleaners(lambda cleaner: max((one.stats.elapsed_s for one in cleaner.book.last), default=0.0)),
+    ),
+    Source(
+        "kafkalog_cleaner_longest_delay_seconds", "gauge", "seconds", "By how much max.compaction.lag.ms was missed.",
+        "kafka.log:LogCleaner,max-compaction-delay-secs",
+        _of_cleaners(lambda cleaner: _seconds(cleaner.manager.choice.longest_delay_ms)),
+    ),
+    Source(
+        "kafkalog_cleaner_dirtiest_ratio", "gauge", "1", "The dirty part of the dirtiest log, when last looked at.",
+        "kafka.log:LogCleanerManager,max-dirty-percent",
+        _of_cleaners(lambda cleaner: cleaner.manager.choice.dirtiest_ratio),
+    ),
+    Source(
+        "kafkalog_cleaner_last_look_timestamp_seconds", "gauge", "seconds", "When a dirty log was last looked for.",
+        "kafka.log:LogCleanerManager,time-since-last-run-ms",
+        _of_cleaners(lambda cleaner: _seconds(cleaner.manager.last_look_ms)),
+    ),
+    Source(
+        "kafkalog_cleaner_uncleanable_partitions", "gauge", "1", "Partitions left alone after an error.",
+        "kafka.log:LogCleanerManager,uncleanable-partitions-count", _by_directory(_uncleanable),
+    ),
+    Source(
+        "kafkalog_cleaner_uncleanable_bytes", "gauge", "bytes", "Dirty bytes that those partitions have.",
+        "kafka.log:LogCleanerManager,uncleanable-bytes",
+        _by_directory(
+            lambda store, directory: store.cleaner.manager.uncleanable_bytes(directory, store.ages.milliseconds())
+        ),
     ),
     Source(
         "kafkalog_hook_failures_total", "counter", "1", "Calls of event hooks that raised.", "",

@@ -7,13 +7,19 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from kafkalog._core.scan import scan
 from kafkalog.config_keys import MAX_LONG
 from kafkalog.durability import BackgroundFlush, GroupSync, Sync
 from kafkalog.errors import IllegalState, KafkalogError, LogClosed
-from kafkalog.manager.checkpoints import lower_recovery_point, record_close, record_log_start
+from kafkalog.manager.checkpoints import (
+    lower_cleaner_offset,
+    lower_recovery_point,
+    record_close,
+    record_log_start,
+)
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.records.packing import Compression, pack
 from kafkalog.records.validate import ValidationRules, check_batches
@@ -27,6 +33,7 @@ from kafkalog.util.interrupts import deferred_interrupts
 if TYPE_CHECKING:
     from kafkalog._core.store import Block
     from kafkalog.accumulator import Accumulator
+    from kafkalog.cleaner.cleaner import LogCleaner
     from kafkalog.cleaner.types import CleanResult
     from kafkalog.compacting import Progress
 
@@ -125,11 +132,17 @@ class OpenedLog:
         """Puts the log start on disk, in the data directory's checkpoint of log starts."""
         record_log_start(os.path.dirname(self.path), self.log, fs=self._fs)
 
+    def left_alone(self) -> AbstractContextManager[None]:
+        """A block in which no cleaner in the background touches the log."""
+        return nullcontext()
+
     def record_cut(self) -> None:
-        """Puts log start and recovery point of a log that was cut on disk: what comes now is not there yet."""
+        """Puts on disk where a log that was cut starts, is on disk and is clean to: what comes now is neither yet."""
         self.record_log_start()
         point = min(self.log.recovery_point, self.log.data_end_offset)
-        lower_recovery_point(os.path.dirname(self.path), self.topic_partition, point, fs=self._fs)
+        directory, end = os.path.dirname(self.path), self.log.data_end_offset
+        lower_recovery_point(directory, self.topic_partition, point, fs=self._fs)
+        lower_cleaner_offset(directory, self.topic_partition, end, fs=self._fs)
 
     def keep(self) -> None:
         """Stay until closed, for an owner who closes it when dropped.
@@ -214,11 +227,20 @@ class OpenedLog:
 class StoreLog(OpenedLog):
     """A partition of a store of several directories: the store flushes it by its job, and closes it.
 
-    `close` does nothing, so that `with store["orders", 0] as log:` leaves the store's log open.
+    `close` does nothing, so that `with store["orders", 0] as log:` leaves the store's log open. `cleaner` is the
+    store's.
     """
 
-    __slots__ = ()
+    __slots__ = ("cleaner",)
     belongs_to_store = True
+
+    def __init__(self, *args: Any, cleaner: LogCleaner, **more: Any) -> None:
+        self.cleaner = cleaner
+        super().__init__(*args, **more)
+
+    def left_alone(self) -> AbstractContextManager[None]:
+        """A block in which the store's cleaner does not touch the log."""
+        return self.cleaner.manager.left_alone(self.topic_partition)
 
     def _flush_delay_ms(self, sync: int | float) -> int | float:
         return MAX_LONG if sync is False else sync
@@ -229,8 +251,12 @@ class StoreLog(OpenedLog):
     def compact(
         self, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
     ) -> CleanResult:
-        """IllegalState: the store's cleaner may be at it."""
-        raise IllegalState(f"log {self.topic_partition} is cleaned by its store", hint="dirs.clean(topic, partition)")
+        """One clean of the log by the store's cleaner, once that lets go of it; its rate counts, and its checkpoint."""
+        if roll and self.log.active_segment.size:
+            self.log.roll()
+        return self.cleaner.clean(
+            self.log, from_start=from_start, dry_run=dry_run, map_bytes=offset_map_bytes, progress=progress
+        ).result
 
     def retire(self) -> None:
         """Writes what writers still hold, then refuses every append: the store closes the log, or has lost it."""

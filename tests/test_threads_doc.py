@@ -10,7 +10,8 @@ from tests.locks_and_threads import GATES, LOCKS, PACKAGE, ROOT, THREADS, Place,
 MOCK_ONLY = {(("manager/job.py", "_running"), ("manager/job.py", "_running"))}
 """A job that schedules something runs what is due inside itself, with the one thread that a mock scheduler has."""
 SAMPLE = (
-    "tests/manager/test_disk_failure.py", "tests/manager/test_moving.py", "tests/test_open_dirs_together.py",
+    "tests/manager/test_disk_failure.py", "tests/manager/test_moving.py", "tests/manager/test_cleaning.py",
+    "tests/test_open_dirs_together.py",
     "tests/test_open_dirs_jobs.py", "tests/test_many_threads.py",
 )  # fmt: skip
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from asv_benchmarks.peers.dropping_sink import DroppingSink
 from asv_benchmarks.peers.ready_batches import ReadyBatches
 from tests.interop import toolchain
 
@@ -27,7 +28,8 @@ def session(scratch: Path, *, cores: int = 2, kafka: bool = True, memory: str = 
     for name, value in _settings(scratch, kafka, memory).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    spark.dataSource.register(ReadyBatches)
+    for peer in (ReadyBatches, DroppingSink):
+        spark.dataSource.register(peer)
     try:
         yield spark
     finally:

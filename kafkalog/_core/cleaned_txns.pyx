@@ -52,6 +52,8 @@ cdef class CleanedTxns:
             self.aborted = grown
             self.aborted[self.count] = Aborted(first_offset, last_offset, last_stable_offset, producer_id, version)
             self.count += 1
+        if self.next == self.count:
+            return
         qsort(self.aborted + self.next, <size_t>(self.count - self.next), sizeof(Aborted), by_first_offset)
 
     def take_retained(self) -> list:

@@ -38,6 +38,7 @@ cdef class SkimpyOffsetMap:
     cdef int take_memory(self, size_t wanted) except -1
     cdef void hash_key(self, const uint8_t* key, Py_ssize_t size, Slot* hashed) noexcept nogil
     cdef void hash_group(self, const KeyOffset* keys, Py_ssize_t count, Slot* hashed) noexcept nogil
+    cdef void hash_four(self, const KeyOffset* keys, Slot* hashed) noexcept nogil
     cdef int64_t place(self, const Slot* hashed, int64_t attempt) noexcept nogil
     cdef int64_t find(self, const Slot* hashed) noexcept nogil
     cdef int insert(self, const Slot* hashed) noexcept nogil

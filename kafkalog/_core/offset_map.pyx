@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 from kafkalog._core.buffers cimport Held, hold
 from kafkalog._core.endian cimport load32
 from kafkalog._core.md5 cimport md5_of
-from kafkalog._core.siphash cimport siphash_128
+from kafkalog._core.siphash cimport FOUR_WORDS, KL_HAS_FOUR, siphash_128, siphash_four
 
 cdef extern from "<sys/mman.h>" nogil:
     void* mmap(void* address, size_t length, int protection, int flags, int fd, long long offset)
@@ -51,6 +51,12 @@ assert BYTES_PER_SLOT == HASH_BYTES + 8
 
 cdef inline bint is_empty(const Slot* slot) noexcept nogil:
     return slot.first == 0 and slot.second == 0 and slot.offset == 0
+
+
+cdef inline bint are_alike(const KeyOffset* keys) noexcept nogil:
+    """True for four keys that siphash_four takes."""
+    cdef Py_ssize_t words = keys[0].size >> 3
+    return words < FOUR_WORDS and keys[1].size >> 3 == words and keys[2].size >> 3 == words and keys[3].size >> 3 == words
 
 
 @cython.final
@@ -215,11 +221,34 @@ cdef class SkimpyOffsetMap:
 
     cdef void hash_group(self, const KeyOffset* keys, Py_ssize_t count, Slot* hashed) noexcept nogil:
         """The hashes of up to KEY_GROUP keys, whose slots are on their way into the cache afterwards."""
-        cdef Py_ssize_t i
-        for i in range(count):
-            self.hash_key(keys[i].key, keys[i].size, &hashed[i])
-            if self.in_use > 0:
-                kl_prefetch_slot(&self.table[self.place(&hashed[i], 0)])
+        cdef Py_ssize_t i = 0
+        cdef Py_ssize_t next_one
+        while i < count:
+            next_one = i + 4
+            if not self.by_md5 and next_one <= count and KL_HAS_FOUR() and are_alike(&keys[i]):
+                self.hash_four(&keys[i], &hashed[i])
+            else:
+                next_one = i + 1
+                self.hash_key(keys[i].key, keys[i].size, &hashed[i])
+            while i < next_one:
+                if self.in_use > 0:
+                    kl_prefetch_slot(&self.table[self.place(&hashed[i], 0)])
+                i += 1
+
+    cdef void hash_four(self, const KeyOffset* keys, Slot* hashed) noexcept nogil:
+        """As hash_key, of four keys that are alike."""
+        cdef const uint8_t* starts[4]
+        cdef Py_ssize_t sizes[4]
+        cdef uint64_t first[4]
+        cdef uint64_t second[4]
+        cdef int i
+        for i in range(4):
+            starts[i] = keys[i].key
+            sizes[i] = keys[i].size
+        siphash_four(&self.secret, starts, sizes, first, second)
+        for i in range(4):
+            hashed[i].first = first[i] if first[i] != 0 else 1
+            hashed[i].second = second[i]
 
     def put(self, key, int64_t offset) -> None:
         """Makes `offset` that of `key`; ValueError when every slot is taken, be it by this key."""

@@ -15,13 +15,14 @@ from typing import Final, NamedTuple, Protocol
 from kafkalog._core.offset_map import BYTES_PER_SLOT, SkimpyOffsetMap
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.manager import CleanerOffsets, Failed, LogCleanerManager, Pool
-from kafkalog.cleaner.stats import Clean, CleanerBook
+from kafkalog.cleaner.stats import Clean, CleanerBook, CleanerReport
 from kafkalog.cleaner.throttle import Throttle
 from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, LogToClean, Throttled
 from kafkalog.config_keys import MAX_INT
-from kafkalog.errors import CleaningAborted, IllegalArgument
+from kafkalog.errors import CleaningAborted, IllegalArgument, IllegalState, SegmentOffsetOverflow
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import Clock
+from kafkalog.util.interrupts import deferred_interrupts
 
 _LOG: Final = logging.getLogger(__name__)
 ASKED_FOR: Final = -1
@@ -42,6 +43,7 @@ class Pass(Protocol):
         check_done: CheckDone,
         throttled: Throttled,
         stats: CleanerStats | None = None,
+        dry_run: bool = False,
     ) -> CleanResult: ...
 
 
@@ -74,6 +76,17 @@ class Share(NamedTuple):
         return cls(map_bytes, load_factor, config.log_cleaner_io_buffer_size // threads // 2)
 
 
+class _One(NamedTuple):
+    """One clean: of which log, by which thread, as long as `is_wanted`, with what memory."""
+
+    found: LogToClean
+    thread: int
+    is_wanted: Callable[[], bool]
+    share: Share
+    dry_run: bool = False
+    progress: Callable[[CleanerStats], object] | None = None
+
+
 class LogCleaner:
     """Cleans the logs of a store, in the threads that call `run`.
 
@@ -100,6 +113,7 @@ class LogCleaner:
         self._clean = clean
         self._clock = clock
         self._age_ms = age_ms
+        self._aged_ms = clock.monotonic_ms()
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Take up other settings: the rate at once, memory with the next clean of each thread (CLN-42, CLN-43).
@@ -115,12 +129,17 @@ class LogCleaner:
     def run(self, thread: int = 0, is_wanted: Callable[[], bool] = lambda: True) -> int:
         """How many logs were cleaned: one after the other until none is worth it, or the thread is not wanted.
 
-        Then compacted logs have their retention. What fails concerns one log, is logged, and stops no other (CLN-39);
-        anything else is counted and raised: the thread is to call again after its back-off.
+        Then, and now and again meanwhile, compacted logs have their retention (CLN-36, CLN-37). What fails concerns one
+        log, is logged, and stops no other (CLN-39); anything else is counted and raised: the thread is to call again
+        after its back-off.
         """
         cleaned = 0
         try:
-            while is_wanted() and not self.manager.states.stopped and self._clean_filthiest(thread, is_wanted):
+            while is_wanted() and not self.manager.states.stopped:
+                if not self._clean_filthiest(thread, is_wanted):
+                    self._age_all(after_ms=0)
+                    break
+                self._age_all(after_ms=self._config.log_cleaner_backoff_ms)
                 cleaned += 1
         except Exception:
             self.book.thread_failed()
@@ -140,8 +159,14 @@ class LogCleaner:
                 if not found.log.closed:
                     self.manager.note_error(found.log, error, max(self._config.log_cleaner_backoff_ms, 1))
                 is_cleaned = True  # others have their turn at once
-        self.manager.work_on_each(self._age)
         return is_cleaned
+
+    def _age_all(self, after_ms: int) -> None:
+        """Retention of all compacted logs, unless that was less than `after_ms` ago."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._aged_ms >= after_ms:
+            self._aged_ms = now_ms
+            self.manager.work_on_each(self._age)
 
     def _age(self, log: UnifiedLog) -> None:
         """Retention of a compacted log: below its start, and by age and size where delete is in its policy too."""
@@ -156,24 +181,55 @@ class LogCleaner:
 
     # One log
 
-    def clean(self, log: UnifiedLog) -> Clean:
+    def clean(
+        self,
+        log: UnifiedLog,
+        *,
+        from_start: bool = False,
+        dry_run: bool = False,
+        map_bytes: int = MAX_INT,
+        progress: Callable[[CleanerStats], object] | None = None,
+    ) -> Clean:
         """Clean a log now, in this thread, however little of it is dirty; one that was set aside has another chance.
 
-        CleaningAborted where somebody else needed the log; IllegalState where it is paused, or not here any more;
-        otherwise what was wrong with it.
+        With `from_start` all of it is dirty; with `dry_run` it is only counted what would be done. The map has the
+        share of a thread, and no more than `map_bytes`; `progress` is called with the counters between chunks.
+
+        IllegalState where the log is not compacted, is paused, or not here any more; CleaningAborted where somebody
+        else needed it; otherwise what was wrong with it.
         """
+        if not log.config.compact:
+            raise IllegalState(
+                f"{log.topic_partition} is not compacted: its cleanup.policy has no compact",
+                path=log.path,
+                hint='alter_topic(name, {"cleanup.policy": "compact"}) first, if records without a key may go',
+            )
         self.manager.take_back(log)
-        found = self.manager.grab_one(log, self._age_ms())
-        try:
-            return self._clean_grabbed(found, ASKED_FOR, lambda: True)
-        except OSError as error:
-            self.manager.note_error(log, error)
-            raise
+        interrupts = deferred_interrupts()
+
+        def look_up() -> bool:
+            interrupts.let_through()
+            return True
+
+        share = self.share._replace(map_bytes=min(map_bytes, self.share.map_bytes))
+        with interrupts:  # a Ctrl-C is let through where it leaves nobody with the log in progress
+            while True:
+                found = self.manager.grab_one(log, self._age_ms(), look_up, from_start=from_start)
+                one = _One(found, ASKED_FOR, look_up, share, dry_run, progress)
+                try:
+                    return self._clean_grabbed(one)
+                except OSError as error:
+                    self.manager.note_error(log, error)
+                    raise
+                except CleaningAborted as error:
+                    if not isinstance(error.__cause__, SegmentOffsetOverflow):
+                        raise
+                    # a segment was split first (CLN-26): the next round works
 
     def _cleaned(self, found: LogToClean, thread: int, is_wanted: Callable[[], bool]) -> Clean | None:
         """The clean; None where it was aborted, or came to nothing: the log is put off then (KAFKA-8764)."""
         try:
-            clean = self._clean_grabbed(found, thread, is_wanted)
+            clean = self._clean_grabbed(_One(found, thread, is_wanted, self.share))
         except CleaningAborted as error:
             _LOG.info("%s", error.message)
             return None
@@ -182,17 +238,17 @@ class LogCleaner:
             return None
         return clean
 
-    def _clean_grabbed(self, found: LogToClean, thread: int, is_wanted: Callable[[], bool]) -> Clean:
+    def _clean_grabbed(self, one: _One) -> Clean:
         """Clean a log that is in progress, and let go of it, whatever happens."""
-        log = found.log
+        log = one.found.log
         end_offset: int | None = None
         stats = CleanerStats(perf_counter())
-        clean = Clean.of(found, os.path.dirname(log.path), thread, self._clock.milliseconds(), stats)
+        clean = Clean.of(one.found, os.path.dirname(log.path), one.thread, self._clock.milliseconds(), stats)
         is_over, is_aborted = False, False
         self.book.began(clean)
         try:
-            result = self._pass(found, is_wanted, stats)
-            end_offset = result.end_offset
+            result = self._pass(one, stats)
+            end_offset = max(result.end_offset, clean.start_offset)  # 0 where nothing was dirty
             clean = clean._replace(end_offset=end_offset, stats=result.stats)
             is_over = True
         except CleaningAborted:
@@ -200,22 +256,25 @@ class LogCleaner:
             raise
         finally:
             try:
-                self.manager.done_cleaning(log, end_offset)
+                self.manager.done_cleaning(log, None if one.dry_run else end_offset)
             finally:
-                if is_over:
+                if is_over and not one.dry_run:
                     self.book.ended(clean)
                 else:
-                    self.book.gave_up(aborted=is_aborted)
-        self._tell(clean)
+                    self.book.gave_up(aborted=is_aborted, failed=not (is_over or is_aborted))
+        if not one.dry_run:
+            self._tell(clean)
         return clean
 
-    def _pass(self, found: LogToClean, is_wanted: Callable[[], bool], stats: CleanerStats) -> CleanResult:
-        share = self.share
+    def _pass(self, one: _One, stats: CleanerStats) -> CleanResult:
+        found, share = one.found, one.share
 
         def check() -> None:
-            if not is_wanted():
+            if not one.is_wanted():
                 raise CleaningAborted(f"the cleaning of {found.topic_partition} ends with its thread")
             self.manager.check(found.log)
+            if one.progress is not None:
+                one.progress(stats)
 
         return self._clean(
             found,
@@ -226,6 +285,7 @@ class LogCleaner:
             check_done=check,
             throttled=lambda count: self.throttle.throttle(count, check),
             stats=stats,
+            dry_run=one.dry_run,
         )
 
     def _tell(self, clean: Clean) -> None:
@@ -237,6 +297,20 @@ class LogCleaner:
             _LOG.warning(
                 "%s: %d records without a key were dropped", clean.topic_partition, clean.stats.invalid_messages_read
             )
+
+    def report(self, threads: int) -> CleanerReport:
+        """What it does, has done, and leaves alone."""
+        book, manager = self.book, self.manager
+        return CleanerReport(
+            threads,
+            book.running,
+            book.last,
+            book.totals,
+            tuple(manager.uncleanable),
+            manager.choice.dirtiest_ratio,
+            manager.last_look_ms,
+            self.throttle.slept_ms,
+        )
 
     # Ending
 

@@ -10,10 +10,11 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from kafkalog.cleaner.choosing import Candidate, Choice, candidate, choose
 from kafkalog.cleaner.states import CleaningStates
+from kafkalog.cleaner.stats import Uncleanable
 from kafkalog.cleaner.types import ASKED, LogToClean
 from kafkalog.errors import IllegalState, StorageError
 from kafkalog.storage.log import UnifiedLog
@@ -50,14 +51,6 @@ class CleanerOffsets(Protocol):
 
 Failed = Callable[[UnifiedLog, Exception], object]
 """Told of an error that a log's disk may be to blame for; it waits for nothing."""
-
-
-class Uncleanable(NamedTuple):
-    """A partition that the cleaner leaves alone, and why."""
-
-    topic_partition: TopicPartition
-    directory: str
-    reason: str
 
 
 class LogCleanerManager:
@@ -120,21 +113,24 @@ class LogCleanerManager:
             self._offsets.record(log, range_.first_dirty_offset)
         return found
 
-    def grab_one(self, log: UnifiedLog, now_ms: int) -> LogToClean:
+    def grab_one(
+        self, log: UnifiedLog, now_ms: int, look_up: Callable[[], object] = lambda: None, *, from_start: bool = False
+    ) -> LogToClean:
         """A log as it would be cleaned now, however little is dirty, in progress by this thread.
 
-        Waits while somebody works on it; `done_cleaning` follows. IllegalState where it is paused, or gone;
+        With `from_start` all of it is dirty, whatever the checkpoint says. Waits while somebody works on it, and calls
+        `look_up`, which may raise; `done_cleaning` follows. IllegalState where it is paused, or gone;
         StorageError where its directory's checkpoint cannot be read.
         """
         partition = log.topic_partition
         while self._is_there(log) and not self.states.stopped:
-            self.states.wait_for(partition)
+            self.states.wait_for(partition, look_up)
             with self._choosing:
                 self.states.watch()
                 offsets = self._offsets.read().get(os.path.dirname(log.path))
                 if offsets is None:
                     raise StorageError("the cleaner's checkpoint cannot be read", path=os.path.dirname(log.path))
-                found = self._looked_at(log, offsets, now_ms).log
+                found = self._looked_at(log, {} if from_start else offsets, now_ms).log
                 if self._begin(log, watched=True):
                     return found._replace(reason=ASKED)
             state = self.states.of(partition)
@@ -194,10 +190,10 @@ class LogCleanerManager:
     @contextmanager
     def retention_of(self, logs: Iterable[UnifiedLog]) -> Iterator[list[UnifiedLog]]:
         """Those of the logs that are not compacted and that nobody works on, paused for the block (CLN-38)."""
-        others = {log.topic_partition: log for log in logs if not log.config.compact}
-        idle = self.states.pause_idle(others)
+        others = [log for log in logs if not log.config.compact]
+        idle = self.states.pause_idle({log.topic_partition for log in others})
         try:
-            yield [others[key] for key in idle]
+            yield [log for log in others if log.topic_partition in idle]
         finally:
             for key in idle:
                 self.states.resume(key)
@@ -216,9 +212,9 @@ class LogCleanerManager:
     def note_error(self, log: UnifiedLog, error: Exception, put_off_ms: int = PUT_OFF_MS) -> None:
         """Judge what went wrong with a log: one whose disk failed is put off, any other is set aside (CLN-28, CLN-39).
 
-        A full disk is no reason to give a log up: it is tried again later.
+        A full disk is no reason to give a log up, nor is somebody else who cleans it: it is tried again later.
         """
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) or type(error) is IllegalState:
             _LOG.warning("%s could not be cleaned: %s", log.path, error)
             self.put_off(log, put_off_ms)
             if self._failed is not None:

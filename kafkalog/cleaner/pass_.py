@@ -60,8 +60,8 @@ def clean(
         try:
             end_offset = one.run(dry_run)
         except KafkalogError as error:
-            if not isinstance(error, CleaningAborted) and log.settled_cuts() != cuts:
-                raise CleaningAborted(f"log {log.name} was cut while it was being cleaned", path=log.path) from error
+            if not isinstance(error, CleaningAborted) and not log.closed:
+                log.check_unchanged(one.segments, cuts)  # else that is why
             raise
     stats.end_s = perf_counter()
     return CleanResult(end_offset, stats)
@@ -100,19 +100,23 @@ class _Pass:
             delete_retention_ms=self.config.delete_retention_ms,
             upper_bound_offset=to_clean.first_uncleanable_offset,
         )
-        self.legacy_horizon_ms = self._legacy_horizon_ms()
+        self.legacy_horizon_ms = 0
+        self.segments = self.log.segments.values(0, to_clean.first_uncleanable_offset)  # not replaced yet
 
     def _legacy_horizon_ms(self) -> int:
         """Below this file time tombstones of formats v0 and v1 go (CLN-8)."""
-        clean = self.log.segments.values(0, self.to_clean.first_dirty_offset)
+        dirty = self.to_clean.first_dirty_offset
+        clean = [segment for segment in self.segments if segment.base_offset < dirty]
         last_ms = clean[-1].records.last_modified_ms() if clean else None
         return legacy_delete_horizon_ms(last_ms, self.config.delete_retention_ms)
 
     def run(self, dry_run: bool) -> int:
         """The first offset that is not clean."""
+        self._check_bound()
+        self.legacy_horizon_ms = self._legacy_horizon_ms()
         end_offset = self._build_map()
         uncleanable = self.to_clean.first_uncleanable_offset
-        segments = self.log.segments.values(0, end_offset) if end_offset > 0 else ()
+        segments = [segment for segment in self.segments if segment.base_offset < end_offset]
         for group in group_segments(segments, self.config.segment_size, self.config.segment_index_bytes, uncleanable):
             if dry_run:
                 self._rewrite(group, None)
@@ -120,6 +124,14 @@ class _Pass:
                 self._clean_group(group)
         self.stats.buffer_utilization = self.offset_map.utilization
         return end_offset
+
+    def _check_bound(self) -> None:
+        """CleaningAborted where the log was cut between the choice and the clean: what is undecided is not cleaned."""
+        state = self.log.state
+        bound = min(state.last_stable_offset, state.segments.active.base_offset)
+        if self.to_clean.first_uncleanable_offset > bound:
+            what = f"log {self.log.name} was to be cleaned up to {self.to_clean.first_uncleanable_offset}"
+            raise CleaningAborted(f"{what}, it is decided up to {bound}", path=self.log.path, hint="choose again")
 
     def _build_map(self) -> int:
         _LOG.info("building the offset map of log %s from %d", self.log.name, self.to_clean.first_dirty_offset)
@@ -150,6 +162,7 @@ class _Pass:
             bases = [segment.base_offset for segment in group]
             _LOG.info("log %s: segments %s become one of %d bytes", self.log.name, bases, cleaned.size)
             self.log.replace_segments((cleaned,), group, self.cuts)
+            self.segments = self.segments[len(group) :]  # groups are taken from the front
         except BaseException:
             self.log.drop_unused((cleaned,))
             raise

@@ -106,12 +106,16 @@ class CleaningStates:
             raise IllegalState(f"nobody cleans {partition}: it is {'in no state' if state is None else state}")
         return state
 
-    def wait_for(self, partition: TopicPartition) -> None:
-        """Return when nobody cleans the partition."""
-        with deferred_interrupts(), self._changed:
-            while (state := self._states.get(partition)) is not None and state.kind != "paused":
+    def wait_for(self, partition: TopicPartition, look_up: Callable[[], object] = _always) -> None:
+        """Return when nobody cleans the partition; `look_up` is called meanwhile, without a lock, and may raise."""
+        while True:
+            with deferred_interrupts(), self._changed:
+                state = self._states.get(partition)
+                if state is None or state.kind == "paused":
+                    return
                 self._refuse_own(partition, state)
                 self._changed.wait(_LOOK_S)
+            look_up()
 
     # Others
 
@@ -149,10 +153,10 @@ class CleaningStates:
             self.abort_and_pause(partition)
             self.resume(partition)
 
-    def pause_idle(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def pause_idle(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """Those of the partitions that had no state, paused now: retention may work on them (CLN-38)."""
         with deferred_interrupts(), self._changed:
-            idle = [one for one in partitions if one not in self._states]
+            idle = frozenset(one for one in partitions if one not in self._states)
             for one in idle:
                 self._set_locked(one, State("paused", 1))
             return idle

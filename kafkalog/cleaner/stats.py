@@ -5,10 +5,18 @@ from __future__ import annotations
 import threading
 from typing import Final, NamedTuple
 
-from kafkalog.cleaner.types import CleanerStats, LogToClean
+from kafkalog.cleaner.types import CleanerStats, CleanResult, LogToClean
 from kafkalog.types import TopicPartition
 
 MB: Final = 1 << 20
+
+
+class Uncleanable(NamedTuple):
+    """A partition that the cleaner leaves alone, and why."""
+
+    topic_partition: TopicPartition
+    directory: str
+    reason: str
 
 
 class Clean(NamedTuple):
@@ -32,6 +40,11 @@ class Clean(NamedTuple):
         return cls(
             log.topic_partition, directory, log.reason, thread, began_ms, log.first_dirty_offset, None, stats
         )
+
+    @property
+    def result(self) -> CleanResult:
+        """How far the log is clean, and what that took; of a clean that is over."""
+        return CleanResult(self.start_offset if self.end_offset is None else self.end_offset, self.stats)
 
     def report(self) -> str:
         """What the log says of a clean: sizes, rates, what it saved."""
@@ -77,6 +90,29 @@ class CleanerTotals(NamedTuple):
     invalid_messages: int = 0
     seconds: float = 0.0
     thread_failures: int = 0
+
+
+class CleanerReport(NamedTuple):
+    """What the cleaner of a store does, has done, and leaves alone.
+
+    `threads` are those it has now, `running` the cleans that go on, `last` the last one of each thread.
+    `uncleanable` are partitions that it leaves alone, each with its directory and the reason; `dirtiest_ratio` is what
+    the last look at all logs found, and `last_look_ms` when that was (wall clock; None: not yet). `throttled_ms` is how
+    long it slept to keep to its rate.
+    """
+
+    threads: int
+    running: tuple[Clean, ...]
+    last: tuple[Clean, ...]
+    totals: CleanerTotals
+    uncleanable: tuple[Uncleanable, ...]
+    dirtiest_ratio: float
+    last_look_ms: int | None
+    throttled_ms: int
+
+
+NO_CLEANER: Final = CleanerReport(0, (), (), CleanerTotals(), (), 0.0, None, 0)
+"""The report where nothing is cleaned."""
 
 
 class CleanerBook:
@@ -127,15 +163,12 @@ class CleanerBook:
                 seconds=so_far.seconds + stats.elapsed_s,
             )
 
-    def gave_up(self, *, aborted: bool) -> None:
-        """It was aborted, or failed."""
+    def gave_up(self, *, aborted: bool, failed: bool) -> None:
+        """It was aborted, or failed, or only counted what it would do."""
         with self._lock:
             self._running.pop(threading.get_ident(), None)
             so_far = self._totals
-            if aborted:
-                self._totals = so_far._replace(aborted=so_far.aborted + 1)
-            else:
-                self._totals = so_far._replace(failures=so_far.failures + 1)
+            self._totals = so_far._replace(aborted=so_far.aborted + aborted, failures=so_far.failures + failed)
 
     def thread_failed(self) -> None:
         """A cleaner thread met an error that is no log's; it goes on after its back-off."""

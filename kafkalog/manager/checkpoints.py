@@ -69,6 +69,13 @@ def lower_recovery_point(
     _lower(directory, RECOVERY_POINT_FILE, topic_partition, offset, fs)
 
 
+def lower_cleaner_offset(
+    directory: str, topic_partition: TopicPartition, offset: int, *, fs: FileSystem = OS
+) -> None:
+    """Return when it is not on disk that more than `offset` was cleaned. CorruptCheckpoint, StorageError."""
+    _lower(directory, CLEANER_OFFSET_FILE, topic_partition, offset, fs)
+
+
 def record_close(
     directory: str, topic_partition: TopicPartition, recovery_point: int, high_watermark: int, *, fs: FileSystem = OS
 ) -> None:

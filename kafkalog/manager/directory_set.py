@@ -50,6 +50,16 @@ class DirectorySet:
             self._settle()
         return self._future_logs
 
+    @property
+    def current_logs(self) -> Logs:
+        """The logs as they are published: takes no lock, and may show those of a disk that has just failed."""
+        return self._logs
+
+    @property
+    def moving_logs(self) -> Logs:
+        """The future logs, likewise."""
+        return self._future_logs
+
     def directory_of(self, log: UnifiedLog) -> DataDirectory:
         """The data directory of one of the logs."""
         parent = os.path.dirname(log.path)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from kafkalog.broker_config import BrokerConfig
@@ -59,15 +60,16 @@ class Store(Protocol):
     def fail_directory(self, path: str, error: Exception) -> object: ...
     def delete_logs(self) -> object: ...
     def delete_delay_ms(self) -> int: ...
+    def retention_of(self, logs: Iterable[UnifiedLog]) -> AbstractContextManager[Sequence[UnifiedLog]]:
+        """Those that retention may work on, which the cleaner does not touch meanwhile."""
 
 
-def jobs_of(store: Store) -> tuple[Job, ...]:
+def jobs_of(store: Store, ages: AgeClock) -> tuple[Job, ...]:
     """The jobs of a store, not started yet (`Job.start`). They follow its settings; one failing stops no other.
 
-    A disk that fails a job takes its directory offline; a full one does not.
+    A disk that fails a job takes its directory offline; a full one does not. `CleanerJobs` has those of the cleaner.
     """
     config, clock = store.config, store.clock
-    ages = AgeClock(clock)
     first_ms = config.log_initial_task_delay_ms
 
     def failed(log: UnifiedLog, error: Exception) -> None:
@@ -79,6 +81,10 @@ def jobs_of(store: Store) -> tuple[Job, ...]:
     def logs() -> list[UnifiedLog]:
         return [log for directory in store.directories for log in directory.all_logs]
 
+    def retain() -> object:
+        with store.retention_of(logs()) as mine:
+            return cleanup_logs(mine, ages.milliseconds(), failed=failed)
+
     def expire() -> object:
         return expire_producers(logs(), ages.milliseconds(), store.config.producer_id_expiration_ms, failed=failed)
 
@@ -87,11 +93,7 @@ def jobs_of(store: Store) -> tuple[Job, ...]:
 
     check_ms = config.producer_id_expiration_check_interval_ms
     return (
-        job(
-            "kafka-log-retention",
-            lambda: cleanup_logs(logs(), ages.milliseconds(), failed=failed),
-            config.log_retention_check_interval_ms,
-        ),
+        job("kafka-log-retention", retain, config.log_retention_check_interval_ms),
         job(
             "kafka-log-flusher",
             lambda: flush_dirty_logs(logs(), clock.monotonic_ms(), failed=failed),

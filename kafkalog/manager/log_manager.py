@@ -7,11 +7,12 @@ This class holds the directories and the lock; what is done is done by `starting
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from kafkalog.broker_config import BrokerConfig
+from kafkalog.cleaner.stats import CleanerReport
 from kafkalog.config import LogConfig
 from kafkalog.errors import (
     IllegalArgument,
@@ -19,6 +20,7 @@ from kafkalog.errors import (
     InconsistentTopicId,
 )
 from kafkalog.manager.clean_shutdown import agreed_epoch
+from kafkalog.manager.cleaning import CleanerJobs
 from kafkalog.manager.creation import Creation
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.inventory import IsStray
@@ -59,7 +61,8 @@ class LogManager(LogRemover):
     ) -> None:
         super().__init__(directories, config, topics, clock=clock, scheduler=scheduler)
         self.fs = fs
-        self.jobs: tuple[Job, ...] = jobs_of(self)
+        self._jobs = jobs_of(self, self.ages)
+        self._cleaning = CleanerJobs(self.cleaner, self, config, clock)
         self.previous_broker_epoch = agreed_epoch(directory.broker_epoch for directory in directories)
         """The epoch of the broker that stopped cleanly here, where all directories tell the same; else -1 (MGR-28)."""
 
@@ -132,6 +135,11 @@ class LogManager(LogRemover):
         """What is known of the topics themselves."""
         return self._topics
 
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The background jobs; those of the cleaner only while there are compacted logs."""
+        return (*self._jobs, *self._cleaning.jobs)
+
     def config_of(self, topic: str) -> LogConfig:
         """What counts for a topic: its own settings, and the store's where it has none."""
         return self.config.log_config(self._topics.settings_of(topic))
@@ -139,28 +147,57 @@ class LogManager(LogRemover):
     def alter_topic(self, topic: str, changes: Mapping[str, Any]) -> None:
         """Change settings of a topic, on disk and for its current and future logs (MGR-24).
 
-        `changes` maps names to values, None takes a setting back to the store's default. UnknownTopicOrPartition,
-        UnknownConfig, ConfigError, StorageError.
+        `changes` maps names to values, None takes a setting back to the store's default. A log that is not compacted
+        any more is being cleaned no longer when this returns (CLN-36). UnknownTopicOrPartition, UnknownConfig,
+        ConfigError, StorageError.
         """
         with self._lock:
             self._check_open()
             self._topics.alter(tuple(self.online), topic, self.logs, changes)
             config = self.config_of(topic)
-            for log in (*self.logs.values(), *self.future_logs.values()):
-                if log.topic_partition.topic == topic:
-                    log.config = config
+            altered = [log for log in self._all_logs() if log.topic_partition.topic == topic]
+            was_compact = self._set_configs((log, config) for log in altered)
+        self._follow_policies(was_compact)
+
+    def _all_logs(self) -> tuple[UnifiedLog, ...]:
+        return (*self.logs.values(), *self.future_logs.values())
+
+    @staticmethod
+    def _set_configs(configs: Iterable[tuple[UnifiedLog, LogConfig]]) -> list[UnifiedLog]:
+        """Give logs other settings; those that were compacted before."""
+        was_compact = []
+        for log, config in configs:
+            if log.config.compact:
+                was_compact.append(log)
+            log.config = config
+        return was_compact
+
+    def _follow_policies(self, was_compact: Iterable[UnifiedLog]) -> None:
+        """Let the cleaner know of other policies: it lets go of what is not compacted any more."""
+        for log in was_compact:
+            if not log.config.compact and self.current_logs.get(log.topic_partition) is log:
+                self.cleaner.manager.states.abort(log.topic_partition)
+        self._cleaning.follow(self.config)
 
     def alter_config(self, changes: Mapping[str, Any]) -> None:
         """Change settings of the store, by broker names; a topic that does not set one follows at once (LOG-76).
 
         None takes a setting back to its default. They are not kept. UnknownConfig, ConfigError, also for a setting
-        that takes a new start.
+        that takes a new start; IllegalArgument where nothing would ever be cleaned with them.
         """
         with self._lock:
             self._check_open()
-            self.config = self.config.changed(changes)
-            for log in (*self.logs.values(), *self.future_logs.values()):
-                log.config = self.config_of(log.topic_partition.topic)
+            config = self.config.changed(changes)
+            self.cleaner.reconfigure(config)
+            self.config = config
+            logs = self._all_logs()
+            was_compact = self._set_configs((log, self.config_of(log.topic_partition.topic)) for log in logs)
+        self._follow_policies(was_compact)
+
+    @property
+    def cleaner_report(self) -> CleanerReport:
+        """What the cleaner does, has done, and leaves alone."""
+        return self.cleaner.report(len(self._cleaning.jobs))
 
     # Making
 
@@ -190,6 +227,10 @@ class LogManager(LogRemover):
                     wanted = Creation(topic_partition, is_new, is_future, topic_id, directory, settings)
                     log = wanted.make(self, self._topics)
                     self._publish()
+            if is_future:
+                self.cleaner.manager.states.abort(topic_partition)  # what is copied is to stay as it is
+            else:
+                self._cleaning.follow_log(log)
         known = self._known_id(log) if topic_id is not None else None
         if known is not None and known != topic_id:
             raise InconsistentTopicId(
@@ -218,8 +259,9 @@ class LogManager(LogRemover):
         """Let the scheduler run the jobs. IllegalState for a manager without one."""
         if self.scheduler is None:
             raise IllegalState("this manager was opened without a scheduler")
-        for job in self.jobs:
+        for job in self._jobs:
             job.start(self.scheduler)
+        self._cleaning.start(self.scheduler)
 
     def close(self) -> None:
         """Close all logs and give the locks back; a second call does nothing. A Ctrl-C waits until it is done.
@@ -228,7 +270,8 @@ class LogManager(LogRemover):
         others do. The first error is raised then, with a note of each other one.
         """
         with deferred_interrupts():
-            for job in self.jobs:
+            self._cleaning.stop()
+            for job in self._jobs:
                 job.stop()
             with self._lock:
                 if self.closed:

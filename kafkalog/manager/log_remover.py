@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.errors import IllegalState, LogClosed, StorageError, UnknownTopicOrPartition
 from kafkalog.manager.checkpoints import forget, lower_offsets
+from kafkalog.manager.cleaning import cleaner_of
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.deletion import DeletionQueue, rename_for_delete
 from kafkalog.manager.directory_set import DirectorySet
@@ -16,14 +19,18 @@ from kafkalog.manager.moving import swap
 from kafkalog.manager.store_topics import StoreTopics
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
-from kafkalog.util.clock import Clock
+from kafkalog.util.clock import AgeClock, Clock
 from kafkalog.util.scheduler import Schedules
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 class LogRemover(DirectorySet):
-    """Cutting, moving and deleting logs, one after the other. Threads: all methods, from any thread."""
+    """Cutting, moving and deleting logs, one after the other. Threads: all methods, from any thread.
+
+    `cleaner` is to let go of a log first: no lock is held while it does, and it takes it up only when all is done.
+    IllegalState for a hook that wants what its own thread cleans.
+    """
 
     def __init__(
         self,
@@ -40,6 +47,16 @@ class LogRemover(DirectorySet):
         self.preferred: dict[TopicPartition, str] = {}  # guarded by self._lock
         self._topics = topics  # guarded by self._lock
         self._doomed = DeletionQueue()
+        self.ages = AgeClock(clock)
+        self.cleaner = cleaner_of(self, config, clock, self.ages)
+
+    def left_alone(self, topic_partition: TopicPartition, *, is_future: bool = False) -> AbstractContextManager[None]:
+        """A block in which the cleaner does not touch a partition; it never touches a future log."""
+        return nullcontext() if is_future else self.cleaner.manager.left_alone(topic_partition)
+
+    def retention_of(self, logs: Iterable[UnifiedLog]) -> AbstractContextManager[Sequence[UnifiedLog]]:
+        """Those of the logs that are not compacted, left alone by the cleaner and its kin in the block (CLN-38)."""
+        return self.cleaner.manager.retention_of(logs)
 
     def _check_open(self) -> None:
         if self.closed:
@@ -50,7 +67,7 @@ class LogRemover(DirectorySet):
 
         UnknownTopicOrPartition, StorageError.
         """
-        with self._lock:
+        with self.left_alone(topic_partition), self._lock:
             self._check_open()
             log = self.get(topic_partition)
             if log is None:
@@ -66,7 +83,7 @@ class LogRemover(DirectorySet):
 
         IllegalState where there is none, or it does not end where the current one does; StorageError: nothing changed.
         """
-        with self._lock:
+        with self.left_alone(topic_partition), self._lock:
             self._check_open()
             current, future = self.get(topic_partition), self.get(topic_partition, is_future=True)
             if current is None or future is None:
@@ -79,6 +96,7 @@ class LogRemover(DirectorySet):
                 self.disk_error(source if source.holds(error.path) else target, error)
                 raise
             self._publish()
+            self.cleaner.manager.moved(topic_partition, source.path, target.path)
             self.preferred.pop(topic_partition, None)
             self._deleted(source, current)
             for directory, failure in failures:
@@ -93,7 +111,7 @@ class LogRemover(DirectorySet):
         that is offline (MGR-12), or the rename fails: then it is as it was, or, where the rename could not be synced,
         deleted until a power loss.
         """
-        with self._lock:
+        with self.left_alone(topic_partition, is_future=is_future), self._lock:
             self._check_open()
             if not is_future and topic_partition in self.future_logs:
                 self.delete(topic_partition, is_future=True)

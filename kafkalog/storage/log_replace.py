@@ -79,6 +79,11 @@ class LogReplacer(LogOwner):
         finally:
             self._do_chores()
 
+    def check_unchanged(self, segments: Sequence[LogSegment], cuts: int) -> None:
+        """Return while the log has these segments as it had them; CleaningAborted as for `replace_segments`."""
+        with self._lock:
+            self._check_replaced_locked(segments, cuts)
+
     def _check_replaced_locked(self, old: Sequence[LogSegment], cuts: int) -> None:
         """KAFKA-7278: retention or a truncation may have come first."""
         segments = self._state.segments

@@ -225,6 +225,14 @@ def test_a_run_of_keys_is_so_many_puts(hash: str, keys: list[bytes], slots: int,
     assert (made.size, made.latest_offset) == (len(model), first_offset + put - 1 if put else -1)
 
 
+@pytest.mark.parametrize("key_bytes", [*range(1, 34), 55, 56, 63, 64, 65, 200])
+def test_keys_hashed_together_have_the_hash_that_each_has_by_itself(key_bytes: int) -> None:
+    made = SkimpyOffsetMap(2400)
+    keys = [bytes([i]) + bytes(range(i, i + key_bytes - 1)) if key_bytes < 150 else bytes([i]) * 200 for i in range(39)]
+    assert made.put_run(b"".join(keys), key_bytes, 0) == 39
+    assert [made.get(key) for key in keys] == list(range(39))
+
+
 @pytest.mark.parametrize("expected", [0, 5, 1000, 10**9])
 def test_a_map_that_knows_how_many_keys_will_come_takes_that_many(expected: int) -> None:
     slots = 50_000

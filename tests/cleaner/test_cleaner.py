@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -273,6 +274,45 @@ def test_stop_ends_a_clean_that_goes_on(pool: Pool) -> None:
     assert cleaner.book.totals.aborted == 1
     assert pool.offsets.lines == {}
     assert not log.closed
+
+
+def test_a_ctrl_c_ends_a_clean_that_is_asked_for(pool: Pool) -> None:
+    """At its next check; nobody is left with the log in progress."""
+    log = pool.log(0, dirty=3)
+    passes = Passes()
+
+    def interrupted(to_clean: object, offset_map: object, **given: object) -> CleanResult:
+        signal.raise_signal(signal.SIGINT)
+        return passes(to_clean, offset_map, **given)  # type: ignore[arg-type]
+
+    cleaner = pool.cleaner(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cleaner.clean(log)
+    assert (passes.cleaned, cleaner.manager.states.of(T0), cleaner.book.running) == ([], None, ())
+    assert pool.offsets.lines == {}
+
+
+def test_a_ctrl_c_ends_the_wait_for_another_clean(pool: Pool) -> None:
+    log = pool.log(0, dirty=3)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def clean() -> None:
+        pool.manager.grab(NOW)
+        begun.set()
+        go_on.wait()
+        pool.manager.done_cleaning(log, 3)
+
+    worker = in_thread(clean)
+    begun.wait()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pool.manager.grab_one(log, NOW, interrupt)
+    go_on.set()
+    worker.join()
+    assert pool.offsets.lines == {T0: 3}
 
 
 def test_a_log_that_its_disk_took_away_is_let_go(pool: Pool) -> None:

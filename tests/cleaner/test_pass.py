@@ -268,6 +268,31 @@ def test_a_log_that_is_cut_while_it_is_cleaned(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.parametrize("when", ["before the clean", "map", "copy"])
+def test_a_log_that_loses_segments_to_retention_while_it_is_cleaned(tmp_path: Path, when: str) -> None:
+    """KAFKA-7278: an end of the clean too, with the files gone that it was reading."""
+    log = with_keys(tmp_path, *(n % 5 for n in range(40)), segment_every=10)
+    calls = {"before the clean": 0, "map": 1, "copy": 6}[when]
+
+    def delete() -> None:
+        nonlocal calls
+        calls -= 1
+        if calls == 0:
+            log.delete_before(20)
+
+    if not calls:
+        to_clean = LogToClean.of(log, 0, 40, ASKED)
+        log.truncate_to(25)
+        with pytest.raises(CleaningAborted, match="decided up to 20"):
+            clean(to_clean, SkimpyOffsetMap(SLOT * 1000), now_ms=NOW)
+        return
+    with pytest.raises(CleaningAborted, match="while it was being cleaned"):
+        cleaned(log, check_done=delete)
+    assert sorted(kept(log)) == list(range(20, 40))
+    assert not [name for name in os.listdir(log.path) if name.endswith(SUFFIXES)]
+    log.close()
+
+
 def test_a_dry_run_counts_what_a_clean_does_and_changes_nothing(tmp_path: Path) -> None:
     log = with_keys(tmp_path, *(n % 5 for n in range(40)), segment_every=20)
     log.flush()

@@ -155,7 +155,7 @@ def test_retention_takes_what_nobody_works_on() -> None:
     """CLN-38: and while it has it, nobody else begins."""
     states = CleaningStates()
     states.begin(T0)
-    assert states.pause_idle([T0, T1]) == [T1]
+    assert states.pause_idle([T0, T1]) == {T1}
     assert not states.begin(T1)
     states.abort_and_pause(T1)  # it is deleted meanwhile: nobody waits
     states.resume(T1)

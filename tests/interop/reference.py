@@ -210,6 +210,11 @@ class ReferenceLog:
         told: dict[str, int] = self.ask("compact", map_bytes=map_bytes, load_factor=load_factor, **limits)
         return told
 
+    def choose(self, now_ms: int, high_watermark: int) -> dict[str, Any] | None:
+        """How Kafka's LogCleanerManager would clean this log, by the checkpoint file beside it; None: not at all."""
+        chosen: dict[str, Any] | None = self.ask("choose", clock=now_ms, high_watermark=high_watermark)
+        return chosen
+
     def fill(self, rule: "Rule", leader_epoch: int = 0) -> int:
         """Appends the records of a rule; the end offset."""
         return int(self.ask("fill", leader_epoch=leader_epoch, **rule.fields))

@@ -18,6 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 POM = HERE / "pom.xml"
 SPARK_POM = HERE / "spark-pom.xml"
+OFFSET_MAP_POM = HERE / "offset-map-pom.xml"
 SKIP_VARIABLE = "KAFKALOG_NO_INTEROP"
 
 
@@ -58,6 +59,12 @@ def jars() -> Path:
 def spark_jars() -> tuple[Path, ...]:
     """The jars of Spark's own Kafka source, for `spark.jars`; the first call on a machine downloads about 10 MB."""
     return tuple(sorted(_fetched(SPARK_POM, "Spark's Kafka source").glob("*.jar")))
+
+
+@functools.cache
+def offset_map_jars() -> tuple[Path, ...]:
+    """The jars of the last Kafka whose offset map tells its collision rate; the first call downloads about 11 MB."""
+    return tuple(sorted(_fetched(OFFSET_MAP_POM, "the offset map of Kafka 3.9").glob("*.jar")))
 
 
 def _fetched(pom: Path, what: str) -> Path:

@@ -1,6 +1,8 @@
 """The jobs of a store: the reference's names, first delays and periods; failures of a log, a directory, a disk."""
 
 import errno
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from kafkalog.errors import StorageError
 from kafkalog.manager.checkpoints import write_recovery_points
 from kafkalog.manager.jobs import jobs_of, write_each
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.clock import MockClock
+from kafkalog.util.clock import AgeClock, MockClock
 from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS
 from tests.storage.logs import NOW, config, lead
@@ -50,6 +52,9 @@ class AStore:
     def delete_delay_ms(self) -> int:
         return self.due_ms
 
+    def retention_of(self, logs: Iterable[UnifiedLog]) -> AbstractContextManager[Sequence[UnifiedLog]]:
+        return nullcontext(list(logs))
+
     def close(self) -> None:
         for directory in self.directories:
             for log in directory.all_logs:
@@ -58,7 +63,7 @@ class AStore:
 
 def test_names_first_delays_and_periods_of_the_reference(tmp_path: Path) -> None:
     store = AStore(tmp_path)
-    assert {job.name: (job.delay_ms, job.period_ms) for job in jobs_of(store)} == {
+    assert {job.name: (job.delay_ms, job.period_ms) for job in jobs_of(store, AgeClock(store.clock))} == {
         "kafka-log-retention": (30_000, 300_000),
         "kafka-log-flusher": (30_000, MAX_LONG),
         "kafka-recovery-point-checkpoint": (30_000, 60_000),
@@ -83,7 +88,7 @@ def test_each_setting_moves_its_job(tmp_path: Path) -> None:
         }
     )
     store = AStore(tmp_path, settings)
-    assert [(job.delay_ms, job.period_ms) for job in jobs_of(store)] == [
+    assert [(job.delay_ms, job.period_ms) for job in jobs_of(store, AgeClock(store.clock))] == [
         (1, 2), (1, 3), (1, 4), (1, 5), (1, 60_000), (6, 6), (0, 7),
     ]  # fmt: skip
     store.close()
@@ -95,7 +100,7 @@ def test_all_of_them_at_work(tmp_path: Path) -> None:
     scheduler = MockScheduler(store.clock)
     log = store.directories[0].all_logs[0]
     lead(log, times=3)
-    jobs = jobs_of(store)
+    jobs = jobs_of(store, AgeClock(store.clock))
     for job in jobs:
         job.start(scheduler)
     assert (tmp_path / "a" / "replication-offset-checkpoint").read_text() == "0\n1\nt 0 3\n"
@@ -115,7 +120,7 @@ def test_all_of_them_at_work(tmp_path: Path) -> None:
 def test_the_delete_job_runs_when_the_next_log_is_due(tmp_path: Path) -> None:
     store = AStore(tmp_path)
     scheduler = MockScheduler(store.clock)
-    delete = next(job for job in jobs_of(store) if job.name == "kafka-delete-logs")
+    delete = next(job for job in jobs_of(store, AgeClock(store.clock)) if job.name == "kafka-delete-logs")
     delete.start(scheduler)
     scheduler.advance(30_000)
     store.due_ms = 100
@@ -162,7 +167,7 @@ def test_a_log_whose_disk_fails_takes_its_directory_offline_and_the_job_says_so(
         directory.all_logs[0].roll()
     store.clock.advance(5000)
     store.fs.fail("rename", path=str(tmp_path / "a"), code=errno.EIO, times=9)
-    retention = jobs_of(store)[0]
+    retention = jobs_of(store, AgeClock(store.clock))[0]
     store.clock.advance(86_400_000)
     with pytest.raises(StorageError):
         retention.run()

@@ -2,12 +2,20 @@ package interop;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentMap;
 import java.util.function.Supplier;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.storage.internals.log.Cleaner;
 import org.apache.kafka.storage.internals.log.CleanerStats;
+import org.apache.kafka.storage.internals.log.LogCleanerManager;
+import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
 import org.apache.kafka.storage.internals.log.LogToClean;
+import org.apache.kafka.storage.internals.log.PreCleanStats;
 import org.apache.kafka.storage.internals.log.SkimpyOffsetMap;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.apache.kafka.storage.internals.utils.Throttler;
@@ -36,6 +44,31 @@ final class Cleaning {
         told.put("invalid_messages_read", stats.invalidMessagesRead());
         told.put("map_messages_read", stats.mapMessagesRead());
         return told;
+    }
+
+    /**
+     * What Kafka's LogCleanerManager makes of one log, by the checkpoint file beside its directory; null where it does
+     * not choose it. Fields: clock (ms).
+     */
+    static Map<String, Object> choose(UnifiedLog log, JsonNode command) throws Exception {
+        ConcurrentMap<TopicPartition, UnifiedLog> logs = new ConcurrentHashMap<>(Map.of(log.topicPartition(), log));
+        LogCleanerManager manager = new LogCleanerManager(List.of(log.parentDirFile()), logs, new LogDirFailureChannel(1));
+        try {
+            Time time = new Standing(command.get("clock").asLong());
+            Optional<LogToClean> chosen = manager.grabFilthiestCompactedLog(time, new PreCleanStats());
+            if (chosen.isEmpty()) {
+                return null;
+            }
+            Map<String, Object> told = new LinkedHashMap<>();
+            told.put("first_dirty", chosen.get().firstDirtyOffset());
+            told.put("first_uncleanable", chosen.get().firstUncleanableOffset());
+            told.put("clean_bytes", chosen.get().cleanBytes());
+            told.put("cleanable_bytes", chosen.get().cleanableBytes());
+            told.put("ratio", chosen.get().cleanableRatio());
+            return told;
+        } finally {
+            manager.removeMetrics();
+        }
     }
 
     /** A clock that stands still. */

@@ -63,6 +63,7 @@ public final class Main {
             case "read_set": return Sets.read(command);
             case "raw_marker": return Sets.rawMarker(command);
             case "validate": return Validation.run(command);
+            case "offset_map": return OffsetMaps.run(command);
             case "open": return partitions.open(command);
             default: return partitions.run(name, command);
         }

@@ -170,6 +170,12 @@ final class Partition {
         return told;
     }
 
+    /** What Kafka's LogCleanerManager makes of the log; see {@link Cleaning}. Field: high_watermark. */
+    Map<String, Object> chosen(JsonNode command) throws Exception {
+        log.updateHighWatermark(command.get("high_watermark").asLong());
+        return Cleaning.choose(log, command);
+    }
+
     /** Closes; with marker, leaves in the parent the file by which a broker tells that it stopped well. */
     void close(boolean marker) throws Exception {
         log.close();

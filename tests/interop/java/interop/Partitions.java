@@ -40,6 +40,7 @@ final class Partitions {
             case "truncate_to": return partition.truncateTo(command.get("offset").asLong());
             case "delete_before": return partition.deleteBefore(command.get("offset").asLong());
             case "compact": return partition.compact(command);
+            case "choose": return partition.chosen(command);
             case "close":
                 open.remove(handle);
                 partition.close(command.path("marker").asBoolean(false));
