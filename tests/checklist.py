@@ -12,7 +12,7 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 NOT_APPLICABLE = TESTS / "not_applicable.md"
 PARTLY_SHOWN = TESTS / "partly_shown.md"
-ID = re.compile(r"\b(REC|VAL|FILE|IDX|TIDX|TXN|SEG|SEGS|LOG|DUMP|LOAD|PSM|EPOCH|CKPT|MGR)-(\d+)\b")
+ID = re.compile(r"\b(REC|VAL|FILE|IDX|TIDX|TXN|SEG|SEGS|LOG|DUMP|LOAD|PSM|EPOCH|CKPT|MGR|CLN)-(\d+)\b")
 ROW = re.compile(r"^\|\s*([A-Z]+-\d+)\s*\|\s*(.*?)\s*\|\s*$")
 
 # section -> the numbers to show
@@ -32,6 +32,7 @@ REQUIRED = {
     "PSM": "1-36",
     "LOAD": "1-33",
     "MGR": "1-29",
+    "CLN": "1-50",
 }
 
 

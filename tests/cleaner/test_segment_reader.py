@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from kafkalog._core.residency import absent_runs
 from kafkalog._core.scan import scan
 from kafkalog.cleaner.segment_reader import SegmentReader
 from kafkalog.errors import CorruptRecord
@@ -108,4 +110,30 @@ def test_a_file_that_was_cut_meanwhile_is_told(tmp_path: Path) -> None:
     one.records.opened().truncate(4000)
     with pytest.raises(CorruptRecord, match="before it should"):
         reader.chunk()
+    one.close_handlers()
+
+
+def test_what_the_reading_brought_into_the_page_cache_does_not_stay(tmp_path: Path) -> None:
+    """So the tail that others read keeps its place there; what was in memory before stays."""
+    data = b"".join(sized(60_000, base=n) for n in range(400))
+    one = filled(tmp_path, data)
+    one.records.flush()
+    fd = os.open(one.path, os.O_RDWR)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    if absent_runs(fd, len(data)) != [(0, len(data))]:
+        os.close(fd)
+        one.close_handlers()
+        pytest.skip("this file system keeps pages whatever it is told")
+    warm = 1 << 20
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    os.pread(fd, warm, len(data) - warm)
+    reader = SegmentReader(1 << 18, FaultFS())
+    reader.begin(one.records)
+    while reader.unread:
+        reader.advance(scan(reader.chunk(), file_mode=True).valid_bytes)
+    reader.end()
+    resident = len(data) - sum(length for _, length in absent_runs(fd, len(data)))
+    assert warm <= resident < 2 * warm
+    os.close(fd)
     one.close_handlers()
