@@ -273,6 +273,7 @@ class _SeenLog:
     """A view with the face of a log that is cleaned; its producers are not known, so no empty batch stays for them."""
 
     producers: Final = ()
+    closed: Final = False
 
     def __init__(self, view: LogView, plan: CompactPlan, fs: FileSystem) -> None:
         stable = view.last_stable_offset if plan.mark_is_end else min(view.last_stable_offset, view.high_watermark)
@@ -291,6 +292,5 @@ class _SeenLog:
         """Nothing is cleaned, so nobody is kept from it."""
         yield 0
 
-    def settled_cuts(self) -> int:
-        """How often the log was cut, as far as it is known."""
-        return 0
+    def check_unchanged(self, segments: object, cuts: int) -> None:
+        """Whoever owns the log may change it; what was read of it is told."""
