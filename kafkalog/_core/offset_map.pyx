@@ -125,15 +125,16 @@ cdef class SkimpyOffsetMap:
         """
         cdef int32_t number
         cdef int64_t at
+        cdef int64_t slots = self.in_use    # read once: whatever a second thread does, the place lies in the table
         if not self.by_md5:
-            at = kl_scaled(hashed.first, self.in_use) + attempt
-            return at if at < self.in_use else at - self.in_use
+            at = kl_scaled(hashed.first, slots) + attempt
+            return at if at < slots else at - slots
         number = <int32_t>(
             <uint32_t>load32(<const uint8_t*>hashed + min(attempt, <int64_t>JUMPS))
             + <uint32_t>max(<int64_t>0, attempt - JUMPS)
         )
         at = 0 if number == -0x80000000 else (-number if number < 0 else number)
-        return at % self.in_use
+        return at % slots
 
     cdef int64_t find(self, const Slot* hashed) noexcept nogil:
         """The offset of a hash, or MAP_ABSENT: where the probes meet an empty slot, or at their end (CLN-2)."""
@@ -155,7 +156,7 @@ cdef class SkimpyOffsetMap:
     cdef int insert(self, const Slot* hashed) noexcept nogil:
         """Puts hash and offset; MAP_FULL without a change where every slot has a key, be it this one."""
         cdef int64_t attempt = 0
-        cdef int64_t most = 2 * self.in_use + JUMPS + 1     # the reference's probes turn round at most once
+        cdef int64_t most = 2 * self.in_use + JUMPS + 1 if self.by_md5 else self.in_use    # of MD5: may turn round once
         cdef Slot* slot
         if self.size >= self.in_use:
             return MAP_FULL

@@ -116,7 +116,8 @@ cdef class RecordFilter:
                     status = self.work()
                 if status != NEED_ROOM:
                     break
-                self.store.reserve(<Py_ssize_t>self.need)
+                # the result is mostly no longer than the chunk: room for all of it at once
+                self.store.reserve(<Py_ssize_t>max(self.need, self.source.size - self.store.size))
             if status == NEED_CODEC:
                 status = self.begin_payload()
         finally:

@@ -10,12 +10,13 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+from kafkalog._core.offset_map import SkimpyOffsetMap
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.cleaner import LogCleaner
 from kafkalog.cleaner.manager import Offsets
-from kafkalog.cleaner.pass_ import clean
+from kafkalog.cleaner.types import CleanResult, LogToClean
 from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_offset
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.job import Job
@@ -75,6 +76,13 @@ def note_disk_failure(store: Store, path: str, error: Exception) -> None:
         for directory in store.online:
             if directory.path == path:
                 store.note_failure(directory, error)
+
+
+def clean(to_clean: LogToClean, offset_map: SkimpyOffsetMap, **given: Any) -> CleanResult:
+    """`pass_.clean`, imported at the first clean: most stores are opened without one."""
+    from kafkalog.cleaner.pass_ import clean
+
+    return clean(to_clean, offset_map, **given)
 
 
 def cleaner_of(store: Store, config: BrokerConfig, clock: Clock, ages: AgeClock) -> LogCleaner:

@@ -34,8 +34,9 @@ class FilterResult:
     """What is left of a chunk. Counters are those of the reference's FilterResult; -1 where nothing was kept.
 
     `data` may be a part of the chunk. `table` has its batches, from position 0 on. `bytes_read` are the whole batches
-    at the chunk's start; `needed_bytes` is what the batch cut off behind them claims to have, 0 where the chunk does
-    not show that. Of `messages_read`, which are records, `invalid_messages` had no key and were dropped (CLN-6).
+    at the chunk's start; where there is none, `needed_bytes` is what the first batch claims to have, or 0 where the
+    chunk does not show that. Of `messages_read`, which are records, `invalid_messages` had no key and were dropped
+    (CLN-6).
     """
 
     __slots__ = (
@@ -64,7 +65,7 @@ class FilterResult:
         self.max_offset = done.max_offset
         self.max_timestamp = done.max_timestamp
         self.shallow_offset_of_max_timestamp = done.shallow_offset_of_max_timestamp
-        self.needed_bytes = MemoryRecords(chunk[scanned.valid_bytes :]).first_batch_size() or 0
+        self.needed_bytes = 0 if scanned.valid_bytes else MemoryRecords(chunk).first_batch_size() or 0
 
     def __repr__(self) -> str:
         return (
@@ -93,17 +94,15 @@ def filter_to(
     try:
         check_frames(table, _HINT)
         done = RecordFilter(retention, view, table)
+        if not table.codec:
+            done.begin_run(view, table, 0, 0, len(table))
+            _write_run(done, table)
+            return FilterResult(view, table, done)
         for run in plain_runs(view, table, limit_bytes=limit_bytes):
             if run.failed:
                 run.raise_failure(path)
             done.begin_run(run.data, run.table, run.row_before, run.first, run.last)
-            status = done.step()
-            while status == STEP_COMPRESS:
-                compress_into(done.store, done.codec, done.payload)
-                done.seal()
-                status = done.step()
-            if status != STEP_DONE:
-                raise _refusal(status, done, table)
+            _write_run(done, table)
         return FilterResult(view, table, done)
     except OverflowError:
         raise RecordTooLarge("the cleaned batches have more than 2 GiB", path=path, position=position) from None
@@ -111,6 +110,17 @@ def filter_to(
         error.path = path
         error.position = position + (error.position or 0)
         raise
+
+
+def _write_run(done: RecordFilter, table: BatchTable) -> None:
+    """Goes over one run of plain rows; those that were compressed are compressed again."""
+    status = done.step()
+    while status == STEP_COMPRESS:
+        compress_into(done.store, done.codec, done.payload)
+        done.seal()
+        status = done.step()
+    if status != STEP_DONE:
+        raise _refusal(status, done, table)
 
 
 def _refusal(status: int, done: RecordFilter, table: BatchTable) -> KafkalogError:

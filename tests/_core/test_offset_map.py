@@ -2,6 +2,9 @@
 
 import hashlib
 import math
+import os
+import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -256,6 +259,43 @@ def test_a_large_map_is_empty_after_it_was_cleared() -> None:
     assert made.get(b"99999") == 99999
     made.clear()
     assert all(made.get(b"%d" % i) == -1 for i in range(100_000))
+
+
+@pytest.mark.parametrize("hash", HASHES)
+def test_threads_that_share_a_map_against_the_rule_break_no_memory(hash: str) -> None:
+    made = SkimpyOffsetMap(24 * 3000, hash)  # type: ignore[arg-type]
+    keys = b"".join(b"%05d" % i for i in range(4000))
+
+    def use(turn: int) -> None:
+        for i in range(30):
+            made.put_run(keys, 5, 0)
+            if turn == 0:
+                made.clear(expected=(None, 0, 2000)[i % 3])
+
+    threads = [threading.Thread(target=use, args=(turn,)) for turn in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    made.clear()
+    assert made.put_run(keys, 5, 0) == 3000
+
+
+def test_memory_is_given_back() -> None:
+    """What a map took for many keys is not kept for the next, smaller log."""
+
+    def held_bytes() -> int:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGESIZE")
+
+    made = SkimpyOffsetMap(96 << 20)
+    before = held_bytes()
+    made.put_run(b"".join(b"%08d" % i for i in range(300_000)), 8, 0)
+    full = held_bytes()
+    made.clear(expected=1000)
+    made.put_run(b"".join(b"%08d" % i for i in range(1000)), 8, 0)
+    assert full - before > 60 << 20
+    assert held_bytes() - before < 30 << 20
 
 
 def test_what_can_never_be_right() -> None:
