@@ -2,7 +2,7 @@
 PYTHON ?= .venv/bin/python
 BUILD = $(PYTHON) setup.py -q build_ext --inplace -j 2
 
-.PHONY: all debug check test crash crash-spark asan bench bench-spark fmt demo clean
+.PHONY: all debug check test crash crash-clean crash-spark asan bench bench-spark fmt demo clean
 
 all:                    ## compile what changed, in place
 	$(BUILD)
@@ -20,6 +20,9 @@ test:                   ## all there is, as on a fresh machine
 
 crash: all              ## the crash machine at length: kills, power cuts, failing calls (CRASH_SEED=, CRASH="--kills 50")
 	nice $(PYTHON) -m tests.crash.machine $(if $(CRASH_SEED),--seed $(CRASH_SEED)) $(CRASH)
+
+crash-clean: all        ## the same of cleans alone: 1,000 writers killed that append and clean, power cuts, failing calls
+	nice $(PYTHON) -m tests.crash.machine --only cleans clean_kills $(if $(CRASH_SEED),--seed $(CRASH_SEED)) $(CRASH)
 
 crash-spark: all        ## a stream into the sink, its driver and workers killed twenty times (CRASH="--kills 50 --seed 2")
 	nice $(PYTHON) -m tests.spark.kills $(CRASH)

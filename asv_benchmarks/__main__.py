@@ -1,8 +1,8 @@
 """`python -m asv_benchmarks`: the table of speeds, with ratios against peers run in the same call.
 
 LINES sets the number of lines (default 10,000,000), KAFKA=0 leaves the embedded Kafka out; name groups to run only
-those: commands, compress, append, scan, lookup, read, crc, verify, recover, open, arrow, codecs, durability. VERIFY_MB
-sets the size of the log that is verified, or recovered (default 1000).
+those: commands, compress, append, scan, lookup, read, crc, verify, recover, open, arrow, codecs, durability, clean.
+VERIFY_MB sets the size of the log that is verified, recovered or cleaned (default 1000).
 """
 
 import os
@@ -10,13 +10,24 @@ import sys
 import tempfile
 from pathlib import Path
 
-from asv_benchmarks import codecs, columns, commands, compressing, durability, engine, opening, recovering, verifying
+from asv_benchmarks import (
+    cleaning,
+    codecs,
+    columns,
+    commands,
+    compressing,
+    durability,
+    engine,
+    opening,
+    recovering,
+    verifying,
+)
 from asv_benchmarks.measure import Row, show
 from asv_benchmarks.peers import kafka_embedded
 
 GROUPS = (
     "commands", "compress", "append", "scan", "lookup", "read", "crc", "verify", "recover", "open", "arrow", "codecs",
-    "durability",
+    "durability", "clean",
 )  # fmt: skip
 # rows of the embedded Kafka that stand beside rows of ours: their name -> (our rows, theirs times this gives our unit)
 KAFKA_ROWS = {
@@ -65,6 +76,8 @@ def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
             rows += verifying.rows(directory, int(os.environ.get("VERIFY_MB", "1000")))
         elif group == "recover":
             rows += recovering.rows(directory, int(os.environ.get("VERIFY_MB", "1000")))
+        elif group == "clean":
+            rows += cleaning.rows(directory, int(os.environ.get("VERIFY_MB", "1000")), reference)
         elif group == "open":
             rows += opening.rows(directory)
         elif group == "arrow":

@@ -2,7 +2,8 @@
 
 `python -m asv_benchmarks.peers.kafka_embedded [--segment FILE] [GROUP ...]` prints JSON lines
 {name, value, unit, cpu}: value is per second of wall time, cpu the same per second of CPU.
-Groups are append, read, index and recover; --segment adds the seconds that the dump tool takes on one .log file.
+Groups are append, read, index, recover, map, and clean=DIRECTORY for a log that is cleaned (warm=DIRECTORY: not told).
+--segment adds the seconds that the dump tool takes on one .log file.
 """
 
 import argparse
@@ -19,8 +20,8 @@ from typing import Any
 from tests.interop import toolchain
 
 JAVA = Path(__file__).parent / "java"
-GROUPS = ("append", "read", "index", "recover")
-HEAP = ("-Xms512m", "-Xmx512m")
+GROUPS = ("append", "read", "index", "recover", "map")
+HEAP = "512m"
 
 
 def available() -> str | None:
@@ -33,7 +34,12 @@ def available() -> str | None:
 
 
 def measure(
-    groups: Sequence[str] = GROUPS, *, seconds: float = 0.4, rounds: int = 5, directory: Path | None = None
+    groups: Sequence[str] = GROUPS,
+    *,
+    seconds: float = 0.4,
+    rounds: int = 5,
+    heap: str = HEAP,
+    directory: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
     """A row {name, value, unit, cpu} for each figure: the median of as many rounds after as many to warm up.
 
@@ -41,7 +47,7 @@ def measure(
     """
     with tempfile.TemporaryDirectory(dir=directory, ignore_cleanup_errors=True) as work:
         command = toolchain.java_command(
-            "peer.Main", work, str(seconds), str(rounds), *groups, source=JAVA, options=HEAP
+            "peer.Main", work, str(seconds), str(rounds), *groups, source=JAVA, options=_heap(heap)
         )
         no_input = subprocess.DEVNULL
         with subprocess.Popen(command, stdin=no_input, stdout=subprocess.PIPE, text=True) as running:
@@ -52,10 +58,14 @@ def measure(
             raise RuntimeError(f"the peer benchmark ended with status {running.returncode}")
 
 
+def _heap(size: str) -> tuple[str, str]:
+    return f"-Xms{size}", f"-Xmx{size}"
+
+
 def dump_deep(segment: Path, out: Path = Path(os.devnull)) -> dict[str, Any]:
     """The row of the dump tool, deep and with data, on one segment: seconds of the whole process."""
     options = ("--deep-iteration", "--print-data-log", "--files", str(segment))
-    command = toolchain.java_command("org.apache.kafka.tools.DumpLogSegments", *options, options=HEAP)
+    command = toolchain.java_command("org.apache.kafka.tools.DumpLogSegments", *options, options=_heap(HEAP))
     began = time.perf_counter()
     with out.open("wb") as sink:
         running = subprocess.Popen(command, stdout=sink, stdin=subprocess.DEVNULL)
@@ -69,7 +79,7 @@ def dump_deep(segment: Path, out: Path = Path(os.devnull)) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("groups", nargs="*", default=GROUPS, help="append, read, index, recover (default: all)")
+    parser.add_argument("groups", nargs="*", default=GROUPS, help="append, read, index, recover, map (default: all)")
     parser.add_argument("--segment", type=Path, help="a .log file to dump with its data")
     parser.add_argument("--seconds", type=float, default=0.4, help="length of one round")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, after as many that warm up")

@@ -105,6 +105,8 @@ cdef class CleanedTxns:
         state = self.state_of(row.producer_id)
         if state == NULL:
             return TXN_NO_MEMORY
+        if state.aborted and self.aborted[state.aborted - 1].last_offset < row.base_offset:
+            state.aborted = 0           # it ended before: its marker is gone, what follows is another transaction
         state.has_data = True
         return TXN_MAY_GO if state.aborted else TXN_STAYS
 

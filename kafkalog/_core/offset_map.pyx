@@ -31,7 +31,7 @@ cdef extern from "<sys/mman.h>" nogil:
 
 cdef extern from *:
     """
-    #define kl_prefetch_slot(p) (__builtin_prefetch((p), 1), __builtin_prefetch((const char*)(p) + 40, 1))
+    #define kl_prefetch_slot(p) (__builtin_prefetch((p), 1), __builtin_prefetch((const char*)(p) + 16, 1))
     #define kl_scaled(a, b) ((int64_t)(((unsigned __int128)(a) * (unsigned __int128)(b)) >> 64))
     """
     void kl_prefetch_slot(const void* p) noexcept nogil
@@ -324,7 +324,7 @@ cdef class SkimpyOffsetMap:
         self.latest_offset = -1
         self.in_use = self.slots
         if expected is not None and not self.by_md5:
-            self.in_use = min(self.slots, max(LEAST_IN_USE, 2 * max(0, expected)))
+            self.in_use = min(self.slots, max(LEAST_IN_USE, 3 * max(0, expected) // 2))     # touching pages costs too
 
     @property
     def capacity(self) -> int:

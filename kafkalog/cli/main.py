@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import click
 
 COMMANDS = {
+    "compact": ("kafkalog.cli.compact_cmd", "Clean compacted topics; a dry run unless told."),
     "consume": ("kafkalog.cli.consume_cmd", "Print the records of a topic."),
     "dump": ("kafkalog.cli.dump_cmd", "Print segment files as the reference's dump tool does."),
     "handover": ("kafkalog.cli.handover_cmd", "Let a Kafka broker take over the topics in its directories."),

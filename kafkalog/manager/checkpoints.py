@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kafkalog.errors import CorruptCheckpoint
+from kafkalog.errors import CorruptCheckpoint, StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import DELETE_DIR_SUFFIX
 from kafkalog.types import TopicPartition
@@ -143,7 +143,10 @@ def record_cleaner_offset(
     checkpoint = OffsetCheckpoint(os.path.join(directory, CLEANER_OFFSET_FILE), fs=fs)
     with _write_lock:
         before = read_cleaner_offsets(directory, fs=fs)
-        here = {key: at for key, at in before.items() if fs.exists(os.path.join(directory, str(key)))}
+        try:
+            here = {key: at for key, at in before.items() if fs.exists(os.path.join(directory, str(key)))}
+        except OSError as error:
+            raise StorageError.from_os(error, "look for the partitions", path=directory) from error
         checkpoint.write({**here, topic_partition: offset})
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
 
+from kafkalog._core.scan import scan
 from kafkalog.api import Log
 from kafkalog.opening import open_for_append
 from kafkalog.records.builder import RecordsBuilder
@@ -80,19 +81,31 @@ class History:
     markers: tuple[Marker, ...]
     end: int
     last_sequences: Mapping[int, int]
-    """By producer id: the last sequence it wrote."""
+    """By producer id: the last sequence it wrote; a part of a history does not tell."""
     segment_bytes: int = 1 << 20
 
     def written(self, path: Path, clock: MockClock, fs: FileSystem = OS, **settings: Any) -> Log:
         """A log in the partition directory `path` that holds all of it and ends with an empty active segment."""
         log = opened(path, clock, fs, internal_segment_bytes=self.segment_bytes, **settings)
-        for event in self.events:
+        self.append(log)
+        log.roll()
+        return log
+
+    def append(self, log: Log, start: int = 0, stop: int | None = None) -> None:
+        """The events from number `start` on, before `stop`, to a log that has those before."""
+        for event in self.events[start:stop]:
             if event is None:
                 log.roll()
             else:
                 log.replicate(event)
-        log.roll()
-        return log
+
+    def first(self, count: int) -> History:
+        """The history of the first `count` events alone."""
+        events = self.events[:count]
+        end = max((last_offset(event) + 1 for event in events if event is not None), default=0)
+        rows = tuple(row for row in self.rows if row.offset < end)
+        markers = tuple(marker for marker in self.markers if marker.offset < end)
+        return History(events, rows, markers, end, {}, self.segment_bytes)
 
     @property
     def stable(self) -> int:
@@ -134,6 +147,11 @@ class History:
         return [row for row in self.rows if row.offset >= end or row.offset in last]
 
 
+def last_offset(event: bytes) -> int:
+    """The last offset of an event's batches."""
+    return int(scan(event).last_offset)
+
+
 def folded(pairs: Iterable[tuple[bytes | None, bytes | None]]) -> dict[bytes, bytes]:
     """The last value of each key; a record without key counts for none."""
     found: dict[bytes, bytes] = {}
@@ -158,10 +176,18 @@ def histories(**limits: Any) -> st.SearchStrategy[History]:
     return st.randoms(use_true_random=False).map(lambda rng: random_history(rng, **limits))
 
 
-def random_history(rng: Random, *, most: int = 40, old_formats: bool = True, close_all: bool = False) -> History:
-    """At most `most` batches and markers; with `close_all` no transaction is open at the end."""
-    made = _Maker(rng, old_formats)
-    for _ in range(rng.randint(1, most)):
+def random_history(
+    rng: Random,
+    *,
+    least: int = 1,
+    most: int = 40,
+    old_formats: bool = True,
+    close_all: bool = False,
+    now_ms: int = NOW,
+) -> History:
+    """`least` to `most` events up to `now_ms`; with `close_all` no transaction is open at the end."""
+    made = _Maker(rng, old_formats, now_ms)
+    for _ in range(rng.randint(least, most)):
         made.step()
     if close_all:
         made.end_all()
@@ -174,6 +200,7 @@ def random_history(rng: Random, *, most: int = 40, old_formats: bool = True, clo
 class _Maker:
     rng: Random
     old_formats: bool
+    now_ms: int
     events: list[bytes | None] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     markers: list[Marker] = field(default_factory=list)
@@ -237,7 +264,7 @@ class _Maker:
 
     def time(self) -> int:
         """A timestamp that mostly grows."""
-        return NOW - 10_000_000 + 100 * self.end - self.rng.choice([0, 0, 0, 5000])
+        return self.now_ms - 10_000_000 + 100 * self.end - self.rng.choice([0, 0, 0, 5000])
 
     def add(self, magic: int, codec: CompressionType, producer: int = -1) -> None:
         """A batch of one to five records, sometimes behind a gap, sometimes with gaps inside."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import signal
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -21,14 +19,6 @@ from tests.storage.logs import NOW
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 MIB = 1 << 20
-
-
-@pytest.fixture
-def pool(tmp_path: Path) -> Iterator[Pool]:
-    made = Pool(tmp_path)
-    yield made
-    for log in made.current_logs.values():
-        log.close()
 
 
 def test_one_log_after_the_other_until_none_is_dirty(pool: Pool) -> None:

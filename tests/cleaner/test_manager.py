@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,14 +15,6 @@ from tests.cleaner.test_states import in_thread, wait_until
 from tests.storage.logs import NOW
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-@pytest.fixture
-def pool(tmp_path: Path) -> Iterator[Pool]:
-    made = Pool(tmp_path)
-    yield made
-    for log in made.current_logs.values():
-        log.close()
 
 
 def test_the_dirtiest_is_grabbed_and_then_the_next(pool: Pool) -> None:

@@ -26,7 +26,7 @@ def in_thread(work: Callable[[], object]) -> threading.Thread:
 
 def wait_until(condition: Callable[[], bool]) -> None:
     waiting = threading.Event()
-    for _ in range(2000):
+    for _ in range(8000):
         if condition():
             return
         waiting.wait(0.005)

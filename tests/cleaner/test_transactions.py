@@ -186,6 +186,13 @@ def test_a_partial_clean_neither_loses_markers_nor_brings_aborted_data_back() ->
     assert offsets(third.data) == [0, 2, 4, 5, 6, 7, 13, 15, 17, 18, 19]
 
 
+def test_data_behind_the_end_of_an_aborted_transaction_is_none_of_it() -> None:
+    """CLN-14: an index may tell of a transaction whose marker is gone; the next one of the producer is its own."""
+    data = made(0, (b"9", b"x")) + txn(5, 1, 3, 1) + marker(6, 1, commits=True)
+    cleaned = Cleaner(last={1: (5, 0)}).clean(data, aborted=[ABORTED])
+    assert offsets(cleaned.data) == [0, 5, 6] and cleaned.retained == []
+
+
 def test_an_abort_marker_stays_where_no_index_tells_of_its_data() -> None:
     """CLN-22: a lost index must not bring aborted data to life for those who make it anew from the log."""
     data = txn(0, 1, 0, 1) + marker(1, 1, commits=False) + made(2, (b"1", b"x"))

@@ -16,7 +16,9 @@ from typing import NamedTuple, Self
 
 from kafkalog.errors import KafkalogError
 from tests.crash.check import check_recovered
+from tests.crash.cleaned import check_cleaned
 from tests.crash.expect import Expectation, Witness
+from tests.crash.killed import history_of
 from tests.crash.power import TOPIC
 from tests.crash.session import settings_of
 
@@ -32,6 +34,16 @@ class Killed(NamedTuple):
     expected: Expectation
     operations: int
     in_the_middle: str
+
+
+class KilledClean(NamedTuple):
+    """What a killed writer left that cleaned: so many events were acknowledged, so many cleans over, one going on."""
+
+    root: Path
+    seed: int
+    appended: int
+    cleans: int
+    in_the_middle: bool
 
 
 class Killer:
@@ -53,18 +65,31 @@ class Killer:
 
     def kill_one(self, directory: Path, seed: int) -> Killed:
         """A writer is started, killed after a random while, and has ended."""
+        root, report = self._kill("session", directory, seed)
+        return _followed(root, seed, report)
+
+    def kill_clean(self, directory: Path, seed: int) -> KilledClean:
+        """The same of one that appends and cleans."""
+        root, report = self._kill("clean", directory, seed)
+        lines = [line.split() for line in report.read_bytes().split(b"\n")[:-1]] if report.exists() else []
+        appended = [int(words[1]) for words in lines if words[0] == b"appended"]
+        cleans = [words[0] for words in lines if words[0] != b"appended"]
+        return KilledClean(root, seed, max(appended, default=0), cleans.count(b"cleaned"), cleans[-1:] == [b"clean"])
+
+    def _kill(self, kind: str, directory: Path, seed: int) -> tuple[Path, Path]:
+        """The data directory and the report of a writer that was killed."""
         root = directory / "data"
         root.mkdir(parents=True)
         report = directory / "report"
         assert self._server.stdin is not None
-        self._server.stdin.write(f"{root / TOPIC} {report} {seed}\n".encode())
+        self._server.stdin.write(f"{kind} {root / TOPIC} {report} {seed}\n".encode())
         writer = self._said("ready")
         time.sleep(Random(f"kill {seed}").random() * LONGEST_S)
         with contextlib.suppress(ProcessLookupError):  # it died by itself, which its status says
             os.kill(writer, signal.SIGKILL)
         status = self._said("ended")
         assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, f"the writer of seed {seed} died by itself"
-        return _followed(root, seed, report)
+        return root, report
 
     def _said(self, word: str) -> int:
         assert self._server.stdout is not None
@@ -108,6 +133,22 @@ def kill_many(directory: Path, seeds: range, keep: Path | None = None) -> list[K
             if keep is not None:
                 shutil.copytree(killed.root, keep / str(seed))
             check_killed(killed)
+            done.append(killed)
+            shutil.rmtree(place)
+    return done
+
+
+def kill_cleans(directory: Path, seeds: range) -> list[KilledClean]:
+    """Each seed's writer killed while it appends and cleans; no record that was acknowledged and is kept is lost."""
+    done = []
+    with Killer() as killer:
+        for seed in seeds:
+            place = directory / f"kill-{seed}"
+            killed = killer.kill_clean(place, seed)
+            try:
+                check_cleaned(killed.root / TOPIC, history_of(seed), True, appended=killed.appended)
+            except (AssertionError, KafkalogError, OSError) as error:
+                raise AssertionError(f"{killed}: {type(error).__name__}: {error}") from error
             done.append(killed)
             shutil.rmtree(place)
     return done

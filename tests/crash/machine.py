@@ -4,6 +4,8 @@
     cuts        each operation, and each opening, with a power cut at each of its changes of the disk, in every mode
     faults      each operation, and each opening, with each of its file calls failing in turn, in three ways
     sessions    random sessions with power cuts at a part of their changes
+    cleans      a clean, with a power cut at each of its changes of the disk, and each of its file calls failing
+    clean_kills writers killed with SIGKILL while one thread appends and another cleans
 
 It prints its seed at once and what it did at the end; the first finding ends it with what is needed to see it again.
 """
@@ -24,12 +26,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kafkalog.errors import UnsafeFileSystem
+from tests.crash.cleaned import cut_clean, fail_clean
 from tests.crash.faulty import FAULTS, fail_opening, fail_operation
-from tests.crash.killer import kill_many
+from tests.crash.killer import kill_cleans, kill_many
 from tests.crash.power import EACH_OPERATION, cut_opening, cut_operation, cut_session
 
 MEMORY = Path("/dev/shm")
-PARTS = ("kills", "cuts", "faults", "sessions")
+PARTS = ("kills", "cuts", "faults", "sessions", "cleans", "clean_kills")
 
 
 @contextmanager
@@ -86,6 +89,28 @@ def sessions(parent: Path, seed: int, count: int) -> str:
     return f"{count:,} sessions with power cuts: {states:,} states"
 
 
+def cleans(parent: Path, seed: int, count: int) -> str:
+    """Cuts the power at each change of the disk of `count` cleans, and fails each of their calls in each way."""
+    changes = states = calls = 0
+    for number in range(seed, seed + count):
+        with _place(parent) as place:
+            found = cut_clean(place, number)
+        changes, states = changes + found[0], states + found[1]
+        for fault in FAULTS:
+            with _place(parent) as place:
+                calls += fail_clean(place, number, fault)
+    return f"{count:,} cleans: power cuts at {changes:,} changes, {states:,} states; {calls:,} failing calls"
+
+
+def clean_kills(parent: Path, seed: int, count: int) -> str:
+    """Kills `count` writers that append and clean."""
+    with _place(parent) as place:
+        killed = kill_cleans(place, range(seed, seed + count))
+    middle = sum(one.in_the_middle for one in killed)
+    over = sum(one.cleans for one in killed)
+    return f"{count:,} kills of writers that clean, {middle:,} of them inside a clean, after {over:,} cleans"
+
+
 def main(arguments: list[str]) -> int:
     """Runs the parts that are asked for; 1 at a finding."""
     parser = argparse.ArgumentParser(description="the crash machine")
@@ -94,6 +119,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cuts", type=int, default=3, help="sessions before each operation that is cut")
     parser.add_argument("--faults", type=int, default=1, help="sessions before each operation that is failed")
     parser.add_argument("--sessions", type=int, default=60)
+    parser.add_argument("--cleans", type=int, default=6)
+    parser.add_argument("--clean-kills", type=int, default=1000)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="these parts alone")
     place = MEMORY if os.access(MEMORY, os.W_OK) else Path(tempfile.gettempdir())
     parser.add_argument("--directory", type=Path, default=place)
     asked = parser.parse_args(arguments)
@@ -102,7 +130,7 @@ def main(arguments: list[str]) -> int:
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore", UnsafeFileSystem)
     with _place(asked.directory) as parent:
-        for part in PARTS:
+        for part in asked.only:
             began = time.monotonic()
             try:
                 told = globals()[part](parent, seed, getattr(asked, part))

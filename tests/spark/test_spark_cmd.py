@@ -73,13 +73,6 @@ def test_what_is_missing_is_told_in_one_line(data: Path, without: str, said: str
     assert said in done.stderr and done.stderr.startswith("kafkalog: ") and done.stderr.count("\n") == 1
 
 
-def test_compact_is_refused_by_name(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    done = job(capfd, "compact", data)
-    assert (done.status, done.out) == (1, "")
-    assert "compact is not available: this version of kafkalog has no log cleaner" in done.err
-    assert job(capfd, "compact").status == 2
-
-
 def test_executors_without_the_package_are_told_how_to_get_it(
     spark: "SparkSession",
     data: Path,
@@ -91,7 +84,7 @@ def test_executors_without_the_package_are_told_how_to_get_it(
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / "sitecustomize.py").write_text("import sys\nsys.modules['kafkalog'] = None\n")
     monkeypatch.setitem(spark.sparkContext.environment, "PYTHONPATH", str(tmp_path / "hidden"))
-    for name in ("verify", "reindex", "retain"):
+    for name in ("compact", "verify", "reindex", "retain"):
         done = job(capfd, name, data)
         assert (done.status, done.out) == (1, "")
         assert "cannot import kafkalog" in done.err and "install it on every node" in done.err

@@ -42,8 +42,17 @@ final class Logs {
         return loaded(dir, false);
     }
 
+    /** The log of a compacted topic that lies in a directory and was closed well. */
+    static UnifiedLog compacted(File dir) throws IOException {
+        return loaded(dir, true, Map.of("cleanup.policy", "compact", "segment.bytes", 256 << 20));
+    }
+
     private static UnifiedLog loaded(File dir, boolean clean) throws IOException {
-        return UnifiedLog.create(dir, new LogConfig(Map.of()), 0, 0, SCHEDULER, STATS, Time.SYSTEM, DAY_MS,
+        return loaded(dir, clean, Map.of());
+    }
+
+    private static UnifiedLog loaded(File dir, boolean clean, Map<String, Object> config) throws IOException {
+        return UnifiedLog.create(dir, new LogConfig(config), 0, 0, SCHEDULER, STATS, Time.SYSTEM, DAY_MS,
             new ProducerStateManagerConfig(DAY_MS, false), DAY_MS, new LogDirFailureChannel(1), clean, Optional.empty());
     }
 

@@ -9,7 +9,8 @@ import org.apache.kafka.storage.internals.log.UnifiedLog;
 /**
  * Kafka's storage layer embedded in this process, no network: the peer of kafkalog's own benchmarks.
  *
- * <p>Arguments: an empty work directory, seconds per round, rounds, then the groups to run (append, read, index, recover). One
+ * <p>Arguments: an empty work directory, seconds per round, rounds, then the groups to run (append, read, index, recover,
+ * map, clean=DIR: a log that is cleaned once, after that of warm=DIR). One
  * JSON object a line per figure: {"name", "value", "unit", "cpu"}, value per second of wall time, cpu the same per
  * second of CPU of the measured thread, both the median of the rounds. Figures in ns are smaller-is-better.
  */
@@ -18,6 +19,7 @@ public final class Main {
     private static final long READ_LOG_BYTES = 200_000_000L;
     private static final long RECOVER_LOG_BYTES = 1_000_000_000L; // more than a last-level cache holds
     private static final int RECOVER_ROUNDS = 2;
+    private static final int MAP_ROUNDS = 2;
 
     private Main() { }
 
@@ -29,11 +31,21 @@ public final class Main {
                 wrappers(new File(group.substring("wrappers=".length())), measure);
                 continue;
             }
+            if (group.startsWith("warm=")) {
+                Cleaning.once(new File(group.substring("warm=".length())), new Measure.Round(0, 0));
+                continue;
+            }
+            if (group.startsWith("clean=")) {
+                File dir = new File(group.substring("clean=".length()));
+                measure.once("clean/" + dir.getName(), "bytes/s", round -> Cleaning.once(dir, round));
+                continue;
+            }
             switch (group) {
                 case "append": append(work, measure); break;
                 case "read": read(work, measure); break;
                 case "index": index(work, measure); break;
                 case "recover": recover(work, measure); break;
+                case "map": measure.atMost(MAP_ROUNDS).nanoseconds("offset_map_put", Cleaning::fill); break;
                 default: throw new IllegalArgumentException("unknown group " + group);
             }
         }

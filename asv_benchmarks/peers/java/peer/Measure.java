@@ -14,8 +14,8 @@ final class Measure {
 
         final int number;
         private final long limit;
-        private final long wallStart;
-        private final long cpuStart;
+        private long wallStart;
+        private long cpuStart;
         private long wallNs;
         private long cpuNs;
         private long done;
@@ -24,6 +24,11 @@ final class Measure {
         Round(int number, double seconds) {
             this.number = number;
             limit = (long) (seconds * 1e9);
+            begin();
+        }
+
+        /** Begins the timed part anew: what came before was getting ready. */
+        void begin() {
             cpuStart = THREADS.getCurrentThreadCpuTime();
             wallStart = System.nanoTime();
         }
@@ -74,6 +79,14 @@ final class Measure {
         print(name, "ns", work, 1, true);
     }
 
+    /** One round alone, of work that cannot be done twice. */
+    void once(String name, String unit, Work work) throws Exception {
+        Round round = new Round(0, seconds);
+        work.run(round);
+        round.stop();
+        tell(name, unit, 1e9 * round.done / round.wallNs, 1e9 * round.done / round.cpuNs);
+    }
+
     private void print(String name, String unit, Work work, double scale, boolean inverse) throws Exception {
         double[] wall = new double[rounds];
         double[] cpu = new double[rounds];
@@ -86,7 +99,11 @@ final class Measure {
                 cpu[number] = inverse ? (double) round.cpuNs / round.done : scale * round.done / round.cpuNs;
             }
         }
-        System.out.printf(Locale.ROOT, "{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"cpu\": %.6g}%n", name, median(wall), unit, median(cpu));
+        tell(name, unit, median(wall), median(cpu));
+    }
+
+    private static void tell(String name, String unit, double value, double cpu) {
+        System.out.printf(Locale.ROOT, "{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"cpu\": %.6g}%n", name, value, unit, cpu);
         System.out.flush();
     }
 

@@ -1,0 +1,296 @@
+"""The clean of one partition: counted from outside, or done with the data directory held."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any, Final, NamedTuple
+
+from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog.cleaner.choosing import cleanable_offsets
+from kafkalog.cleaner.pass_ import clean
+from kafkalog.cleaner.types import ASKED, CleanerStats, LogToClean
+from kafkalog.config import LogConfig
+from kafkalog.errors import CleaningAborted
+from kafkalog.manager.checkpoints import (
+    high_watermark_of,
+    read_cleaner_offsets,
+    read_offset,
+    record_cleaner_offset,
+    record_close,
+    recovery_point_of,
+)
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.partition import Found, open_partition
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.names import txn_index_file_name
+from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.transaction_index import TransactionIndex
+from kafkalog.storage.view import LogView
+from kafkalog.tools.directories import PartitionPath
+from kafkalog.types import OffsetPosition
+from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE
+from kafkalog.util.clock import Clock
+from kafkalog.util.fileio import FileSystem
+
+MAP_BYTES: Final = 128 << 20
+"""Memory for the keys of one clean: log.cleaner.dedupe.buffer.size of one cleaner thread."""
+_SPLITS: Final = 100
+Advance = Callable[[int], None]
+"""Called with bytes that were read since the last call."""
+
+
+class CompactPlan(NamedTuple):
+    """What counts for a partition: its settings, the time, whether all of it is replicated, and the map's memory.
+
+    With `from_start` what is clean already is cleaned again, so that what waited for its delete horizon goes.
+    """
+
+    place: PartitionPath
+    config: LogConfig
+    now_ms: int
+    mark_is_end: bool
+    map_bytes: int = MAP_BYTES
+    from_start: bool = False
+
+    @property
+    def directory(self) -> str:
+        """The data directory."""
+        return os.path.dirname(self.place.path)
+
+
+class Cleaned(NamedTuple):
+    """What the clean of a partition came to, or would come to; sizes in bytes.
+
+    [`first_dirty_offset`, `end_offset`) is what is clean now and was not before. `records` and `size` are what lay
+    below `end_offset`, `records_kept` and `size_kept` what stays of it; `without_key` of those that go had no key.
+    """
+
+    topic: str
+    partition: int
+    path: str
+    first_dirty_offset: int
+    end_offset: int
+    records: int
+    records_kept: int
+    without_key: int
+    size: int
+    size_kept: int
+
+
+def look(plan: CompactPlan, fs: FileSystem, advance: Advance = lambda size: None) -> Cleaned | None:
+    """What a clean would leave; None where nothing is dirty. Nothing is locked or changed, and a broker may write.
+
+    All keys of the dirty part go into the map, or as many as it takes: then it is what the first round would leave.
+    CorruptRecord, StorageError.
+    """
+    with LogView(plan.place.path, fs=fs) as view:
+        seen: Any = _SeenLog(view, plan, fs)
+        first, end = _dirty_part(seen.state, plan, fs)
+        if first >= end:
+            return None
+        stats = CleanerStats(perf_counter())
+        one = _cleaned(seen, first, end, plan, stats, advance, dry_run=True)
+        return _told(plan, first, one, [stats])
+
+
+def dirty_bytes(plan: CompactPlan, fs: FileSystem) -> int:
+    """How many bytes a clean has to go over; 0 where nothing is dirty. Nothing is locked or changed. StorageError."""
+    with LogView(plan.place.path, fs=fs) as view:
+        seen: Any = _SeenLog(view, plan, fs)
+        first, end = _dirty_part(seen.state, plan, fs)
+        return LogToClean.of(seen, first, end, ASKED).total_bytes if first < end else 0
+
+
+def clean_dirty(
+    plans: Sequence[CompactPlan], fs: FileSystem, clock: Clock, advance: Advance = lambda size: None
+) -> list[Cleaned]:
+    """What was cleaned. A data directory is locked, and a log opened, only where something is dirty."""
+    busy = [plan for plan in plans if dirty_bytes(plan, fs)]
+    told: list[Cleaned] = []
+    for directory in dict.fromkeys(plan.directory for plan in busy):
+        with LogDir.acquire(directory, fs=fs) as log_dir:
+            for plan in busy:
+                one = _clean(log_dir, plan, fs, clock, advance) if plan.directory == directory else None
+                if one is not None:
+                    told.append(one)
+    return told
+
+
+def _clean(log_dir: LogDir, plan: CompactPlan, fs: FileSystem, clock: Clock, advance: Advance) -> Cleaned | None:
+    key, path = plan.place
+    name = os.path.basename(path)
+    well = log_dir.vouches_for(name)
+    start = read_offset(plan.directory, LOG_START_FILE, key, fs=fs)
+    point = 0 if well else read_offset(plan.directory, RECOVERY_POINT_FILE, key, fs=fs)
+    mark = None if plan.mark_is_end else _mark_of(path, fs)
+    log = open_partition(log_dir, path, plan.config, Found(well, start, point), fs=fs, clock=clock)
+    closed_well = False
+    try:
+        try:
+            if mark is not None:
+                log.update_high_watermark(mark)
+            told = _clean_all(log, plan, fs, advance)
+        finally:
+            log.close()
+        record_close(plan.directory, key, recovery_point_of(log), high_watermark_of(log), fs=fs)
+        closed_well = True
+    finally:
+        log_dir.partition_closed(name, closed_well)
+    return told
+
+
+def _clean_all(log: UnifiedLog, plan: CompactPlan, fs: FileSystem, advance: Advance) -> Cleaned | None:
+    """Rounds until nothing is dirty: the map may be too small for all keys at once, and a segment be split first."""
+    first, end = begin, _ = _dirty_part(log.state, plan, fs)
+    rounds: list[CleanerStats] = []
+    splits = 0
+    while first < end:
+        stats = CleanerStats(perf_counter())
+        try:
+            reached = _cleaned(log, first, end, plan, stats, advance)
+        except CleaningAborted:
+            splits += 1
+            if splits > _SPLITS:
+                raise
+            continue
+        rounds.append(stats)
+        record_cleaner_offset(plan.directory, log.topic_partition, reached, fs=fs)
+        if reached <= first:
+            break
+        first = reached
+    return _told(plan, begin, first, rounds) if rounds else None
+
+
+def _dirty_part(state: Any, plan: CompactPlan, fs: FileSystem) -> tuple[int, int]:
+    """The first dirty and the first uncleanable offset."""
+    known = read_cleaner_offsets(plan.directory, fs=fs).get(plan.place.topic_partition)
+    offsets = cleanable_offsets(state, plan.config, None if plan.from_start else known, plan.now_ms)
+    bound = state.segments.floor(offsets.first_uncleanable_offset)
+    end = offsets.first_uncleanable_offset if bound is None else bound.base_offset
+    return offsets.first_dirty_offset, end
+
+
+def _cleaned(
+    log: UnifiedLog,
+    first: int,
+    end: int,
+    plan: CompactPlan,
+    stats: CleanerStats,
+    advance: Advance,
+    *,
+    dry_run: bool = False,
+) -> int:
+    """One round; the offset that it reached."""
+    done = 0
+
+    def moved(_: int) -> None:
+        nonlocal done
+        read = stats.map_bytes_read + stats.bytes_read
+        if read > done:
+            advance(read - done)
+            done = read
+
+    most = max(1, end - first) * 2  # no map needs more slots than there are offsets
+    offset_map = SkimpyOffsetMap(max(24, min(plan.map_bytes, 24 * most)))
+    to_clean = LogToClean.of(log, first, end, ASKED)
+    return clean(to_clean, offset_map, now_ms=plan.now_ms, throttled=moved, stats=stats, dry_run=dry_run).end_offset
+
+
+def _told(plan: CompactPlan, first: int, end: int, rounds: Sequence[CleanerStats]) -> Cleaned:
+    """Several rounds as one: what they found at first, and what the last one left."""
+    topic, number = plan.place.topic_partition
+    size = rounds[0].bytes_read + sum(b.bytes_read - a.bytes_written for a, b in _pairs(rounds))
+    records = rounds[0].messages_read + sum(b.messages_read - a.messages_written for a, b in _pairs(rounds))
+    without_key = sum(one.invalid_messages_read for one in rounds)
+    last = rounds[-1]
+    kept = last.messages_written, last.bytes_written
+    return Cleaned(topic, number, plan.place.path, first, end, records, kept[0], without_key, size, kept[1])
+
+
+def _pairs(rounds: Sequence[CleanerStats]) -> Iterator[tuple[CleanerStats, CleanerStats]]:
+    return zip(rounds, rounds[1:], strict=False)
+
+
+def _mark_of(path: str, fs: FileSystem) -> int:
+    with LogView(path, fs=fs) as view:
+        return view.high_watermark
+
+
+class _NoIndex:
+    """Stands for the indexes of a segment that another process owns: it is read from its start."""
+
+    size_in_bytes: Final = 0
+
+    def __init__(self, base_offset: int) -> None:
+        self._start = OffsetPosition(base_offset, 0)
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """Where to begin looking for an offset."""
+        return self._start
+
+
+class _SeenSegment:
+    """A segment of a view as a clean that writes nothing goes over it."""
+
+    last_known_offset: Final = -1
+
+    def __init__(self, segment: Any, fs: FileSystem) -> None:
+        self.base_offset: int = segment.base_offset
+        self.offset_index = self.time_index = _NoIndex(segment.base_offset)
+        self.records = segment.records
+        self.size: int = segment.size
+        self.path: str = segment.path
+        folder = os.path.dirname(segment.path)
+        self.txn_index = TransactionIndex(
+            os.path.join(folder, txn_index_file_name(segment.base_offset)), segment.base_offset, fs=fs
+        )
+        self._segment = segment
+
+    @property
+    def largest_timestamp(self) -> int:
+        largest: int = self._segment.largest_timestamp
+        return largest if largest >= 0 else self.records.last_modified_ms()
+
+    def read_next_offset(self) -> int:
+        """The offset after the last batch."""
+        end = self.base_offset
+        for table in self.records.tables():
+            end = table.last_offset + 1
+        return end
+
+
+class _SeenState(NamedTuple):
+    segments: LogSegments[Any]
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+
+
+class _SeenLog:
+    """A view with the face of a log that is cleaned; its producers are not known, so no empty batch stays for them."""
+
+    producers: Final = ()
+    closed: Final = False
+
+    def __init__(self, view: LogView, plan: CompactPlan, fs: FileSystem) -> None:
+        stable = view.last_stable_offset if plan.mark_is_end else min(view.last_stable_offset, view.high_watermark)
+        segments: LogSegments[Any] = LogSegments(_SeenSegment(segment, fs) for segment in view.segments)
+        self.state = _SeenState(segments, view.log_start_offset, view.log_end_offset, stable)
+        self.segments = segments
+        self.log_start_offset = view.log_start_offset
+        self.topic_partition = view.topic_partition
+        self.name = view.name
+        self.path = view.path
+        self.config = plan.config
+        self.fs = fs
+
+    @contextmanager
+    def being_cleaned(self) -> Iterator[int]:
+        """Nothing is cleaned, so nobody is kept from it."""
+        yield 0
+
+    def check_unchanged(self, segments: object, cuts: int) -> None:
+        """Whoever owns the log may change it; what was read of it is told."""

@@ -1,0 +1,180 @@
+"""`compact`: what goes, of which topics, by whose settings; nothing is touched without being asked."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.errors import (
+    ConfigError,
+    CorruptCheckpoint,
+    CorruptRecord,
+    DirectoryLocked,
+    PartitionNotFound,
+    UnknownConfig,
+    UnknownTopicOrPartition,
+)
+from kafkalog.manager.topics import TOPICS_FILE
+from kafkalog.tools.compact import compact
+from tests.raw_batches import batch
+from tests.tools.test_retain import content
+
+NOW = 1_700_000_000_000
+HOUR = 3_600_000
+
+
+def make(path: Path, records: list[tuple[bytes | None, bytes | None]], per_segment: int = 2, **settings: Any) -> None:
+    """A partition of a compacted topic, with so many records a segment, and an empty one at its end."""
+    settings = {"cleanup_policy": "compact", "message_timestamp_before_max_ms": 2**63 - 1, **settings}
+    with kafkalog.open(path, "a", **settings) as log:
+        for n, (key, value) in enumerate(records):
+            log.replicate(batch(log.end_offset, [(NOW + n, key, value)]))  # a leader takes no record without a key
+            if n % per_segment == per_segment - 1:
+                log.roll()
+
+
+def records(path: Path) -> list[tuple[int, bytes | None, bytes | None]]:
+    with kafkalog.open(path) as log:
+        return [(record.offset, record.key, record.value) for record in log]
+
+
+TWICE: list[tuple[bytes | None, bytes | None]] = [(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (None, b"x"), (b"b", None)]
+
+
+def test_told_and_then_done(tmp_path: Path) -> None:
+    """CLN-3, CLN-6: the dry run counts what the clean then does."""
+    make(tmp_path / "t-0", [*TWICE, (b"a", b"3")])
+    make(tmp_path / "plain-0", TWICE, cleanup_policy="delete")
+    before = content(tmp_path)
+    told = compact(tmp_path, now_ms=NOW + 10)
+    assert content(tmp_path) == before and not told.applied
+    (one,) = told.cleaned
+    assert (one.topic, one.partition, one.first_dirty_offset, one.end_offset) == ("t", 0, 0, 6)
+    assert (one.records, one.records_kept, one.without_key) == (6, 2, 1)
+    assert told.records == 4 and 0 < told.size < one.size
+    assert [kept.why for kept in told.kept] == ["its cleanup.policy is delete"]
+    done = compact(tmp_path, now_ms=NOW + 10, apply=True)
+    assert done.applied and done.cleaned == told.cleaned
+    assert records(tmp_path / "t-0") == [(4, b"b", None), (5, b"a", b"3")]
+    assert sum(s.size for s in _segments(tmp_path / "t-0")) == one.size_kept
+    assert {name for name in content(tmp_path) if "plain" in name} == {name for name in before if "plain" in name}
+    assert kafkalog.verify(tmp_path, deep=True).ok
+    assert not compact(tmp_path, now_ms=NOW + 10, apply=True).cleaned
+
+
+def _segments(path: Path) -> list[Any]:
+    with kafkalog.open(path) as log:
+        return list(log.segments)
+
+
+def test_what_was_cleaned_is_remembered_and_what_comes_is_dirty(tmp_path: Path) -> None:
+    """CLN-33: the cleaner checkpoint of the data directory."""
+    make(tmp_path / "t-0", TWICE[:4])
+    compact(tmp_path, apply=True)
+    assert "t 0 4" in (tmp_path / "cleaner-offset-checkpoint").read_text()
+    make(tmp_path / "t-0", [(b"a", b"4"), (b"c", b"1")])
+    (one,) = compact(tmp_path, apply=True).cleaned
+    assert (one.first_dirty_offset, one.end_offset, one.records, one.records_kept) == (4, 6, 4, 3)
+    assert records(tmp_path / "t-0") == [(1, b"b", b"1"), (4, b"a", b"4"), (5, b"c", b"1")]
+
+
+def test_a_tombstone_goes_when_its_time_is_over(tmp_path: Path) -> None:
+    """CLN-8, CLN-50: from the start, since nothing of it is dirty by then."""
+    make(tmp_path / "t-0", [(b"a", b"1"), (b"a", None)], delete_retention_ms=HOUR)
+    compact(tmp_path, apply=True, now_ms=NOW)
+    assert records(tmp_path / "t-0") == [(1, b"a", None)]
+    assert not compact(tmp_path, apply=True, now_ms=NOW + HOUR).cleaned
+    compact(tmp_path, apply=True, from_start=True, now_ms=NOW + HOUR - 1)
+    assert records(tmp_path / "t-0") == [(1, b"a", None)]
+    (one,) = compact(tmp_path, from_start=True, now_ms=NOW + HOUR).cleaned
+    assert (one.records, one.records_kept) == (1, 0)
+    compact(tmp_path, apply=True, from_start=True, now_ms=NOW + HOUR)
+    assert records(tmp_path / "t-0") == []
+
+
+def test_a_small_map_takes_rounds(tmp_path: Path) -> None:
+    """CLN-4: each round goes as far as its map reaches."""
+    keys = [b"%d" % (n % 10) for n in range(40)]
+    make(tmp_path / "t-0", [(key, b"%d" % n) for n, key in enumerate(keys)], per_segment=10)
+    (told,) = compact(tmp_path, map_bytes=24 * 8).cleaned
+    assert told.end_offset < 40
+    (one,) = compact(tmp_path, apply=True, map_bytes=24 * 8).cleaned
+    assert (one.first_dirty_offset, one.end_offset, one.records, one.records_kept) == (0, 40, 40, 10)
+    assert [offset for offset, _, _ in records(tmp_path / "t-0")] == list(range(30, 40))
+
+
+def test_open_transactions_and_young_records_stay(tmp_path: Path) -> None:
+    """CLN-15, CLN-30."""
+    make(tmp_path / "t-0", [(b"a", b"%d" % n) for n in range(6)], min_compaction_lag_ms=HOUR)
+    assert not compact(tmp_path, now_ms=NOW + HOUR).cleaned
+    (one,) = compact(tmp_path, now_ms=NOW + HOUR + 3).cleaned
+    assert one.end_offset == 4
+    assert compact(tmp_path, now_ms=NOW, settings={"min.compaction.lag.ms": 0}).cleaned[0].end_offset == 6
+
+
+def test_a_topic_that_nobody_knows_is_kept(tmp_path: Path) -> None:
+    make(tmp_path / "t-0", TWICE)
+    (tmp_path / TOPICS_FILE).unlink()
+    report = compact(tmp_path)
+    assert not report.cleaned and "nobody knows" in str(report)
+    assert compact(tmp_path, settings={"cleanup_policy": "compact"}).cleaned
+
+
+def test_a_directory_in_use_is_looked_at_but_not_changed(tmp_path: Path) -> None:
+    make(tmp_path / "t-0", TWICE)
+    with kafkalog.open(tmp_path / "t-0", "a"):
+        assert compact(tmp_path).cleaned
+        with pytest.raises(DirectoryLocked):
+            compact(tmp_path, apply=True)
+    assert compact(tmp_path).cleaned
+
+
+def test_a_log_that_was_not_closed_well_is_recovered_where_it_is_cleaned(tmp_path: Path) -> None:
+    make(tmp_path / "t-0", TWICE[:4])
+    with open(tmp_path / "t-0" / f"{4:020d}.log", "ab") as file:
+        file.write(b"torn")
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    assert compact(tmp_path, apply=True).cleaned
+    assert (tmp_path / "t-0" / f"{4:020d}.log").read_bytes() == b""
+    assert records(tmp_path / "t-0") == [(1, b"b", b"1"), (2, b"a", b"2")]
+
+
+def test_damage_stops_it_and_nothing_is_changed(tmp_path: Path) -> None:
+    """CLN-28."""
+    make(tmp_path / "t-0", TWICE)
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    before = {name: data for name, data in content(tmp_path).items() if name.startswith("t-0")}
+    for apply in (False, True):
+        with pytest.raises(CorruptRecord, match=f"{0:020d}.log"):
+            compact(tmp_path, apply=apply)
+        after = {name: data for name, data in content(tmp_path).items() if name.startswith("t-0")}
+        assert after.keys() >= before.keys()
+        assert {name: after[name] for name in before if name.endswith(".log")} == {
+            name: data for name, data in before.items() if name.endswith(".log")
+        }
+
+
+def test_progress_counts_what_is_read(tmp_path: Path) -> None:
+    make(tmp_path / "t-0", TWICE)
+    read: list[int] = []
+    (one,) = compact(tmp_path, progress=read.append).cleaned
+    assert sum(read) == 2 * one.size
+
+
+def test_bad_calls(tmp_path: Path) -> None:
+    make(tmp_path / "t-0", TWICE)
+    with pytest.raises(PartitionNotFound):
+        compact(tmp_path / "none")
+    with pytest.raises(UnknownTopicOrPartition, match="there is no topic other"):
+        compact(tmp_path, topics=["other"])
+    with pytest.raises(UnknownConfig, match=r"did you mean delete\.retention\.ms"):
+        compact(tmp_path, settings={"delete.retention.mss": 1})
+    with pytest.raises(ConfigError, match=r"delete\.retention\.ms"):
+        compact(tmp_path, settings={"delete.retention.ms": -2})
+    (tmp_path / TOPICS_FILE).write_text("{")
+    with pytest.raises(CorruptCheckpoint):
+        compact(tmp_path)
