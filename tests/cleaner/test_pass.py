@@ -224,7 +224,8 @@ def test_a_damaged_batch_stops_the_clean_and_changes_nothing(tmp_path: Path, hit
     log.close()
 
 
-def test_a_clean_that_is_told_to_end_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [CleaningAborted("enough"), KeyboardInterrupt("enough")], ids=["told", "Ctrl-C"])
+def test_a_clean_that_is_told_to_end_leaves_the_log_as_it_was(tmp_path: Path, error: BaseException) -> None:
     """CLN-34: asked between chunks and before the swap; nothing of it stays, and the next one is whole."""
     log = with_keys(tmp_path, *(n % 5 for n in range(40)), segment_every=20)
     asked = 0
@@ -238,14 +239,14 @@ def test_a_clean_that_is_told_to_end_leaves_the_log_as_it_was(tmp_path: Path) ->
 
         def check() -> None:
             if next(calls) == at:
-                raise CleaningAborted("enough")
+                raise error
 
         return check
 
     before = kept(log)
     cleaned(log, check_done=count, dry_run=True)
     for at in range(asked + 1):
-        with pytest.raises(CleaningAborted, match="enough"):
+        with pytest.raises(type(error), match="enough"):
             cleaned(log, check_done=stop_at(at))
         assert kept(log) == before
         assert not [name for name in os.listdir(log.path) if name.endswith(SUFFIXES)]
