@@ -112,9 +112,9 @@ def test_old_formats_become_v2_and_begin_at_the_first_record_that_stays(magic: i
 @pytest.mark.parametrize("cut", [0, 5, 11, 20, 25])
 @pytest.mark.parametrize("keeps", [True, False])
 def test_a_message_that_is_cut_off_in_a_wrapper_ends_it(cut: int, keeps: bool) -> None:
-    """CLN-14: as for readers, so that the clean keeps what they see."""
+    """CLN-47: as for readers, so that the clean keeps what they see."""
     whole = [message_v1(0, b"v", b"a"), message_v1(1, b"w", b"b")]
-    payload = compress(b"".join(whole) + message_v1(2, b"z", b"c")[:cut], CompressionType.GZIP)
+    payload = compress(CompressionType.GZIP, b"".join(whole) + message_v1(2, b"z", b"c")[:cut], magic=1)
     data = bytes(wrapper(payload, magic=1, codec=CompressionType.GZIP, offset=1, timestamp=NOW))
     assert pairs(data) == [(0, b"a", b"v"), (1, b"b", b"w")]
     cleaned = Cleaner().clean(data + (b"" if keeps else made(2, (b"a", b"n"))))
