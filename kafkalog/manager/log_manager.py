@@ -228,6 +228,7 @@ class LogManager(LogRemover):
                 if log is None:
                     wanted = Creation(topic_partition, is_new, is_future, topic_id, directory, settings)
                     log = wanted.make(self, self._topics)
+                    self.cleaner.manager.take_back(log)  # one of that name may have been set aside
                     self._publish()
             if is_future:
                 self.cleaner.manager.states.abort(topic_partition)  # what is copied is to stay as it is

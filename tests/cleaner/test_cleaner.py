@@ -219,6 +219,21 @@ def test_retention_of_compacted_logs_follows_each_clean(pool: Pool) -> None:
     assert [len(log.segments) for log in (both, only, plain)] == [1, 2, 4]
 
 
+def test_retention_of_compacted_logs_comes_between_cleans(pool: Pool) -> None:
+    """CLN-36: a cleaner that always has something to do keeps no log from its retention for longer than a back-off."""
+    both = pool.log(0, dirty=3, cleanup_policy="compact,delete", retention_ms=1000)
+    pool.log(1, dirty=3, clean=1)
+    passes, starts = Passes(), []
+
+    def slow(to_clean: LogToClean, offset_map: SkimpyOffsetMap, **given: Any) -> CleanResult:
+        starts.append(both.log_start_offset)
+        pool.clock.advance(15_000)
+        return passes(to_clean, offset_map, **given)
+
+    assert pool.cleaner(slow).run() == 2
+    assert (passes.cleaned, starts) == ([0, 1], [0, 3])
+
+
 def test_a_pass_gets_its_share(pool: Pool) -> None:
     """CLN-43: memory is divided by the threads, buffers are two."""
     pool.log(0, dirty=3)

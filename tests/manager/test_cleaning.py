@@ -191,6 +191,17 @@ def test_a_job_that_could_not_be_started_is_started_with_the_next_change(
         assert [job.runs > 0 for job in held.manager.jobs if job.name == JOB] == [True]
 
 
+def test_a_log_that_is_made_anew_is_not_set_aside(tmp_path: Path, passes: Passes) -> None:
+    """CLN-39: what was wrong with the one of that name before is over."""
+    with Held(tmp_path) as held:
+        held.manager.cleaner.manager.set_aside(dirty(held), CorruptRecord("bad bytes"))
+        held.manager.delete(T0)
+        dirty(held)
+        assert held.manager.cleaner_report.uncleanable == ()
+        assert held.manager.cleaner.run() == 1
+        assert passes.cleaned == [0]
+
+
 def test_a_directory_that_failed_has_nothing_that_is_set_aside(tmp_path: Path, passes: Passes) -> None:
     """CLN-39: at once, also where the cleaner does not run."""
     a, b = tmp_path / "a", tmp_path / "b"

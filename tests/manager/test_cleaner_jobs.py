@@ -1,0 +1,100 @@
+"""Cleaner jobs on real threads: how many there are, and who makes them let go of what they clean."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.cleaner.types import CleanResult
+from kafkalog.dirs import LogDirs
+from kafkalog.errors import CleaningAborted
+from tests.cleaner.test_states import in_thread, wait_until
+
+COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0}
+QUICK = {"log_cleaner_backoff_ms": 1, "log_initial_task_delay_ms": 0}
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass that goes on until it is told to let go."""
+
+    def clean(to_clean: object, offset_map: object, **given: Any) -> CleanResult:
+        waiting = threading.Event()
+        while True:
+            given["check_done"]()
+            waiting.wait(0.001)
+
+    monkeypatch.setattr("kafkalog.manager.cleaning.clean", clean)
+
+
+def fill(log: kafkalog.Log) -> None:
+    """Twenty segments of two hundred keys, all of them written twice, and an empty active one."""
+    for number in range(20):
+        log.append([(b"k%d" % (number % 10 * 10 + key), bytes(500)) for key in range(10)])
+        log.roll()
+
+
+def running(dirs: LogDirs) -> list[int]:
+    """The numbers of the threads that clean something."""
+    return sorted(one.thread for one in dirs.cleaner.running)
+
+
+def in_time(step: Callable[[], object]) -> None:
+    """Do it in a thread, which has to come to its end."""
+    thread = in_thread(step)
+    wait_until(lambda: not thread.is_alive())
+
+
+def test_threads_come_and_go_while_they_clean(tmp_path: Path, stuck: None) -> None:
+    """CLN-43: one more is one more; one too many lets go of its log in the middle, and does not come back."""
+    with kafkalog.open_dirs(tmp_path, "a", log_cleaner_threads=1, **QUICK) as dirs:
+        dirs.create_topic("t", 3, settings=COMPACT)
+        for number in range(3):
+            fill(dirs["t", number])
+        wait_until(lambda: running(dirs) == [0])
+        dirs.alter({"log.cleaner.threads": 2})
+        wait_until(lambda: running(dirs) == [0, 1])
+        in_time(lambda: dirs.alter({"log.cleaner.threads": 1}))
+        assert running(dirs) == [0]
+        assert dirs.cleaner.totals.aborted == 1
+
+
+def cut(dirs: LogDirs) -> None:
+    dirs["t", 0].truncate_to(150)
+
+
+def alter(dirs: LogDirs) -> None:
+    dirs.alter_topic("t", {"cleanup.policy": "delete"})
+
+
+def delete(dirs: LogDirs) -> None:
+    dirs.delete_topic("t")
+
+
+@pytest.mark.parametrize("step", [cut, alter, delete, LogDirs.close])
+def test_a_clean_lets_go_of_what_somebody_needs(tmp_path: Path, step: Callable[[LogDirs], object]) -> None:
+    """CLN-33, CLN-35, CLN-36: the pass itself, at a rate at which it would take minutes; no record is lost."""
+    rate = {"log_cleaner_io_max_bytes_per_second": 1000.0, "log_cleaner_io_buffer_size": 4096}
+    with kafkalog.open_dirs(tmp_path, "a", log_cleaner_enable=False, **rate) as dirs:
+        dirs.create_topic("t", settings=COMPACT)
+        fill(dirs["t", 0])
+        raised: list[CleaningAborted] = []
+
+        def clean() -> None:
+            try:
+                dirs.clean("t")
+            except CleaningAborted as error:
+                raised.append(error)
+
+        in_thread(clean)
+        wait_until(lambda: any(one.stats.map_bytes_read for one in dirs.cleaner.running))
+        in_time(lambda: step(dirs))
+        wait_until(lambda: len(raised) == 1)
+    if step is not delete:
+        with kafkalog.open_dirs(tmp_path, "a", log_cleaner_enable=False) as dirs:
+            assert [record.offset for record in dirs["t", 0]] == list(range(150 if step is cut else 200))
