@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from kafkalog.cleaner.choosing import Candidate, Choice, candidate, choose
+from kafkalog.cleaner.choosing import Candidate, Choice, candidate, choose, dirty_bytes
 from kafkalog.cleaner.states import CleaningStates
 from kafkalog.cleaner.stats import Uncleanable
 from kafkalog.cleaner.types import ASKED, LogToClean
@@ -107,20 +107,26 @@ class LogCleanerManager:
                 self.note_error(log, error)
             return None
 
-    def _looked_at(self, log: UnifiedLog, offsets: Offsets, now_ms: int) -> Candidate:
+    def _looked_at(self, log: UnifiedLog, offsets: Offsets, now_ms: int, *, dry_run: bool = False) -> Candidate:
         found, range_ = candidate(log, offsets.get(log.topic_partition), now_ms)
-        if range_.is_repaired:
+        if range_.is_repaired and not dry_run:
             self._offsets.record(log, range_.first_dirty_offset)
         return found
 
     def grab_one(
-        self, log: UnifiedLog, now_ms: int, look_up: Callable[[], object] = lambda: None, *, from_start: bool = False
+        self,
+        log: UnifiedLog,
+        now_ms: int,
+        look_up: Callable[[], object] = lambda: None,
+        *,
+        from_start: bool = False,
+        dry_run: bool = False,
     ) -> LogToClean:
         """A log as it would be cleaned now, however little is dirty, in progress by this thread.
 
-        With `from_start` all of it is dirty, whatever the checkpoint says. Waits while somebody works on it, and calls
-        `look_up`, which may raise; `done_cleaning` follows. IllegalState where it is paused, or gone;
-        StorageError where its directory's checkpoint cannot be read.
+        With `from_start` all of it is dirty, whatever the checkpoint says; with `dry_run` a useless one stays. Waits
+        while somebody works on it, and calls `look_up`, which may raise; `done_cleaning` follows. IllegalState where it
+        is paused, or gone; StorageError where its directory's checkpoint cannot be read.
         """
         partition = log.topic_partition
         while self._is_there(log) and not self.states.stopped:
@@ -130,7 +136,7 @@ class LogCleanerManager:
                 offsets = self._offsets.read().get(os.path.dirname(log.path))
                 if offsets is None:
                     raise StorageError("the cleaner's checkpoint cannot be read", path=os.path.dirname(log.path))
-                found = self._looked_at(log, {} if from_start else offsets, now_ms).log
+                found = self._looked_at(log, {} if from_start else offsets, now_ms, dry_run=dry_run).log
                 if self._begin(log, watched=True):
                     return found._replace(reason=ASKED)
             state = self.states.of(partition)
@@ -256,7 +262,7 @@ class LogCleanerManager:
         for one in aside:
             log = self._pool.current_logs.get(one.topic_partition)
             if log is not None:
-                total += candidate(log, offsets.get(one.topic_partition), now_ms)[0].log.cleanable_bytes
+                total += dirty_bytes(log, offsets.get(one.topic_partition), now_ms)
         return total
 
     def moved(self, partition: TopicPartition, source: str, target: str) -> None:
