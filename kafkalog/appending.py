@@ -229,6 +229,7 @@ class AppendMixin:
         with deferred_interrupts():
             opened = self.opened_for_append()
             with opened.left_alone():
+                opened.announce_cut(operator.index(offset))
                 cut = opened.log.truncate_to(operator.index(offset))
                 if cut:
                     opened.record_cut()
@@ -246,6 +247,7 @@ class AppendMixin:
         with deferred_interrupts():
             opened = self.opened_for_append()
             with opened.left_alone():
+                opened.announce_cut(offset)
                 opened.log.truncate_fully_and_start_at(offset)
                 opened.record_cut()
 

@@ -60,7 +60,21 @@ class CompactMixin:
 def compact(
     opened: OpenedLog, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
 ) -> CleanResult:
-    """`CompactMixin.compact` of an open partition; a segment that has to be split first is split."""
+    """`CompactMixin.compact` of an open partition, which is not closed meanwhile."""
+    if not opened.being_compacted.acquire(blocking=False):
+        if opened.closed:
+            opened.refuse()
+        raise IllegalState(f"log {opened.topic_partition} is being cleaned already", path=opened.path)
+    try:
+        return _compact(opened, from_start, roll, dry_run, offset_map_bytes, progress)
+    finally:
+        opened.being_compacted.release()
+
+
+def _compact(
+    opened: OpenedLog, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
+) -> CleanResult:
+    """The clean; a segment that has to be split first is split."""
     from time import perf_counter
 
     from kafkalog._core.offset_map import SkimpyOffsetMap
@@ -76,7 +90,7 @@ def compact(
         raise IllegalState(f"cleanup.policy of {opened.topic_partition} lacks compact", path=opened.path, hint=hint)
     if roll and log.active_segment.size:
         log.roll()
-    directory, fs = os.path.dirname(opened.path), log.fs
+    directory, fs, cuts = os.path.dirname(opened.path), log.fs, log.settled_cuts()
     has_checkpoint = _is_there(os.path.join(directory, CLEANER_OFFSET_FILE), fs)
     known = read_cleaner_offsets(directory, fs=fs).get(opened.topic_partition) if has_checkpoint else None
     now_ms = opened.milliseconds()
@@ -87,10 +101,10 @@ def compact(
     stats = CleanerStats(perf_counter())
 
     def check_done() -> None:
-        if opened.closed:
-            raise CleaningAborted(f"log {opened.topic_partition} was closed while it was being cleaned")
-        if progress is not None:
+        if progress is not None and not opened.closed:
             progress(stats)
+        if opened.closed:  # by the progress, too
+            raise CleaningAborted(f"log {opened.topic_partition} was closed while it was being cleaned")
 
     while True:
         try:
@@ -103,7 +117,10 @@ def compact(
                 raise
     found = found._replace(end_offset=max(found.end_offset, to_clean.first_dirty_offset))  # 0: nothing was dirty
     if has_checkpoint and not dry_run:
-        record_cleaner_offset(directory, opened.topic_partition, found.end_offset, fs=fs)
+        key, end = opened.topic_partition, found.end_offset
+        if not record_cleaner_offset(directory, key, end, fs=fs, still_so=lambda: log.cuts == cuts):
+            what = f"log {key} was cut while it was being cleaned"
+            raise CleaningAborted(what, path=opened.path, hint="clean it again")
     return found
 
 

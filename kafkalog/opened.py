@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 import warnings
 import weakref
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from kafkalog.config_keys import MAX_LONG
 from kafkalog.durability import BackgroundFlush, GroupSync, Sync
 from kafkalog.errors import IllegalState, KafkalogError, LogClosed
 from kafkalog.manager.checkpoints import (
-    lower_cleaner_offset,
+    lower_cleaner_offsets,
     lower_recovery_point,
     record_close,
     record_log_start,
@@ -53,7 +54,7 @@ class OpenedLog:
 
     __slots__ = (
         "__weakref__", "_fs", "after_append", "append_as_follower", "append_as_leader", "append_batches",
-        "clock", "closed", "flusher", "group", "log",
+        "being_compacted", "clock", "closed", "flusher", "group", "log",
         "log_dir", "milliseconds", "path", "refuse", "sync", "topic_partition", "writers",
     )  # fmt: skip
 
@@ -76,6 +77,7 @@ class OpenedLog:
         self._fs = fs
         self.milliseconds: Callable[[], int] = clock.milliseconds
         self.closed = False
+        self.being_compacted = threading.RLock()  # held by a clean; `close` waits for it
         self.writers: set[Accumulator] = set()
         self.append_as_leader: Callable[..., LogAppendInfo] = log.append_as_leader
         self.append_as_follower: Callable[..., LogAppendInfo] = log.append_as_follower
@@ -136,13 +138,17 @@ class OpenedLog:
         """A block in which no cleaner in the background touches the log."""
         return nullcontext()
 
+    def announce_cut(self, offset: int) -> None:
+        """Puts on disk that nothing from `offset` on was cleaned, before a cut: a crash in between leaves that."""
+        lower_cleaner_offsets(os.path.dirname(self.path), {self.topic_partition: max(offset, 0)}, fs=self._fs)
+
     def record_cut(self) -> None:
         """Puts on disk where a log that was cut starts, is on disk and is clean to: what comes now is neither yet."""
         self.record_log_start()
         point = min(self.log.recovery_point, self.log.data_end_offset)
         directory, end = os.path.dirname(self.path), self.log.data_end_offset
         lower_recovery_point(directory, self.topic_partition, point, fs=self._fs)
-        lower_cleaner_offset(directory, self.topic_partition, end, fs=self._fs)
+        lower_cleaner_offsets(directory, {self.topic_partition: end}, fs=self._fs)
 
     def keep(self) -> None:
         """Stay until closed, for an owner who closes it when dropped.
@@ -176,7 +182,8 @@ class OpenedLog:
         clean = False
         try:
             self._end_writing()
-            self.log.close()
+            with self.being_compacted:  # its files are in the way of whoever opens the log next
+                self.log.close()
             end = self.log.data_end_offset
             point, mark = min(self.log.recovery_point, end), min(self.log.high_watermark, end)
             record_close(os.path.dirname(self.path), self.topic_partition, point, mark, fs=self._fs)

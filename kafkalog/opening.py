@@ -18,7 +18,7 @@ from kafkalog.errors import (
     PartitionNotFound,
     StorageError,
 )
-from kafkalog.manager.checkpoints import read_offset
+from kafkalog.manager.checkpoints import forget, lower_cleaner_offsets, read_offset
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.log_dir import LogDir, remove_empty_directory
 from kafkalog.manager.partition import NEW, Found, ensure_topic, holds_segments, open_partition
@@ -185,11 +185,17 @@ def _open_in(log_dir: LogDir, target: _Target) -> OpenedLog:
         path,
         config,
         NEW if create else _found(log_dir, target),
-        make=(lambda: _recorded(store, target).topic_id) if create else None,
+        make=(lambda: _made_anew(store, target).topic_id) if create else None,
         fs=fs,
         clock=target.clock,
         progress=target.progress,
     )
+    try:
+        lower_cleaner_offsets(target.directory, {target.topic_partition: log.log_end_offset}, fs=fs)
+    except BaseException:
+        log.close()
+        log_dir.partition_closed(target.name, True)
+        raise
     return OpenedLog(
         log, log_dir, path, target.topic_partition, sync=target.sync, fs=fs, clock=target.clock
     )
@@ -224,6 +230,12 @@ def _is_to_be_made(log_dir: LogDir, target: _Target) -> bool:
             hint="use the log that is open (it is thread-safe), or close it first",
         )
     return not holds_segments(target.path, target.fs)
+
+
+def _made_anew(store: TopicStore, target: _Target) -> TopicEntry:
+    """`_recorded`, once no checkpoint has a line of a partition of that name which somebody removed."""
+    forget(target.directory, (target.topic_partition,), fs=target.fs)
+    return _recorded(store, target)
 
 
 def _recorded(store: TopicStore, target: _Target) -> TopicEntry:

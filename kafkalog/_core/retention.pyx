@@ -15,7 +15,7 @@ from kafkalog._core.kept cimport KEEP, NO_VALUE
 from kafkalog._core.last_records cimport LastRecords
 from kafkalog._core.layout cimport (
     CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE,
-    ERR_MAGIC, ERR_MEMORY, MIN_RECORD_BYTES, OK, V2_RECORDS_AT,
+    ERR_MAGIC, ERR_MEMORY, ERR_SHORT, MIN_RECORD_BYTES, OK, V2_RECORDS_AT,
 )
 from kafkalog._core.messages cimport Message, take_fields, take_frame
 from kafkalog._core.offset_map cimport KeyOffset, SkimpyOffsetMap
@@ -160,7 +160,7 @@ cdef class Retention:
         return OK if c.p == c.end or row.count == 0 else ERR_COUNT_LOW
 
     cdef int look_at_messages(self, const uint8_t* batch, const BatchRow* row, Py_ssize_t number) noexcept nogil:
-        """Flags for v0 or v1 messages, one or what was in a wrapper."""
+        """Flags for v0 or v1 messages, one or what was in a wrapper; one that is cut off there ends it for readers too."""
         cdef int64_t latest = self.map.latest_offset
         cdef int status
         cdef Cursor c
@@ -169,6 +169,8 @@ cdef class Retention:
         c.end = batch + row.size
         while c.p < c.end:
             status = take_frame(&c, &m)
+            if status == ERR_SHORT:
+                return OK
             if status == OK:
                 status = take_fields(&m)
             if status == OK:

@@ -60,7 +60,7 @@ def clean(
         try:
             end_offset = one.run(dry_run)
         except KafkalogError as error:
-            if not isinstance(error, CleaningAborted) and not log.closed:
+            if not isinstance(error, CleaningAborted) and not log.closed and not log.failed:
                 log.check_unchanged(one.segments, cuts)  # else that is why
             raise
     stats.end_s = perf_counter()
@@ -161,11 +161,26 @@ class _Pass:
             self.check_done()
             bases = [segment.base_offset for segment in group]
             _LOG.info("log %s: segments %s become one of %d bytes", self.log.name, bases, cleaned.size)
-            self.log.replace_segments((cleaned,), group, self.cuts)
-            self.segments = self.segments[len(group) :]  # groups are taken from the front
+            self._replace((cleaned,), group)
         except BaseException:
             self.log.drop_unused((cleaned,))
             raise
+
+    def _split(self, segment: LogSegment) -> None:
+        parts = self.log.parts_of_overflowed(segment)
+        try:
+            self._replace(parts, (segment,))
+        except BaseException:
+            self.log.drop_unused(parts)
+            raise
+
+    def _replace(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
+        try:
+            self.log.replace_segments(new, old, self.cuts)
+        finally:
+            if self.log.segments.get(new[0].base_offset) is new[0]:  # so it is after an error behind the swap, too
+                gone = {segment.base_offset for segment in old}
+                self.segments = tuple(segment for segment in self.segments if segment.base_offset not in gone)
 
     def _rewrite(self, group: Sequence[LogSegment], cleaned: LogSegment | None) -> None:
         last_records = last_records_of(self.log.producers)
@@ -181,7 +196,9 @@ class _Pass:
                 self._rewrite_segment(segment, cleaned)
             except SegmentOffsetOverflow as error:
                 _LOG.warning("%s: it is split first", error)
-                self.log.split_overflowed_segment(segment, self.cuts)
+                if cleaned is not None:  # the first part has the same name
+                    self.log.drop_unused((cleaned,))
+                self._split(segment)
                 raise CleaningAborted(
                     f"a segment of log {self.log.name} had to be split", path=segment.path, hint="clean it again"
                 ) from error

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kafkalog.errors import CorruptCheckpoint, StorageError
@@ -69,11 +69,18 @@ def lower_recovery_point(
     _lower(directory, RECOVERY_POINT_FILE, topic_partition, offset, fs)
 
 
-def lower_cleaner_offset(
-    directory: str, topic_partition: TopicPartition, offset: int, *, fs: FileSystem = OS
-) -> None:
-    """Return when it is not on disk that more than `offset` was cleaned. CorruptCheckpoint, StorageError."""
-    _lower(directory, CLEANER_OFFSET_FILE, topic_partition, offset, fs)
+def lower_cleaner_offsets(directory: str, most: Mapping[TopicPartition, int], *, fs: FileSystem = OS) -> None:
+    """Return when it is not on disk that partitions were cleaned further than to these offsets. StorageError.
+
+    What is appended behind the end of a log that was cut was never cleaned: a line that said so would keep its keys out
+    of the next clean's map, and give back what a tombstone among them deleted (MGR-25). So it is lowered before a cut,
+    and once more when the log is opened, where it says more than the log has.
+    """
+
+    def lowered(offsets: _Offsets) -> _Offsets:
+        return {key: min(at, most.get(key, at)) for key, at in offsets.items()}
+
+    _change(directory, CLEANER_OFFSET_FILE, lowered, fs)
 
 
 def record_close(
@@ -107,8 +114,9 @@ def lower_offsets(directory: str, log: UnifiedLog, *, fs: FileSystem = OS) -> No
 
     CorruptCheckpoint, StorageError.
     """
-    for file in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE):
+    for file in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE):
         _lower(directory, file, log.topic_partition, log.data_end_offset, fs)
+    lower_cleaner_offsets(directory, {log.topic_partition: log.data_end_offset}, fs=fs)
 
 
 def move_cleaner_offset(source: str, target: str, topic_partition: TopicPartition, *, fs: FileSystem = OS) -> None:
@@ -116,7 +124,7 @@ def move_cleaner_offset(source: str, target: str, topic_partition: TopicPartitio
 
     CorruptCheckpoint, StorageError.
     """
-    offset = OffsetCheckpoint(os.path.join(source, CLEANER_OFFSET_FILE), fs=fs).read().get(topic_partition)
+    offset = read_cleaner_offsets(source, fs=fs).get(topic_partition)
     if offset is not None:
         _record(target, CLEANER_OFFSET_FILE, topic_partition, offset, fs)
 
@@ -134,20 +142,29 @@ def read_cleaner_offsets(directory: str, *, fs: FileSystem = OS) -> dict[TopicPa
 
 
 def record_cleaner_offset(
-    directory: str, topic_partition: TopicPartition, offset: int, *, fs: FileSystem = OS
-) -> None:
-    """Return when it is on disk up to where a partition was cleaned; partitions that went are left out (CLN-33).
+    directory: str,
+    topic_partition: TopicPartition,
+    offset: int,
+    *,
+    fs: FileSystem = OS,
+    still_so: Callable[[], bool] = lambda: True,
+) -> bool:
+    """True when it is on disk up to where a partition was cleaned; partitions that went are left out (CLN-33).
 
-    A damaged file is written anew. StorageError.
+    A damaged file is written anew. Nothing is written unless `still_so` says True: nobody lowers it in between.
+    StorageError.
     """
     checkpoint = OffsetCheckpoint(os.path.join(directory, CLEANER_OFFSET_FILE), fs=fs)
     with _write_lock:
+        if not still_so():
+            return False
         before = read_cleaner_offsets(directory, fs=fs)
         try:
             here = {key: at for key, at in before.items() if fs.exists(os.path.join(directory, str(key)))}
         except OSError as error:
             raise StorageError.from_os(error, "look for the partitions", path=directory) from error
         checkpoint.write({**here, topic_partition: offset})
+    return True
 
 
 def forget(directory: str, gone: Iterable[TopicPartition], *, fs: FileSystem = OS) -> None:
@@ -224,10 +241,13 @@ def _lower(directory: str, file: str, topic_partition: TopicPartition, most: int
 
 
 def _change(directory: str, file: str, changed: Callable[[_Offsets], _Offsets], fs: FileSystem) -> None:
-    """Have a checkpoint say what `changed` makes of what it says; nobody else changes it meanwhile."""
+    """Have a checkpoint say what `changed` makes of what it says; nobody else changes it meanwhile.
+
+    CorruptCheckpoint, StorageError. A damaged cleaner checkpoint says nothing, and no error is needed to keep it.
+    """
     checkpoint = OffsetCheckpoint(os.path.join(directory, file), fs=fs)
     with _write_lock:
-        before = checkpoint.read()
+        before = read_cleaner_offsets(directory, fs=fs) if file == CLEANER_OFFSET_FILE else checkpoint.read()
         after = changed(before)
         if after != before:
             checkpoint.write(after)

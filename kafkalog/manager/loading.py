@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog.config import LogConfig
 from kafkalog.errors import CorruptRecord, FormatError, KafkalogError
-from kafkalog.manager.checkpoints import forget
+from kafkalog.manager.checkpoints import forget, lower_cleaner_offsets, read_cleaner_offsets
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.inventory import Inventory, PartitionPlace
 from kafkalog.manager.partition import Found, open_partition
@@ -128,7 +128,9 @@ class DirectoryLoader:
         """
         self._log_dir.loading_begins()
         here = {place.topic_partition for place in self._places}
-        forget(self.directory.path, (self._starts.keys() | self._points.keys()) - here, fs=self._rules.fs)
+        path, fs = self.directory.path, self._rules.fs
+        told_of = self._starts.keys() | self._points.keys() | read_cleaner_offsets(path, fs=fs).keys()
+        forget(path, told_of - here, fs=fs)
         if self._places:
             how = "closed well: no recovery" if self._clean else "not closed well: they are recovered"
             _LOG.info("loading %d logs of %s, %s", len(self._places), self.directory.path, how)
@@ -204,6 +206,12 @@ class DirectoryLoader:
             with self._lock:
                 logs = (self.directory.path, self._done, len(self._places), name)
                 self._rules.progress(LoadProgress(*logs, *(recovery or (0, 0, 0, 0))))
+
+    def end(self) -> None:
+        """Note that every log is open, and that none was cleaned further than it goes. StorageError."""
+        ends = {key: log.log_end_offset for key, log in self.logs.items()}
+        lower_cleaner_offsets(self.directory.path, ends, fs=self._rules.fs)
+        self._log_dir.loading_done()
 
     def threads(self, most: int) -> int:
         """How many threads load it: one where all was closed well, since many short calls get in each other's way."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.errors import IllegalState, LogClosed, StorageError, UnknownTopicOrPartition
-from kafkalog.manager.checkpoints import forget, lower_offsets
+from kafkalog.manager.checkpoints import forget, lower_cleaner_offsets, lower_offsets
 from kafkalog.manager.cleaning import cleaner_of
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.deletion import DeletionQueue, rename_for_delete
@@ -73,6 +73,7 @@ class LogRemover(DirectorySet):
             if log is None:
                 raise UnknownTopicOrPartition(f"there is no partition {topic_partition} here")
             directory = self.directory_of(log)
+            lower_cleaner_offsets(directory.path, {topic_partition: max(offset, 0)}, fs=directory.fs)
             try:
                 return log.truncate_to(offset)
             finally:

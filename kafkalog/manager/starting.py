@@ -147,8 +147,11 @@ def _finish(loader: DirectoryLoader) -> None:
     loader.directory.put_all(loader.logs, loader.future_logs)
     if loader.failure is not None:
         take_offline(loader.directory, loader.failure)
-    else:
-        loader.directory.held.loading_done()
+        return
+    try:
+        loader.end()
+    except DAMAGE as error:
+        take_offline(loader.directory, error)
 
 
 def release_all(directories: Iterable[DataDirectory]) -> None:

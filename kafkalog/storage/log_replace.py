@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
-from kafkalog.errors import CleaningAborted, IllegalState, KafkalogError, StorageError
+from kafkalog.errors import CleaningAborted, CorruptRecord, IllegalState, KafkalogError, StorageError
 from kafkalog.storage.leftovers import remove_file
 from kafkalog.storage.log_owner import LogOwner
 from kafkalog.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from kafkalog.storage.replace import give_place, make_swaps
 from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.split import share_out
+from kafkalog.storage.split import HINT, share_out
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
+
+NO_END: Final = 1 << 64
 
 
 class LogReplacer(LogOwner):
@@ -66,14 +69,15 @@ class LogReplacer(LogOwner):
 
         Readers that hold an old segment go on with it; its files go as those of a deleted segment do. A crash at any
         moment comes back to the old segments or to the new ones. `cuts` is what it was when the first byte of `old`
-        was read. CleaningAborted where the log was cut, or lost one of them, since: then nothing has changed. So it is
-        after an error before the new files count; after a later one the log takes no more writes, and has the new
-        segments.
+        was read. CleaningAborted where the log was cut, or lost one of them, since; CorruptRecord where a new one does
+        not begin between the old ones and the next one: then nothing has changed. So it is after an error before the
+        new files count; after a later one the log takes no more writes, and has the new segments.
         """
         try:
             with self._lock:
                 self._ready_locked()
                 self._check_replaced_locked(old, cuts)
+                self._check_places_locked(new, old)
                 with deferred_interrupts():
                     self._replace_locked(tuple(new), tuple(old))
         finally:
@@ -93,6 +97,22 @@ class LogReplacer(LogOwner):
             raise CleaningAborted(
                 f"log {self.name} {what} while it was being cleaned", path=self.path, hint="clean it again"
             )
+
+    def _check_places_locked(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
+        """CorruptRecord where new segments overlap, or lie before the old ones, or reach into the next one."""
+        next_one = self._state.segments.higher(old[-1].base_offset)
+        ends = [segment.base_offset for segment in new[1:]]
+        least = old[0].base_offset
+        for segment, end in zip(new, [*ends, next_one.base_offset if next_one is not None else NO_END], strict=True):
+            base, last = segment.base_offset, max(segment.last_known_offset, segment.base_offset)
+            if not least <= base <= last < end:
+                raise CorruptRecord(
+                    f"offsets {base} to {last} have no place between {least} and {end}",
+                    path=old[0].path,
+                    offset=base,
+                    hint=HINT,
+                )
+            least = last + 1
 
     def _replace_locked(self, new: tuple[LogSegment, ...], old: tuple[LogSegment, ...]) -> None:
         state = self._state
@@ -141,17 +161,23 @@ class LogReplacer(LogOwner):
             return StorageError.from_os(error, "sync the partition directory", path=self.path)
         return error
 
-    def split_overflowed_segment(self, segment: LogSegment, cuts: int) -> None:
-        """Put several segments in the place of one with offsets too far from its base (LOG-78, CLN-26).
+    def parts_of_overflowed(self, segment: LogSegment) -> list[LogSegment]:
+        """What to replace a segment with offsets too far from its base with, on disk (LOG-78, CLN-26).
 
-        Errors as for `replace_segments`.
+        Its aborted transactions stay aborted, and its time is theirs. CorruptRecord where a batch fits no segment, or
+        they all fit this one; StorageError.
         """
-        made = share_out(segment, self.path, self._config, self._fs, self._clock)
-        try:
-            self.replace_segments(made, (segment,), cuts)
-        except BaseException:
+        aborted = segment.txn_index.entries()
+        made = share_out(segment, self.path, self._config, self._fs, self._clock, aborted)
+        if len(made) == 1 and made[0].base_offset == segment.base_offset:  # or it would be split again and again
             self.drop_unused(made)
-            raise
+            raise CorruptRecord(
+                "a segment that its own offsets fit cannot be split: they reach past the next one",
+                path=segment.path,
+                offset=segment.base_offset,
+                hint=HINT,
+            )
+        return made
 
     def drop_unused(self, segments: Sequence[LogSegment]) -> None:
         """Remove the files of segments that did not become part of the log; what stays is removed by the next clean."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.config import LogConfig
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import CorruptRecord, IllegalArgument, IllegalState, KafkalogError
+from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.names import CLEANED_SUFFIX
 from kafkalog.storage.replace import replace_files
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
@@ -15,6 +17,7 @@ from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
+HINT: Final = "no broker writes such offsets: restore the segment from a replica or a backup"
 
 
 def split_segment(
@@ -39,21 +42,48 @@ def split_segment(
 
 
 def share_out(
-    segment: LogSegment, directory: str, config: LogConfig, fs: FileSystem, clock: Clock
+    segment: LogSegment,
+    directory: str,
+    config: LogConfig,
+    fs: FileSystem,
+    clock: Clock,
+    aborted: Sequence[AbortedTxn] = (),
 ) -> list[LogSegment]:
-    """What `split_segment` puts in the place of `segment`, as `.cleaned` files that are on disk; StorageError."""
+    """What `split_segment` puts in the place of `segment`, as `.cleaned` files that are on disk and have its time.
+
+    Each entry of its transaction index, `aborted`, goes to the part with the marker. An error leaves no file.
+    CorruptRecord where a batch fits no segment, or two parts would have one name; IllegalState where there is such a
+    `.cleaned` file; StorageError.
+    """
+    modified_ns = segment.records.last_modified_ns()
     made: list[LogSegment] = []
     try:
         for data, table in segment.records.slice(0, segment.size).scanned():
-            _share_out(data, table, made, directory, config, fs, clock)
+            _share_out(segment.path, data, table, made, directory, config, fs, clock)
+        for entry in aborted:
+            _part_of(made, entry.last_offset).add_aborted(entry)
         for part in made:
             part.on_become_inactive()
+            part.set_last_modified(modified_ns, fs)
             part.flush()
     except BaseException:
         for part in made:
-            part.close_handlers()
+            _discard(part)
         raise
     return made
+
+
+def _part_of(made: Sequence[LogSegment], offset: int) -> LogSegment:
+    """The one that begins nearest below the offset; the first one where none does."""
+    return max((part for part in made if part.base_offset <= offset), key=lambda p: p.base_offset, default=made[0])
+
+
+def _discard(part: LogSegment) -> None:
+    """Remove its files; what cannot be removed stays until the next opening or clean."""
+    try:
+        part.delete_if_exists()
+    except KafkalogError:
+        part.close_handlers()
 
 
 def has_overflow(segment: LogSegment) -> bool:
@@ -67,6 +97,7 @@ def has_overflow(segment: LogSegment) -> bool:
 
 
 def _share_out(
+    path: str,
     data: bytes,
     table: BatchTable,
     made: list[LogSegment],
@@ -78,16 +109,39 @@ def _share_out(
     """Append the batches of one chunk, run by run, to the last segment made, or to a new one where they do not fit."""
     start, row = table.position(0), 0
     while row < len(table):
-        base = made[-1].base_offset if made else None
-        stop = row
-        while stop < len(table) and base is not None and 0 <= table.last_offset_of(stop) - base <= MAX_RELATIVE_OFFSET:
-            stop += 1
+        stop = _end_of_run(table, row, made[-1].base_offset) if made else row
         if stop == row:
-            made.append(
-                LogSegment.open(directory, table.base_offset(row), config, fs=fs, clock=clock, suffix=CLEANED_SUFFIX)
-            )
+            base = table.base_offset(row)
+            if not _fits(table, row, base) or any(part.base_offset == base for part in made):
+                raise CorruptRecord(
+                    f"the batch of offsets {base} to {table.last_offset_of(row)} fits no segment",
+                    path=path,
+                    offset=base,
+                    position=table.position(row),
+                    hint=HINT,
+                )
+            made.append(_new_part(directory, base, config, fs, clock))
             continue
         end = table.position(stop - 1) + table.size(stop - 1)
         piece = memoryview(data)[table.position(row) - start : end - start]
         made[-1].append(piece, scan(piece, check_crc=False, file_mode=True))
         row = stop
+
+
+def _fits(table: BatchTable, row: int, base_offset: int) -> bool:
+    return 0 <= table.last_offset_of(row) - base_offset <= MAX_RELATIVE_OFFSET
+
+
+def _end_of_run(table: BatchTable, row: int, base_offset: int) -> int:
+    """The first row from `row` on that a segment of this base cannot hold."""
+    while row < len(table) and _fits(table, row, base_offset):
+        row += 1
+    return row
+
+
+def _new_part(directory: str, base_offset: int, config: LogConfig, fs: FileSystem, clock: Clock) -> LogSegment:
+    part = LogSegment.open(directory, base_offset, config, fs=fs, clock=clock, suffix=CLEANED_SUFFIX)
+    if part.size:  # an append would go behind what is not this split's
+        part.close_handlers()
+        raise IllegalState("there is a file of this name already", path=part.path)
+    return part

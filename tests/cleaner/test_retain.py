@@ -16,7 +16,7 @@ from kafkalog.errors import CorruptRecord, InvalidRecord
 from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType, TimestampType
 from kafkalog.records.legacy import LegacyBuilder
-from tests.builder import R, batch, seal
+from tests.builder import R, batch, message_v1, seal
 from tests.cleaner.filtering import NOW, RETENTION_MS, Cleaner, batches_of, made, of_producer, offsets, pairs
 
 CODECS = list(CompressionType)
@@ -107,6 +107,20 @@ def test_old_formats_become_v2_and_begin_at_the_first_record_that_stays(magic: i
     assert {b.header.compression for b in found} == {codec}
     assert found[0].base_offset == 11 and found[-1].last_offset == 13
     assert len(found) == (3 if codec == CompressionType.NONE else 1)
+
+
+@pytest.mark.parametrize("cut", [0, 5, 11, 20, 25])
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_message_that_is_cut_off_in_a_wrapper_ends_it(cut: int, keeps: bool) -> None:
+    """CLN-47: as for readers, so that the clean keeps what they see."""
+    whole = [message_v1(0, b"v", b"a"), message_v1(1, b"w", b"b")]
+    payload = compress(CompressionType.GZIP, b"".join(whole) + message_v1(2, b"z", b"c")[:cut], magic=1)
+    data = bytes(wrapper(payload, magic=1, codec=CompressionType.GZIP, offset=1, timestamp=NOW))
+    assert pairs(data) == [(0, b"a", b"v"), (1, b"b", b"w")]
+    cleaned = Cleaner().clean(data + (b"" if keeps else made(2, (b"a", b"n"))))
+    expected = [(0, b"a", b"v"), (1, b"b", b"w")] if keeps else [(1, b"b", b"w"), (2, b"a", b"n")]
+    assert pairs(cleaned.data) == expected
+    assert cleaned.result.messages_read == (2 if keeps else 3)
 
 
 def test_messages_of_v0_in_a_wrapper_of_v1_are_written_right() -> None:

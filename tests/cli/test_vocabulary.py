@@ -56,7 +56,9 @@ def test_a_short_name_means_one_thing() -> None:
 def test_what_changes_files_can_be_told_to_apply() -> None:
     """A dry run unless told: `--apply`, in `offsets reset` also by the name that Kafka's tool has for it."""
     applying = {name for name, option in OPTIONS if "--apply" in {*option.opts, *option.secondary_opts}}
-    assert applying == {"handover", "offsets reset", "repair", "retain", "spark reindex", "spark retain"}
+    assert applying == {
+        "compact", "handover", "offsets reset", "repair", "retain", "spark compact", "spark reindex", "spark retain",
+    }  # fmt: skip
 
 
 def test_every_option_is_explained_in_a_sentence() -> None:

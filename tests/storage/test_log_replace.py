@@ -16,7 +16,7 @@ from kafkalog.storage.segment import LogSegment
 from kafkalog.util.fileio import OS, FileSystem
 from tests.crash.disk import MODES, DiskFS, write_image
 from tests.faults import FaultFS, each_failure
-from tests.storage.logs import bases, lead, log, sized
+from tests.storage.logs import NOW, bases, lead, log, sized
 
 SUFFIXES = (".cleaned", ".swap", ".deleted")
 
@@ -153,9 +153,14 @@ def test_an_overflowed_segment_is_split_in_place(tmp_path: Path) -> None:
     data = b"".join(sized(100, base=offset, epoch=0) for offset in (0, 5, far + 1, far + 3))
     (folder / f"{0:020d}.log").write_bytes(data)
     (folder / f"{far + 9:020d}.log").write_bytes(sized(100, base=far + 9, epoch=0))
+    for base in (0, far + 9):  # with indexes that look sound it is opened as it is
+        (folder / f"{base:020d}.index").touch()
+        (folder / f"{base:020d}.timeindex").write_bytes(NOW.to_bytes(8, "big") + b"\0\0\0\0")
     a_log = log(tmp_path)
+    assert bases(a_log) == [0, far + 9]
     with a_log.being_cleaned() as cuts:
-        a_log.split_overflowed_segment(a_log.segments[0], cuts)
+        a_segment = a_log.segments[0]
+        a_log.replace_segments(a_log.parts_of_overflowed(a_segment), (a_segment,), cuts)
     assert bases(a_log) == [0, far + 1, far + 9]
     assert offsets(a_log) == [0, 5, far + 1, far + 3, far + 9]
     lead(a_log)
