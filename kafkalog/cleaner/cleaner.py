@@ -22,6 +22,7 @@ from kafkalog.config_keys import MAX_INT
 from kafkalog.errors import CleaningAborted, IllegalArgument, IllegalState, SegmentOffsetOverflow
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import Clock
+from kafkalog.util.guards import ends_elsewhere
 from kafkalog.util.interrupts import deferred_interrupts
 
 _LOG: Final = logging.getLogger(__name__)
@@ -131,35 +132,44 @@ class LogCleaner:
 
         Then, and now and again meanwhile, compacted logs have their retention (CLN-36, CLN-37). What fails concerns one
         log, is logged, and stops no other (CLN-39); anything else is counted and raised: the thread is to call again
-        after its back-off.
+        after its back-off. A Ctrl-C ends it between logs, and at the next check of a clean.
         """
+        interrupts = deferred_interrupts()
+
+        def goes_on() -> bool:
+            interrupts.let_through()
+            return is_wanted()
+
         cleaned = 0
         try:
-            while is_wanted() and not self.manager.states.stopped:
-                if not self._clean_filthiest(thread, is_wanted):
-                    self._age_all(after_ms=0)
-                    break
-                self._age_all(after_ms=self._config.log_cleaner_backoff_ms)
-                cleaned += 1
+            with interrupts, ends_elsewhere():  # a Ctrl-C is let through where it leaves no log in progress
+                while goes_on() and not self.manager.states.stopped:
+                    found = self.manager.grab(self._age_ms())
+                    if found is None:
+                        self._age_all(after_ms=0)
+                        break
+                    cleaned += self._clean_found(found, thread, goes_on)
+                    self._age_all(after_ms=self._config.log_cleaner_backoff_ms)
         except Exception:
             self.book.thread_failed()
             raise
         return cleaned
 
-    def _clean_filthiest(self, thread: int, is_wanted: Callable[[], bool]) -> bool:
-        """True when a log was cleaned, so that there may be more to do."""
-        found = self.manager.grab(self._age_ms())
-        is_cleaned = False
-        if found is not None:
-            try:
-                is_cleaned = self._cleaned(found, thread, is_wanted) is not None
-            except MemoryError:
-                raise  # no log's fault
-            except Exception as error:
-                if not found.log.closed:
-                    self.manager.note_error(found.log, error, max(self._config.log_cleaner_backoff_ms, 1))
-                is_cleaned = True  # others have their turn at once
-        return is_cleaned
+    def _clean_found(self, found: LogToClean, thread: int, is_wanted: Callable[[], bool]) -> bool:
+        """False where the clean was aborted, or came to nothing. Whatever it came to, others have their turn at once.
+
+        MemoryError is raised: it is no log's fault. The log is put off beyond the back-off, lest it comes first again.
+        """
+        backoff_ms = max(self._config.log_cleaner_backoff_ms, 1)
+        try:
+            return self._cleaned(found, thread, is_wanted) is not None
+        except MemoryError as error:
+            self.manager.note_error(found.log, error, 2 * backoff_ms)
+            raise
+        except Exception as error:
+            if not found.log.closed:
+                self.manager.note_error(found.log, error, backoff_ms)
+            return True
 
     def _age_all(self, after_ms: int) -> None:
         """Retention of all compacted logs, unless that was less than `after_ms` ago."""
@@ -212,7 +222,7 @@ class LogCleaner:
             return True
 
         share = self.share._replace(map_bytes=min(map_bytes, self.share.map_bytes))
-        with interrupts:  # a Ctrl-C is let through where it leaves nobody with the log in progress
+        with interrupts, ends_elsewhere():  # a Ctrl-C is let through where it leaves nobody with the log in progress
             while True:
                 found = self.manager.grab_one(log, self._age_ms(), look_up, from_start=from_start)
                 one = _One(found, ASKED_FOR, look_up, share, dry_run, progress)

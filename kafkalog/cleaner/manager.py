@@ -20,10 +20,12 @@ from kafkalog.errors import IllegalState, StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.interrupts import deferred_interrupts
 
 _LOG: Final = logging.getLogger(__name__)
 _NOTHING: Final = Choice((), 0.0, 0, 0)
 PUT_OFF_MS: Final = 15_000
+_LOOKS: Final = 8  # at all logs, before a thread goes away with none for its back-off
 
 
 class Pool(Protocol):
@@ -80,20 +82,32 @@ class LogCleanerManager:
     def grab(self, now_ms: int) -> LogToClean | None:
         """The dirtiest log that is worth a clean, in progress by this thread; None where there is none (CLN-29).
 
-        `done_cleaning` follows. A log that cannot even be looked at is set aside.
+        `done_cleaning` follows. A log that cannot even be looked at is set aside. Where somebody worked on a log while
+        it was looked at, and does not any more, there is another look: retention by another thread touches each log.
         """
         with self._choosing:
-            busy = self.states.watch()
-            self.last_look_ms = self._clock.milliseconds()
-            self.forget_gone()
-            read = self._offsets.read()
-            logs = (log for log in self._compacted() if log.topic_partition not in busy and not self._is_put_off(log))
-            found = [self._candidate(log, read, now_ms) for log in logs]
-            self.choice = choice = choose(one for one in found if one is not None)
-            for log in choice.cleanable:
-                if self._begin(log.log, watched=True):
-                    return log
+            for _ in range(_LOOKS):
+                choice = self._look(now_ms)
+                for log in choice.cleanable:
+                    if self._begin(log.log, watched=True):
+                        return log
+                if not any(self._is_idle(log.log) for log in choice.cleanable):
+                    break
         return None
+
+    def _look(self, now_ms: int) -> Choice:
+        """What all logs come to that nobody works on; from now on it is noted who works on any."""
+        busy = self.states.watch()
+        self.last_look_ms = self._clock.milliseconds()
+        self.forget_gone()
+        read = self._offsets.read()
+        logs = (log for log in self._compacted() if log.topic_partition not in busy and not self._is_put_off(log))
+        found = [self._candidate(log, read, now_ms) for log in logs]
+        self.choice = choose(one for one in found if one is not None)
+        return self.choice
+
+    def _is_idle(self, log: UnifiedLog) -> bool:
+        return not self.states.stopped and self.states.of(log.topic_partition) is None and self._is_there(log)
 
     def _candidate(self, log: UnifiedLog, read: Mapping[str, Offsets], now_ms: int) -> Candidate | None:
         """A log as it would be cleaned; None where nobody knows how far it was, and where it cannot be looked at."""
@@ -189,31 +203,44 @@ class LogCleanerManager:
 
     @contextmanager
     def retention_of(self, logs: Iterable[UnifiedLog]) -> Iterator[list[UnifiedLog]]:
-        """Those of the logs that are not compacted and that nobody works on, paused for the block (CLN-38)."""
+        """Those of the logs that are not compacted and that nobody works on, paused for the block (CLN-38).
+
+        A Ctrl-C waits for the end of the block.
+        """
         others = [log for log in logs if not log.config.compact]
-        idle = self.states.pause_idle({log.topic_partition for log in others})
-        try:
-            yield [log for log in others if log.topic_partition in idle]
-        finally:
-            for key in idle:
-                self.states.resume(key)
+        with deferred_interrupts():
+            idle = self.states.pause_idle({log.topic_partition for log in others})
+            try:
+                yield [log for log in others if log.topic_partition in idle]
+            finally:
+                for key in idle:
+                    self.states.resume(key)
 
     @contextmanager
     def left_alone(self, partition: TopicPartition) -> Iterator[None]:
-        """A block in which the cleaner does not touch a partition: it is deleted, cut or moved."""
-        self.states.abort_and_pause(partition)
-        try:
-            yield
-        finally:
-            self.states.resume(partition)
+        """A block in which the cleaner does not touch a partition: it is deleted, cut or moved.
+
+        A Ctrl-C waits for the end of the block.
+        """
+        with deferred_interrupts():
+            self.states.abort_and_pause(partition)
+            try:
+                yield
+            finally:
+                self.states.resume(partition)
 
     # Set aside
 
     def note_error(self, log: UnifiedLog, error: Exception, put_off_ms: int = PUT_OFF_MS) -> None:
         """Judge what went wrong with a log: one whose disk failed is put off, any other is set aside (CLN-28, CLN-39).
 
-        A full disk is no reason to give a log up, nor is somebody else who cleans it: it is tried again later.
+        A full disk is no reason to give a log up, nor is memory that others have, nor somebody else who cleans it: it
+        is tried again later.
         """
+        if isinstance(error, MemoryError):
+            _LOG.warning("%s could not be cleaned: there was not enough memory", log.path)
+            self.put_off(log, put_off_ms)
+            return
         if isinstance(error, OSError) or type(error) is IllegalState:
             _LOG.warning("%s could not be cleaned: %s", log.path, error)
             self.put_off(log, put_off_ms)
@@ -245,8 +272,13 @@ class LogCleanerManager:
 
     @property
     def uncleanable(self) -> list[Uncleanable]:
-        """What is set aside."""
-        return [Uncleanable(key, directory, why) for (directory, key), why in dict(self._uncleanable).items()]
+        """What is set aside, of the partitions that are here (CLN-39: none of a directory that failed)."""
+        aside = dict(self._uncleanable).items()
+        return [Uncleanable(key, directory, why) for (directory, key), why in aside if self._lies_in(directory, key)]
+
+    def _lies_in(self, directory: str, key: TopicPartition) -> bool:
+        log = self._pool.current_logs.get(key)
+        return log is not None and os.path.dirname(log.path) == directory
 
     def uncleanable_bytes(self, directory: str, now_ms: int) -> int:
         """Dirty bytes that the partitions of a data directory have which are set aside."""
@@ -269,8 +301,7 @@ class LogCleanerManager:
         """Forget what was set aside of partitions that are not here any more."""
         logs = self._pool.current_logs
         for directory, key in tuple(self._uncleanable):
-            log = logs.get(key)
-            if log is None or os.path.dirname(log.path) != directory:
+            if not self._lies_in(directory, key):
                 self._uncleanable.pop((directory, key), None)
         for key in tuple(self._put_off):
             if key not in logs:

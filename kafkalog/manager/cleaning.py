@@ -24,6 +24,7 @@ from kafkalog.storage.failure import is_disk_failure
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import AgeClock, Clock
+from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.scheduler import Scheduler, Schedules
 
 _LOG: Final = logging.getLogger(__name__)
@@ -104,6 +105,7 @@ class _CleanerThread:
     def __init__(self, number: int, jobs: CleanerJobs, clock: Clock) -> None:
         self.number = number
         self.is_wanted = True
+        self.is_started = False  # guarded by the lock of `jobs`
         self._jobs = jobs
         self.job = Job(
             f"kafka-log-cleaner-thread-{number}",
@@ -152,8 +154,13 @@ class CleanerJobs:
     def follow(self, config: BrokerConfig) -> None:
         """Take up other settings, or policies: as many jobs as `log.cleaner.threads`, or none (CLN-43).
 
-        Returns when those that are too many have ended.
+        Returns when those that are too many have ended. A Ctrl-C waits for the end; what could not be started, for want
+        of a thread, is started with the next call.
         """
+        with deferred_interrupts():
+            self._follow(config)
+
+    def _follow(self, config: BrokerConfig) -> None:
         self.config = config
         wanted = config.log_cleaner_threads if config.log_cleaner_enable and self._has_work() else 0
         with self._lock:
@@ -166,11 +173,22 @@ class CleanerJobs:
             scheduler = self._threads_for(self._scheduler, wanted)
         for thread in kept:
             thread.job.follow()
-        for thread in more:
-            thread.job.start(scheduler)
+        for thread in (*kept, *more):
+            self._start(thread, scheduler)
             if not thread.is_wanted:  # stopped meanwhile, before it had begun
                 thread.job.stop()
         _end(surplus)
+
+    def _start(self, thread: _CleanerThread, scheduler: Schedules) -> None:
+        with self._lock:
+            if thread.is_started:
+                return
+            thread.is_started = True
+        try:
+            thread.job.start(scheduler)
+        except BaseException:
+            thread.is_started = False
+            raise
 
     def _has_work(self) -> bool:
         return any(log.config.compact for log in self._store.current_logs.values())

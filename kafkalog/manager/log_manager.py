@@ -151,13 +151,14 @@ class LogManager(LogRemover):
         any more is being cleaned no longer when this returns (CLN-36). UnknownTopicOrPartition, UnknownConfig,
         ConfigError, StorageError.
         """
-        with self._lock:
-            self._check_open()
-            self._topics.alter(tuple(self.online), topic, self.logs, changes)
-            config = self.config_of(topic)
-            altered = [log for log in self._all_logs() if log.topic_partition.topic == topic]
-            was_compact = self._set_configs((log, config) for log in altered)
-        self._follow_policies(was_compact)
+        with deferred_interrupts():  # else the cleaner may not have heard of it
+            with self._lock:
+                self._check_open()
+                self._topics.alter(tuple(self.online), topic, self.logs, changes)
+                config = self.config_of(topic)
+                altered = [log for log in self._all_logs() if log.topic_partition.topic == topic]
+                was_compact = self._set_configs((log, config) for log in altered)
+            self._follow_policies(was_compact)
 
     def _all_logs(self) -> tuple[UnifiedLog, ...]:
         return (*self.logs.values(), *self.future_logs.values())
@@ -185,14 +186,15 @@ class LogManager(LogRemover):
         None takes a setting back to its default. They are not kept. UnknownConfig, ConfigError, also for a setting
         that takes a new start; IllegalArgument where nothing would ever be cleaned with them.
         """
-        with self._lock:
-            self._check_open()
-            config = self.config.changed(changes)
-            self.cleaner.reconfigure(config)
-            self.config = config
-            logs = self._all_logs()
-            was_compact = self._set_configs((log, self.config_of(log.topic_partition.topic)) for log in logs)
-        self._follow_policies(was_compact)
+        with deferred_interrupts():
+            with self._lock:
+                self._check_open()
+                config = self.config.changed(changes)
+                self.cleaner.reconfigure(config)
+                self.config = config
+                logs = self._all_logs()
+                was_compact = self._set_configs((log, self.config_of(log.topic_partition.topic)) for log in logs)
+            self._follow_policies(was_compact)
 
     @property
     def cleaner_report(self) -> CleanerReport:

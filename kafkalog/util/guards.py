@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Any, Final
 
 _guards: Final[list[Any]] = []
@@ -31,13 +32,35 @@ def guard() -> AbstractContextManager[object]:
     return lock
 
 
+class _Inside(threading.local):
+    depth = 0
+
+
+_inside: Final = _Inside()
+
+
+class ends_elsewhere:
+    """A block in which this thread does work that the end of a store waits for: see `finish`. Blocks nest."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        _inside.depth += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _inside.depth -= 1
+
+
 def finish(step: Callable[[], object]) -> None:
     """Runs `step`, the end of something that was dropped; in another thread where this one may have to end first.
 
-    That is where it is inside a guard, or one of ours: those hold locks of logs, and closing waits for them. There,
-    steps go one after the other: what was dropped together may be two ends of one thing.
+    That is where it is inside a guard, or in `ends_elsewhere`, or one of ours: those hold locks of logs, and closing
+    waits for them. There, steps go one after the other: what was dropped together may be two ends of one thing.
     """
-    if threading.current_thread().name.startswith(THREADS) or any(lock._is_owned() for lock in _guards):
+    is_ours = _inside.depth > 0 or threading.current_thread().name.startswith(THREADS)
+    if is_ours or any(lock._is_owned() for lock in _guards):
         _steps.append(step)
         try:
             threading.Thread(target=_take_steps, name=f"{THREADS}finish", daemon=True).start()

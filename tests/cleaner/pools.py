@@ -73,11 +73,15 @@ class Pool:
 
 
 class Passes:
-    """A pass that cleans nothing and says it did; notes what it was given. `fail` is raised instead, by partition."""
+    """A pass that cleans nothing and says it did; notes what it was given.
+
+    `fail` is raised instead, by partition; `fail_once` once.
+    """
 
     def __init__(self) -> None:
         self.cleaned: list[int] = []
         self.fail: dict[int, BaseException] = {}
+        self.fail_once: dict[int, BaseException] = {}
         self.given: list[dict[str, Any]] = []
         self.maps: list[SkimpyOffsetMap] = []
 
@@ -86,7 +90,7 @@ class Passes:
         self.given.append(given)
         self.maps.append(offset_map)
         given["check_done"]()
-        error = self.fail.get(number)
+        error = self.fail_once.pop(number, None) or self.fail.get(number)
         if error is not None:
             raise error
         self.cleaned.append(number)

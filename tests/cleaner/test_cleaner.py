@@ -5,14 +5,19 @@ from __future__ import annotations
 import errno
 import signal
 import threading
+from typing import Any
 
 import pytest
 
+from kafkalog._core.offset_map import SkimpyOffsetMap
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.cleaner import ASKED_FOR, Share
-from kafkalog.cleaner.types import ASKED, CleanResult
+from kafkalog.cleaner.states import CleaningStates, State
+from kafkalog.cleaner.types import ASKED, CleanResult, LogToClean
 from kafkalog.errors import CleaningAborted, CorruptRecord, IllegalArgument, IllegalState, StorageError
+from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
+from kafkalog.util.guards import finish
 from tests.cleaner.pools import Passes, Pool
 from tests.cleaner.test_states import in_thread
 from tests.storage.logs import NOW
@@ -104,16 +109,42 @@ def test_a_clean_that_comes_to_nothing_is_not_begun_again_at_once(pool: Pool) ->
 
 def test_an_aborted_clean_is_no_failure(pool: Pool) -> None:
     """CLN-35: the log is let go and left without a checkpoint."""
-    pool.log(0, dirty=3)
+    log = pool.log(0, dirty=3)
     passes = Passes()
-    passes.fail[0] = CleaningAborted("an overflowing segment was split")
+    passes.fail[0] = CleaningAborted("somebody needs the log")
     cleaner = pool.cleaner(passes)
-    assert cleaner.run() == 0
+    with pytest.raises(CleaningAborted):
+        cleaner.clean(log)
     assert (cleaner.book.totals.aborted, cleaner.book.totals.failures) == (1, 0)
     assert pool.offsets.lines == {}
     assert cleaner.manager.states.of(T0) is None
-    passes.fail.clear()
-    assert cleaner.run() == 1
+
+
+def test_after_an_aborted_clean_the_thread_goes_on_at_once(pool: Pool) -> None:
+    """CLN-26, CLN-35: with this log, and the others: none of them waits for a back-off."""
+    pool.log(0, dirty=3)
+    pool.log(1, dirty=3, clean=1)
+    passes = Passes()
+    passes.fail_once[0] = CleaningAborted("an overflowing segment was split")
+    cleaner = pool.cleaner(passes)
+    assert cleaner.run() == 2
+    assert passes.cleaned == [0, 1]
+    assert (cleaner.book.totals.aborted, cleaner.book.totals.failures) == (1, 0)
+
+
+def test_a_clean_that_comes_to_nothing_keeps_no_other_waiting(pool: Pool) -> None:
+    """KAFKA-8764: also where the back-off ends with the time for which the log is put off."""
+    pool.log(0, dirty=3)
+    pool.log(1, dirty=3, clean=1)
+    passes = Passes()
+
+    def nothing_of_the_first(to_clean: LogToClean, offset_map: SkimpyOffsetMap, **given: Any) -> CleanResult:
+        found = passes(to_clean, offset_map, **given)
+        return found if to_clean.topic_partition == T1 else found._replace(end_offset=0)
+
+    assert pool.cleaner(nothing_of_the_first).run() == 1
+    assert passes.cleaned == [0, 1]
+    assert pool.offsets.lines == {T0: 0, T1: 4}
 
 
 def test_a_thread_that_runs_out_of_memory_is_reported_and_goes_on(pool: Pool) -> None:
@@ -127,7 +158,41 @@ def test_a_thread_that_runs_out_of_memory_is_reported_and_goes_on(pool: Pool) ->
     assert (cleaner.book.totals.thread_failures, cleaner.manager.uncleanable) == (1, [])
     assert cleaner.manager.states.of(T0) is None
     passes.fail.clear()
+    pool.clock.advance(2 * 15_000)
     assert cleaner.run() == 1
+
+
+def test_a_log_that_takes_too_much_memory_starves_no_other(pool: Pool) -> None:
+    """KAFKA-8725: the thread backs off, and another log has its turn then, though this one is dirtier."""
+    pool.log(0, dirty=3)
+    pool.log(1, dirty=3, clean=1)
+    passes = Passes()
+    passes.fail[0] = MemoryError()
+    cleaner = pool.cleaner(passes)
+    with pytest.raises(MemoryError):
+        cleaner.run()
+    assert passes.cleaned == []
+    pool.clock.advance(15_000)
+    assert cleaner.run() == 1
+    assert passes.cleaned == [1]
+    pool.clock.advance(15_000)
+    with pytest.raises(MemoryError):
+        cleaner.run()
+
+
+def test_no_log_is_set_aside_for_want_of_memory_in_its_retention(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CLN-36, CLN-39."""
+    pool.log(0, dirty=3)
+
+    def too_much(log: UnifiedLog, now_ms: int) -> int:
+        raise MemoryError
+
+    monkeypatch.setattr(UnifiedLog, "delete_old_segments", too_much)
+    cleaner = pool.cleaner(Passes())
+    assert cleaner.run() == 1
+    assert cleaner.manager.uncleanable == []
 
 
 def test_a_thread_that_is_not_wanted_lets_go(pool: Pool) -> None:
@@ -280,6 +345,56 @@ def test_a_ctrl_c_ends_a_clean_that_is_asked_for(pool: Pool) -> None:
         cleaner.clean(log)
     assert (passes.cleaned, cleaner.manager.states.of(T0), cleaner.book.running) == ([], None, ())
     assert pool.offsets.lines == {}
+
+
+@pytest.mark.parametrize("state", ["in progress", "retention"])
+def test_a_ctrl_c_in_a_job_run_by_hand_leaves_no_log_in_progress(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    """CLN-34: wherever it comes: else nobody could delete, cut or close the log any more."""
+    pool.log(0, dirty=3)
+    passes = Passes()
+    cleaner = pool.cleaner(passes)
+    if state == "retention":
+        cleaner.run()
+    real, begun = CleaningStates._set_locked, []
+
+    def interrupted(states: CleaningStates, partition: TopicPartition, to: State | None) -> None:
+        real(states, partition, to)
+        if to is not None and to.kind == "in progress":
+            begun.append(partition)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(CleaningStates, "_set_locked", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cleaner.run()
+    assert (begun, cleaner.manager.states.of(T0), cleaner.book.running) == ([T0], None, ())
+    assert passes.cleaned == ([0] if state == "retention" else [])
+
+
+def test_a_store_that_is_dropped_in_a_clean_is_closed_by_another_thread(pool: Pool) -> None:
+    """What the collector finds must not wait for the locks of the very thread that it runs in."""
+    log = pool.log(0, dirty=3)
+    ended: list[str] = []
+    over = threading.Event()
+
+    def dropping(to_clean: LogToClean, offset_map: SkimpyOffsetMap, **given: Any) -> CleanResult:
+        finish(lambda: (ended.append(threading.current_thread().name), over.set()))
+        return Passes()(to_clean, offset_map, **given)
+
+    cleaner = pool.cleaner(dropping)
+    read = pool.offsets.read
+
+    def reads() -> Any:
+        finish(lambda: ended.append(threading.current_thread().name))
+        return read()
+
+    pool.offsets.read = reads  # type: ignore[method-assign]
+    cleaner.clean(log, from_start=True)
+    over.wait()
+    assert ended == ["kafkalog-finish"] * 2
+    finish(lambda: ended.append("here"))
+    assert ended[2:] == ["here"]
 
 
 def test_a_ctrl_c_ends_the_wait_for_another_clean(pool: Pool) -> None:

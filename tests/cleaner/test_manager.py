@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+import signal
 import threading
+from unittest.mock import Mock
 
 import pytest
 
+from kafkalog.cleaner.manager import PUT_OFF_MS
+from kafkalog.cleaner.states import CleaningStates, State
 from kafkalog.cleaner.types import ASKED, COMPACTION_LAG, DIRTY_RATIO
 from kafkalog.errors import CleaningAborted, CorruptRecord, IllegalState, StorageError
 from kafkalog.types import TopicPartition
 from tests.cleaner.pools import Pool, directory_of, number_of
-from tests.cleaner.test_states import in_thread, wait_until
+from tests.cleaner.test_states import in_thread
 from tests.storage.logs import NOW
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -142,6 +146,19 @@ def test_a_log_that_cannot_be_looked_at_is_set_aside(pool: Pool, caplog: pytest.
     assert bad.path in caplog.text
 
 
+def test_a_log_that_cannot_be_looked_at_for_want_of_memory_is_put_off(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CLN-39: it is no fault of the log."""
+    pool.log(0, dirty=3)
+    monkeypatch.setattr("kafkalog.cleaner.manager.candidate", Mock(side_effect=MemoryError))
+    assert pool.manager.grab(NOW) is None
+    monkeypatch.undo()
+    assert pool.manager.uncleanable == []
+    pool.clock.advance(PUT_OFF_MS)
+    assert number_of(pool.manager.grab(NOW)) == 0
+
+
 def test_a_log_whose_disk_failed_is_put_off_and_told_of(pool: Pool) -> None:
     """CLN-39: its directory is its owner's business; a full disk is tried again."""
     log = pool.log(0, dirty=3)
@@ -166,14 +183,17 @@ def test_uncleanable_partitions_are_counted_with_their_bytes(pool: Pool) -> None
     assert number_of(pool.manager.grab(NOW)) == 1
     pool.manager.done_cleaning(other, 2)
     pool.manager.moved(T0, directory, "/elsewhere")
-    assert [one.directory for one in pool.manager.uncleanable] == ["/elsewhere"]
     assert pool.manager.why_uncleanable(log) is None
+    assert pool.manager.uncleanable == []  # none of it lies there
     pool.manager.forget_gone()
     assert pool.manager.uncleanable == []
     pool.manager.set_aside(log, CorruptRecord("bad bytes"))
+    assert len(pool.manager.uncleanable) == 1
     del pool.current_logs[T0]
-    pool.manager.forget_gone()
     assert pool.manager.uncleanable == []
+    assert number_of(pool.manager.grab(NOW)) is None
+    pool.current_logs[T0] = log
+    assert number_of(pool.manager.grab(NOW)) == 0  # a look forgets what is gone
     log.close()
 
 
@@ -219,6 +239,54 @@ def test_what_was_cut_while_it_was_looked_at_is_not_grabbed(pool: Pool) -> None:
     assert number_of(pool.manager.grab(NOW)) == 1
     pool.offsets.read = read  # type: ignore[method-assign]
     assert number_of(pool.manager.grab(NOW)) == 0
+
+
+def test_retention_by_another_thread_hides_no_log(pool: Pool) -> None:
+    """CLN-36: it touches each of them, and lets go: there is another look, not a back-off."""
+    pool.log(0, dirty=3)
+    read = pool.offsets.read
+
+    def reads_while_another_works_on_each() -> object:
+        pool.offsets.read = read  # type: ignore[method-assign]
+        in_thread(lambda: pool.manager.work_on_each(lambda log: None)).join()
+        return read()
+
+    pool.offsets.read = reads_while_another_works_on_each  # type: ignore[assignment, method-assign]
+    assert number_of(pool.manager.grab(NOW)) == 0
+
+
+def test_what_was_cut_while_it_was_looked_at_for_a_clean_that_is_asked_for(pool: Pool) -> None:
+    """CLN-35: the clean is of what is there after the cut."""
+    log = pool.log(0, dirty=1, clean=2)
+    read = pool.offsets.read
+
+    def reads_before_it_is_cut() -> object:
+        pool.offsets.read = read  # type: ignore[method-assign]
+        before = read()
+        with pool.manager.left_alone(T0):
+            pool.offsets.lines[T0] = 1
+        return before
+
+    pool.offsets.read = reads_before_it_is_cut  # type: ignore[assignment, method-assign]
+    assert pool.manager.grab_one(log, NOW).first_dirty_offset == 1
+
+
+@pytest.mark.parametrize("block", ["left alone", "retention"])
+def test_a_ctrl_c_at_a_pause_takes_it_back(pool: Pool, monkeypatch: pytest.MonkeyPatch, block: str) -> None:
+    """CLN-34, CLN-38: else the partition would never be cleaned again, nor have its retention."""
+    log = pool.log(0, dirty=1, cleanup_policy="delete")
+    real = CleaningStates._set_locked
+
+    def interrupted(states: CleaningStates, partition: TopicPartition, to: State | None) -> None:
+        real(states, partition, to)
+        if to is not None:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(CleaningStates, "_set_locked", interrupted)
+    paused = pool.manager.left_alone(T0) if block == "left alone" else pool.manager.retention_of([log])
+    with pytest.raises(KeyboardInterrupt), paused:
+        pass
+    assert pool.manager.states.of(T0) is None
 
 
 def test_asked_for_a_log_is_cleaned_however_clean_it_is(pool: Pool) -> None:
@@ -298,5 +366,4 @@ def test_two_threads_never_have_the_same_log(pool: Pool) -> None:
     threads = [in_thread(work) for _ in range(3)]
     for thread in threads:
         thread.join()
-    wait_until(lambda: True)
     assert sorted(one for one in taken if one is not None) == list(range(6))
