@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkalog.config import LogConfig, key_for
-from kafkalog.config_keys import MAX_LONG, Check, Key, Settings, Table, at_least, parse_value
+from kafkalog.config_keys import MAX_INT, MAX_LONG, Check, Key, Settings, Table, at_least, parse_value
 from kafkalog.errors import ConfigError
 
 _MIB: Final = 1 << 20
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
+_LOAD_FACTOR: Final = "log.cleaner.io.buffer.load.factor"
+_SLOT_BYTES: Final = 24  # of an offset map; `_core.offset_map` is above this layer
 _RATE: Final = "log.cleaner.io.max.bytes.per.second"
 _ONE: Final = Check("1: there is one copy, on this machine", lambda value: value == 1)
 
@@ -45,7 +47,7 @@ BROKER_CONFIGS: Final = (
     Key("log.cleaner.dedupe.buffer.size", "long", 1 << 27, None, "memory of the offset maps of all cleaner threads"),
     _like("log.cleaner.delete.retention.ms", "delete.retention.ms"),
     _start("log.cleaner.enable", "bool", True, None, "compacted logs are cleaned in the background"),
-    Key("log.cleaner.io.buffer.load.factor", "double", 0.9, None, "how full an offset map gets"),
+    Key(_LOAD_FACTOR, "double", 0.9, None, "how full an offset map gets"),
     Key("log.cleaner.io.buffer.size", "int", 1 << 19, at_least(0), "memory of the buffers of all cleaner threads"),
     Key(_RATE, "double", sys.float_info.max, None, "what cleaner threads read and write; negative: no limit"),
     _like("log.cleaner.max.compaction.lag.ms", "max.compaction.lag.ms"),
@@ -238,8 +240,16 @@ class BrokerConfig(Settings):
                 f"log.cleaner.dedupe.buffer.size={buffer} is not accepted with log.cleaner.threads={threads}",
                 hint=f"it takes more than {_MIB} for each thread",
             )
-        if not self.log_cleaner_io_max_bytes_per_second:
-            raise ConfigError(f"{_RATE}=0 is not accepted", hint="it takes a rate, or a negative number for no limit")
+        slots = min(buffer // threads, MAX_INT) // _SLOT_BYTES
+        if not slots * min(self.log_cleaner_io_buffer_load_factor, 1.0) > 1:  # nothing would ever be cleaned (CLN-5)
+            raise ConfigError(
+                f"{_LOAD_FACTOR}={self.log_cleaner_io_buffer_load_factor} is not accepted",
+                hint="it takes how full an offset map gets, such as 0.9: this would not even let one key in",
+            )
+        rate = self.log_cleaner_io_max_bytes_per_second
+        if not rate or rate != rate:
+            hint = "it takes a rate, or a negative number for no limit"
+            raise ConfigError(f"{_RATE}={rate} is not accepted", hint=hint)
 
     def _default_of(self, topic_name: str) -> Any:
         """What the first broker setting that is set says of a topic setting, in its unit."""

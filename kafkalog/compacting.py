@@ -47,9 +47,9 @@ class CompactMixin:
         of keys has at most `offset_map_bytes`: where it gets full the clean ends before the log does, and another call
         goes on. `progress` is called with the counters between chunks. Appends and reads go on meanwhile.
 
-        IllegalState where cleanup.policy lacks compact (records without a key would go), and while the log is being
-        cleaned already; CorruptRecord, after which nothing has changed from there on; CleaningAborted where the log was
-        cut meanwhile; StorageError.
+        IllegalArgument for a map too small for any key; IllegalState where cleanup.policy lacks compact (records
+        without a key would go), and while the log is being cleaned already; CorruptRecord, after which nothing has
+        changed from there on; CleaningAborted where the log was cut, or closed, meanwhile; StorageError.
         """
         if unknown:
             raise unknown_keyword("compact", unknown, _OPTIONS)
@@ -80,11 +80,12 @@ def _compact(
     from kafkalog._core.offset_map import SkimpyOffsetMap
     from kafkalog.cleaner.choosing import cleanable_offsets
     from kafkalog.cleaner.pass_ import LOAD_FACTOR, clean
-    from kafkalog.cleaner.types import ASKED, CleanerStats, LogToClean
+    from kafkalog.cleaner.types import ASKED, CleanerStats, LogToClean, check_map_bytes
     from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_offset
     from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE
 
     log = opened.log
+    check_map_bytes(offset_map_bytes, LOAD_FACTOR)
     if not log.config.compact:
         hint = 'open it with cleanup_policy="compact": records without a key go then'
         raise IllegalState(f"cleanup.policy of {opened.topic_partition} lacks compact", path=opened.path, hint=hint)

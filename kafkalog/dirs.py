@@ -266,7 +266,8 @@ class LogDirs:
 
         Up to the active segment (`Log.roll` begins a new one), the first open transaction, or what
         `min.compaction.lag.ms` protects; `end_offset` says how far that was, `stats` what it came to. Waits while the
-        partition is being cleaned; keeps to `log.cleaner.io.max.bytes.per.second`, which all cleans share.
+        partition is being cleaned; keeps to `log.cleaner.io.max.bytes.per.second`, which all cleans share. It takes
+        as much memory as a cleaner thread, beside theirs.
 
         UnknownTopicOrPartition; IllegalState where the topic is not compacted; CorruptRecord for damage, with nothing
         touched from there on; CleaningAborted where somebody deletes, cuts or moves it, or the directories are being

@@ -101,6 +101,7 @@ TOGETHER: dict[str, set[Any]] = {
     "log.roll.ms": {-MAX_LONG - 1, 0},
     "log.roll.jitter.ms": {-MAX_LONG - 1},
     "log.cleaner.dedupe.buffer.size": {-MAX_LONG - 1, 0},
+    "log.cleaner.io.buffer.load.factor": {-MAX_INT - 1, 0},
     "log.cleaner.io.max.bytes.per.second": {0},
     "log.cleaner.threads": {0, MAX_INT},
 }

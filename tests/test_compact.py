@@ -10,7 +10,7 @@ import pytest
 
 import kafkalog
 from kafkalog.cleaner.types import CleanerStats
-from kafkalog.errors import CleaningAborted, IllegalState, LogClosed, ReadOnlyLog
+from kafkalog.errors import CleaningAborted, IllegalArgument, IllegalState, LogClosed, ReadOnlyLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, OffsetCheckpoint
 
@@ -164,3 +164,12 @@ def test_a_log_of_a_store_is_cleaned_by_its_store(tmp_path: Path) -> None:
         store.create_topic("states", 1, {"cleanup.policy": "compact"})
         assert store["states", 0].compact().end_offset == 0
         assert [clean.thread for clean in store.cleaner.last] == [-1]
+
+
+@pytest.mark.parametrize("size", [-1, 0, 24, 47])
+def test_a_map_for_no_key_is_refused(tmp_path: Path, size: int) -> None:
+    """CLN-5: it would do nothing, and not say so."""
+    with filled(tmp_path) as log:
+        with pytest.raises(IllegalArgument, match="not even one key"):
+            log.compact(roll=True, offset_map_bytes=size)
+        assert len(list(log)) == 60

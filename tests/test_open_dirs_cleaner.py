@@ -42,7 +42,12 @@ def test_no_thread_where_nothing_is_compacted(tmp_path: Path) -> None:
         dirs.create_topic("u", settings=COMPACT)
         assert len(cleaner_threads()) == 1
         assert dirs.cleaner.threads == 1
-    assert cleaner_threads() == []
+        dirs.delete_topic("u")
+        assert (cleaner_threads(), dirs.cleaner.threads) == ([], 0)
+        dirs.alter_topic("t", COMPACT)
+        assert len(cleaner_threads()) == 1
+        dirs.alter_topic("t", {"cleanup.policy": "delete"})
+        assert (cleaner_threads(), dirs.cleaner.threads) == ([], 0)
 
 
 def test_a_compacted_topic_is_cleaned_in_the_background(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from kafkalog.cleaner.types import COMPACTION_LAG, DIRTY_RATIO, LogToClean
 from kafkalog.config import LogConfig
+from kafkalog.errors import CorruptRecord, FormatError
 from kafkalog.storage.log import UnifiedLog
 
 _LOG: Final = logging.getLogger(__name__)
@@ -107,6 +108,15 @@ def candidate(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> tuple[Can
     delay_ms = compaction_delay_ms(state, config, first, now_ms)
     reason = COMPACTION_LAG if delay_ms > 0 else DIRTY_RATIO
     return Candidate(LogToClean.of(log, first, offsets.first_uncleanable_offset, reason), delay_ms), offsets
+
+
+def dirty_bytes(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> int:
+    """How many bytes a clean would have to map; all, where a file of the log tells no more of it. No record is read."""
+    try:
+        offsets = cleanable_offsets(log.state, log.config, checkpoint, now_ms)
+    except (OSError, CorruptRecord, FormatError):
+        return int(log.size)
+    return LogToClean.of(log, offsets.first_dirty_offset, offsets.first_uncleanable_offset).cleanable_bytes
 
 
 def choose(candidates: Iterable[Candidate]) -> Choice:

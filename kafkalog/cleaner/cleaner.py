@@ -12,14 +12,14 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final, NamedTuple, Protocol
 
-from kafkalog._core.offset_map import BYTES_PER_SLOT, SkimpyOffsetMap
+from kafkalog._core.offset_map import SkimpyOffsetMap
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.manager import CleanerOffsets, Failed, LogCleanerManager, Pool
 from kafkalog.cleaner.stats import Clean, CleanerBook, CleanerReport
 from kafkalog.cleaner.throttle import Throttle
-from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, LogToClean, Throttled
+from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, LogToClean, Throttled, check_map_bytes
 from kafkalog.config_keys import MAX_INT
-from kafkalog.errors import CleaningAborted, IllegalArgument, IllegalState, SegmentOffsetOverflow
+from kafkalog.errors import CleaningAborted, IllegalState, SegmentOffsetOverflow
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import Clock
 from kafkalog.util.guards import ends_elsewhere
@@ -59,7 +59,6 @@ class Share(NamedTuple):
     def of(cls, config: BrokerConfig) -> Share:
         """The memory of all threads, divided (CLN-43): at most 2 GiB of map for each, more is told and not used.
 
-        IllegalArgument where no two keys fit a map: nothing would ever be cleaned (CLN-5).
         """
         threads = config.log_cleaner_threads
         map_bytes = config.log_cleaner_dedupe_buffer_size // threads
@@ -67,13 +66,6 @@ class Share(NamedTuple):
             _LOG.warning("log.cleaner.dedupe.buffer.size: more than 2 GiB for each thread are not used")
             map_bytes = MAX_INT
         load_factor = min(config.log_cleaner_io_buffer_load_factor, 1.0)
-        if not map_bytes // BYTES_PER_SLOT * load_factor > 1:
-            raise IllegalArgument(
-                f"an offset map of {map_bytes} bytes, {load_factor:.0%} full, holds not even one key: "
-                "nothing would ever be cleaned",
-                hint="raise log.cleaner.dedupe.buffer.size or log.cleaner.io.buffer.load.factor, "
-                "or lower log.cleaner.threads",
-            )
         return cls(map_bytes, load_factor, config.log_cleaner_io_buffer_size // threads // 2)
 
 
@@ -117,10 +109,7 @@ class LogCleaner:
         self._aged_ms = clock.monotonic_ms()
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Take up other settings: the rate at once, memory with the next clean of each thread (CLN-42, CLN-43).
-
-        IllegalArgument: they stay as they were.
-        """
+        """Take up other settings: the rate at once, memory with the next clean of each thread (CLN-42, CLN-43)."""
         self.share = Share.of(config)
         self._config = config
         self.throttle.bytes_per_s = config.log_cleaner_io_max_bytes_per_second
@@ -205,8 +194,8 @@ class LogCleaner:
         With `from_start` all of it is dirty; with `dry_run` it is only counted what would be done. The map has the
         share of a thread, and no more than `map_bytes`; `progress` is called with the counters between chunks.
 
-        IllegalState where the log is not compacted, is paused, or not here any more; CleaningAborted where somebody
-        else needed it; otherwise what was wrong with it.
+        IllegalArgument for a map too small for any key; IllegalState where the log is not compacted, is paused, or not
+        here any more; CleaningAborted where somebody else needed it; otherwise what was wrong with it.
         """
         if not log.config.compact:
             raise IllegalState(
@@ -214,7 +203,8 @@ class LogCleaner:
                 path=log.path,
                 hint='alter_topic(name, {"cleanup.policy": "compact"}) first, if records without a key may go',
             )
-        self.manager.take_back(log)
+        if not dry_run:
+            self.manager.take_back(log)
         interrupts = deferred_interrupts()
 
         def look_up() -> bool:
@@ -222,9 +212,10 @@ class LogCleaner:
             return True
 
         share = self.share._replace(map_bytes=min(map_bytes, self.share.map_bytes))
+        check_map_bytes(share.map_bytes, share.load_factor)
         with interrupts, ends_elsewhere():  # a Ctrl-C is let through where it leaves nobody with the log in progress
             while True:
-                found = self.manager.grab_one(log, self._age_ms(), look_up, from_start=from_start)
+                found = self.manager.grab_one(log, self._age_ms(), look_up, from_start=from_start, dry_run=dry_run)
                 one = _One(found, ASKED_FOR, look_up, share, dry_run, progress)
                 try:
                     return self._clean_grabbed(one)
@@ -261,7 +252,7 @@ class LogCleaner:
             end_offset = max(result.end_offset, clean.start_offset)  # 0 where nothing was dirty
             clean = clean._replace(end_offset=end_offset, stats=result.stats)
             is_over = True
-        except CleaningAborted:
+        except (CleaningAborted, KeyboardInterrupt):
             is_aborted = True
             raise
         finally:

@@ -5,6 +5,7 @@ What is decided is decided by `choosing`; who may work on what is in `states`.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -12,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from kafkalog.cleaner.choosing import Candidate, Choice, candidate, choose
+from kafkalog.cleaner.choosing import Candidate, Choice, candidate, choose, dirty_bytes
 from kafkalog.cleaner.states import CleaningStates
 from kafkalog.cleaner.stats import Uncleanable
 from kafkalog.cleaner.types import ASKED, LogToClean
-from kafkalog.errors import IllegalState, StorageError
+from kafkalog.errors import IllegalState, KafkalogError, StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
@@ -121,20 +122,26 @@ class LogCleanerManager:
                 self.note_error(log, error)
             return None
 
-    def _looked_at(self, log: UnifiedLog, offsets: Offsets, now_ms: int) -> Candidate:
+    def _looked_at(self, log: UnifiedLog, offsets: Offsets, now_ms: int, *, dry_run: bool = False) -> Candidate:
         found, range_ = candidate(log, offsets.get(log.topic_partition), now_ms)
-        if range_.is_repaired:
+        if range_.is_repaired and not dry_run:
             self._offsets.record(log, range_.first_dirty_offset)
         return found
 
     def grab_one(
-        self, log: UnifiedLog, now_ms: int, look_up: Callable[[], object] = lambda: None, *, from_start: bool = False
+        self,
+        log: UnifiedLog,
+        now_ms: int,
+        look_up: Callable[[], object] = lambda: None,
+        *,
+        from_start: bool = False,
+        dry_run: bool = False,
     ) -> LogToClean:
         """A log as it would be cleaned now, however little is dirty, in progress by this thread.
 
-        With `from_start` all of it is dirty, whatever the checkpoint says. Waits while somebody works on it, and calls
-        `look_up`, which may raise; `done_cleaning` follows. IllegalState where it is paused, or gone;
-        StorageError where its directory's checkpoint cannot be read.
+        With `from_start` all of it is dirty, whatever the checkpoint says; with `dry_run` a useless one stays. Waits
+        while somebody works on it, and calls `look_up`, which may raise; `done_cleaning` follows. IllegalState where it
+        is paused, or gone; StorageError where its directory's checkpoint cannot be read.
         """
         partition = log.topic_partition
         while self._is_there(log) and not self.states.stopped:
@@ -144,7 +151,7 @@ class LogCleanerManager:
                 offsets = self._offsets.read().get(os.path.dirname(log.path))
                 if offsets is None:
                     raise StorageError("the cleaner's checkpoint cannot be read", path=os.path.dirname(log.path))
-                found = self._looked_at(log, {} if from_start else offsets, now_ms).log
+                found = self._looked_at(log, {} if from_start else offsets, now_ms, dry_run=dry_run).log
                 if self._begin(log, watched=True):
                     return found._replace(reason=ASKED)
             state = self.states.of(partition)
@@ -235,13 +242,13 @@ class LogCleanerManager:
         """Judge what went wrong with a log: one whose disk failed is put off, any other is set aside (CLN-28, CLN-39).
 
         A full disk is no reason to give a log up, nor is memory that others have, nor somebody else who cleans it: it
-        is tried again later.
+        is tried again later. What was removed by somebody who is none of us does not come back by itself.
         """
         if isinstance(error, MemoryError):
             _LOG.warning("%s could not be cleaned: there was not enough memory", log.path)
             self.put_off(log, put_off_ms)
             return
-        if isinstance(error, OSError) or type(error) is IllegalState:
+        if not _is_of_lost_segment(error, log) and (isinstance(error, OSError) or type(error) is IllegalState):
             _LOG.warning("%s could not be cleaned: %s", log.path, error)
             self.put_off(log, put_off_ms)
             if self._failed is not None:
@@ -288,7 +295,7 @@ class LogCleanerManager:
         for one in aside:
             log = self._pool.current_logs.get(one.topic_partition)
             if log is not None:
-                total += candidate(log, offsets.get(one.topic_partition), now_ms)[0].log.cleanable_bytes
+                total += dirty_bytes(log, offsets.get(one.topic_partition), now_ms)
         return total
 
     def moved(self, partition: TopicPartition, source: str, target: str) -> None:
@@ -306,3 +313,10 @@ class LogCleanerManager:
         for key in tuple(self._put_off):
             if key not in logs:
                 self._put_off.pop(key, None)
+
+
+def _is_of_lost_segment(error: Exception, log: UnifiedLog) -> bool:
+    """Whether a file is missing that the log still counts on: retention beside a look takes files it does not."""
+    if not isinstance(error, KafkalogError) or not isinstance(error, OSError) or error.errno != errno.ENOENT:
+        return False
+    return any(segment.path == error.path for segment in log.segments)

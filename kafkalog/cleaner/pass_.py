@@ -198,9 +198,10 @@ class _Pass:
                 _LOG.warning("%s: it is split first", error)
                 if cleaned is not None:  # the first part has the same name
                     self.log.drop_unused((cleaned,))
+                path = segment.path  # until it is renamed
                 self._split(segment)
                 raise CleaningAborted(
-                    f"a segment of log {self.log.name} had to be split", path=segment.path, hint="clean it again"
+                    f"a segment of log {self.log.name} had to be split", path=path, hint="clean it again"
                 ) from error
             aborted = self.transactions.take_retained()
             if aborted and cleaned is not None:

@@ -10,6 +10,7 @@ from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 
 CHECK_MS: Final = 300
 """The rate is looked at so often."""
+_FOR_EVER_MS: Final = 2**53
 _SLICE_MS: Final = 100  # a sleeper looks up so often, for who wants it to end
 
 
@@ -63,7 +64,8 @@ class Throttle:
             return
         sleep_ms = 0
         if self._bytes_per_s > 0:
-            sleep_ms = max(round(self._bytes / (self._bytes_per_s / 1000) - elapsed_ms), 0)
+            needed_ms = min(self._bytes * 1000 / self._bytes_per_s, _FOR_EVER_MS)
+            sleep_ms = max(round(needed_ms - elapsed_ms), 0)
         self._since_ms = now_ms + sleep_ms
         self._bytes = 0
         self.slept_ms += sleep_ms

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from kafkalog._core.offset_map import BYTES_PER_SLOT
+from kafkalog.errors import IllegalArgument
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 
@@ -16,6 +18,15 @@ Throttled = Callable[[int], None]
 DIRTY_RATIO: Final = "dirty ratio"
 COMPACTION_LAG: Final = "max compaction lag"
 ASKED: Final = "asked for"
+
+
+def check_map_bytes(map_bytes: int, load_factor: float) -> None:
+    """IllegalArgument where an offset map of that size lets no key in: nothing would be cleaned (CLN-5)."""
+    if not map_bytes // BYTES_PER_SLOT * load_factor > 1:
+        raise IllegalArgument(
+            f"an offset map of {map_bytes} bytes, {load_factor:.0%} full, holds not even one key",
+            hint=f"it takes {BYTES_PER_SLOT} bytes a key",
+        )
 
 
 class LogToClean(NamedTuple):

@@ -87,7 +87,7 @@ def clean(to_clean: LogToClean, offset_map: SkimpyOffsetMap, **given: Any) -> Cl
 
 
 def cleaner_of(store: Store, config: BrokerConfig, clock: Clock, ages: AgeClock) -> LogCleaner:
-    """The cleaner of a store. IllegalArgument for settings with which nothing would ever be cleaned."""
+    """The cleaner of a store."""
     return LogCleaner(
         store,
         CheckpointFiles(store),
@@ -151,6 +151,11 @@ class CleanerJobs:
         if log.config.compact and not self._threads:
             self.follow(self.config)
 
+    def follow_deleted(self, log: UnifiedLog) -> None:
+        """Take up that a log is here no more: without a compacted one there is no job."""
+        if log.config.compact and self._threads and not self._has_work():
+            self.follow(self.config)
+
     def follow(self, config: BrokerConfig) -> None:
         """Take up other settings, or policies: as many jobs as `log.cleaner.threads`, or none (CLN-43).
 
@@ -171,6 +176,9 @@ class CleanerJobs:
             kept, surplus = before[:wanted], before[wanted:]
             self._threads = (*kept, *more)
             scheduler = self._threads_for(self._scheduler, wanted)
+            own = None
+            if not wanted:
+                own, self._own = self._own, None
         for thread in kept:
             thread.job.follow()
         for thread in (*kept, *more):
@@ -178,6 +186,8 @@ class CleanerJobs:
             if not thread.is_wanted:  # stopped meanwhile, before it had begun
                 thread.job.stop()
         _end(surplus)
+        if own is not None:
+            own.shutdown()
 
     def _start(self, thread: _CleanerThread, scheduler: Schedules) -> None:
         with self._lock:
@@ -195,7 +205,7 @@ class CleanerJobs:
 
     def _threads_for(self, scheduler: Schedules, count: int) -> Schedules:
         """What the jobs run on: a scheduler of their own beside a real one."""
-        if not isinstance(scheduler, Scheduler):
+        if not isinstance(scheduler, Scheduler) or not count and self._own is None:
             return scheduler
         if self._own is None:
             self._own = Scheduler("kafkalog-cleaner", self._clock, max(count, 1))

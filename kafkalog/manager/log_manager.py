@@ -184,7 +184,7 @@ class LogManager(LogRemover):
         """Change settings of the store, by broker names; a topic that does not set one follows at once (LOG-76).
 
         None takes a setting back to its default. They are not kept. UnknownConfig, ConfigError, also for a setting
-        that takes a new start; IllegalArgument where nothing would ever be cleaned with them.
+        that takes a new start, and where nothing would ever be cleaned with them.
         """
         with deferred_interrupts():
             with self._lock:
@@ -200,6 +200,13 @@ class LogManager(LogRemover):
     def cleaner_report(self) -> CleanerReport:
         """What the cleaner does, has done, and leaves alone."""
         return self.cleaner.report(len(self._cleaning.jobs))
+
+    def delete(self, topic_partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
+        """The log that is deleted, as `LogRemover.delete` says; the cleaner has no thread for the last one's sake."""
+        log = super().delete(topic_partition, is_future=is_future)
+        if log is not None and not is_future:
+            self._cleaning.follow_deleted(log)
+        return log
 
     # Making
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ import pytest
 from kafkalog._core.offset_map import SkimpyOffsetMap
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.cleaner import ASKED_FOR, Share
+from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.states import CleaningStates, State
 from kafkalog.cleaner.types import ASKED, CleanResult, LogToClean
-from kafkalog.errors import CleaningAborted, CorruptRecord, IllegalArgument, IllegalState, StorageError
+from kafkalog.errors import CleaningAborted, ConfigError, CorruptRecord, IllegalArgument, IllegalState, StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.guards import finish
@@ -72,6 +74,24 @@ def test_a_log_that_was_set_aside_has_another_chance_when_it_is_asked_for(pool: 
     clean = cleaner.clean(log)
     assert (clean.reason, clean.thread, clean.start_offset, clean.end_offset) == (ASKED, ASKED_FOR, 0, 3)
     assert cleaner.manager.uncleanable == []
+
+
+def test_a_log_that_somebody_took_a_segment_of_is_set_aside(pool: Pool) -> None:
+    """CLN-39: it would fail after each back-off; once the file is back it is cleaned when it is asked for."""
+    first, other = pool.log(0, dirty=3), pool.log(1, dirty=2)
+    lost = Path(first.segments[1].path)
+    first.close()
+    log = pool.current_logs[T0] = UnifiedLog.open(first.path, first.config, clock=pool.clock)
+    content = lost.read_bytes()
+    lost.unlink()
+    cleaner = pool.cleaner(clean)
+    cleaner.run()
+    assert [(one.topic_partition, lost.name in one.reason) for one in cleaner.manager.uncleanable] == [(T0, True)]
+    assert pool.offsets.lines == {other.topic_partition: 2}
+    lost.write_bytes(content)
+    assert cleaner.clean(log).end_offset == 3
+    assert cleaner.manager.uncleanable == []
+    log.close()
 
 
 def test_a_full_disk_is_tried_again_after_the_back_off(pool: Pool) -> None:
@@ -258,21 +278,41 @@ def test_a_share_is_at_most_two_gibibytes(caplog: pytest.LogCaptureFixture) -> N
 
 def test_a_map_for_one_key_is_refused() -> None:
     """CLN-5: by a cleaner thread, which names the setting."""
-    with pytest.raises(IllegalArgument, match=r"log\.cleaner\.dedupe\.buffer\.size"):
-        Share.of(BrokerConfig(log_cleaner_io_buffer_load_factor=0.00001, log_cleaner_dedupe_buffer_size=2 * MIB))
-    with pytest.raises(IllegalArgument):
-        Share.of(BrokerConfig(log_cleaner_io_buffer_load_factor=-1.0))
+    for factor in (0.00001, 0.0, -1.0, float("nan")):
+        with pytest.raises(ConfigError, match=r"log\.cleaner\.io\.buffer\.load\.factor"):
+            BrokerConfig(log_cleaner_io_buffer_load_factor=factor, log_cleaner_dedupe_buffer_size=2 * MIB)
+
+
+@pytest.mark.parametrize("size", [-1, 0, 24, 47])
+def test_a_map_for_no_key_is_refused_where_it_is_asked_for(pool: Pool, size: int) -> None:
+    """CLN-5: nothing is in progress then."""
+    log = pool.log(0, dirty=3)
+    cleaner = pool.cleaner(Passes())
+    with pytest.raises(IllegalArgument, match="not even one key"):
+        cleaner.clean(log, map_bytes=size)
+    assert cleaner.manager.states.of(T0) is None
+    assert cleaner.clean(log, map_bytes=72).end_offset == 3
+
+
+def test_a_dry_run_writes_no_checkpoint_and_takes_no_log_back(pool: Pool) -> None:
+    """CLN-32, CLN-39: though the checkpoint says more than there is."""
+    log = pool.log(0, dirty=3)
+    pool.offsets.lines[T0] = 99
+    cleaner = pool.cleaner(Passes())
+    cleaner.manager.set_aside(log, CorruptRecord("bad bytes"))
+    assert cleaner.clean(log, dry_run=True).start_offset == 0
+    assert pool.offsets.written == [] and cleaner.manager.why_uncleanable(log) is not None
+    cleaner.clean(log)
+    assert pool.offsets.written == [(T0, 0), (T0, 3)] and cleaner.manager.why_uncleanable(log) is None
 
 
 def test_other_settings_count_with_the_next_clean(pool: Pool) -> None:
-    """CLN-42, CLN-43: those that cannot be are refused, and change nothing."""
+    """CLN-42, CLN-43."""
     pool.log(0, dirty=3)
     passes = Passes()
     cleaner = pool.cleaner(passes)
     cleaner.reconfigure(BrokerConfig(log_cleaner_io_max_bytes_per_second=5.0, log_cleaner_dedupe_buffer_size=3 * MIB))
     assert cleaner.throttle.bytes_per_s == 5.0
-    with pytest.raises(IllegalArgument):
-        cleaner.reconfigure(BrokerConfig(log_cleaner_io_buffer_load_factor=0.0))
     cleaner.run()
     assert passes.maps[0].slots == 3 * MIB // 24
 
@@ -359,6 +399,7 @@ def test_a_ctrl_c_ends_a_clean_that_is_asked_for(pool: Pool) -> None:
     with pytest.raises(KeyboardInterrupt):
         cleaner.clean(log)
     assert (passes.cleaned, cleaner.manager.states.of(T0), cleaner.book.running) == ([], None, ())
+    assert (cleaner.book.totals.aborted, cleaner.book.totals.failures) == (1, 0)
     assert pool.offsets.lines == {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import signal
 import threading
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -13,6 +14,7 @@ from kafkalog.cleaner.manager import PUT_OFF_MS
 from kafkalog.cleaner.states import CleaningStates, State
 from kafkalog.cleaner.types import ASKED, COMPACTION_LAG, DIRTY_RATIO
 from kafkalog.errors import CleaningAborted, CorruptRecord, IllegalState, StorageError
+from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from tests.cleaner.pools import Pool, directory_of, number_of
 from tests.cleaner.test_states import in_thread
@@ -194,6 +196,24 @@ def test_uncleanable_partitions_are_counted_with_their_bytes(pool: Pool) -> None
     assert number_of(pool.manager.grab(NOW)) is None
     pool.current_logs[T0] = log
     assert number_of(pool.manager.grab(NOW)) == 0  # a look forgets what is gone
+    log.close()
+
+
+def test_bytes_of_a_damaged_log_are_counted(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
+    """CLN-39: nothing is read of it, and a checkpoint that is no use is not told of each time."""
+    log = pool.log(0, dirty=3, max_compaction_lag_ms=1000)
+    size = log.segments[0].size
+    path = Path(log.segments[0].path)
+    log.close()
+    content = bytearray(path.read_bytes())
+    content[8:12] = bytes((0, 0, 0, 1))  # a batch of one byte
+    path.write_bytes(content)
+    log = pool.current_logs[T0] = UnifiedLog.open(log.path, log.config, clock=pool.clock)
+    pool.offsets.lines[T0] = 99
+    pool.manager.set_aside(log, CorruptRecord("bad bytes"))
+    caplog.clear()
+    assert pool.manager.uncleanable_bytes(directory_of(log), NOW + 100_000) == 3 * size
+    assert not caplog.records
     log.close()
 
 

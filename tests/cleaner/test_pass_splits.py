@@ -77,8 +77,9 @@ def test_an_overflow_behind_the_first_chunk(tmp_path: Path, index_bytes: int) ->
     """CLN-26: when some of the segment was written already, the parts hold each batch once."""
     near = [made(offset, (b"k%d" % offset, b"v" * 900)) for offset in range(20)]
     log = overflowing(tmp_path, *near, made(FAR + 1, (b"8", b"v")), segment_index_bytes=index_bytes)
-    with pytest.raises(CleaningAborted, match="had to be split"):
+    with pytest.raises(CleaningAborted, match="had to be split") as caught:
         cleaned(log, io_buffer_bytes=4096)
+    assert caught.value.path == log.segments[0].path
     every = [*range(20), FAR + 1, FAR + 9]
     assert bases(log) == [0, FAR + 1, FAR + 9]
     assert log.segments[0].size == sum(map(len, near)) == os.path.getsize(log.segments[0].path)

@@ -108,3 +108,17 @@ def test_all_threads_share_it() -> None:
 
     throttle.throttle(1300, another)
     assert order == [300, 1300]
+
+
+def test_a_rate_of_next_to_nothing() -> None:
+    """CLN-42: the sleep is for ever, and no error; the cleaner is told to let go in it."""
+    clock = MockClock()
+    throttle = Throttle(5e-324, clock)
+    clock.advance(300)
+
+    def give_up() -> None:
+        raise CleaningAborted("enough")
+
+    with pytest.raises(CleaningAborted):
+        throttle.throttle(1, give_up)
+    assert throttle.slept_ms > 10**15

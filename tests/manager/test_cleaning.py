@@ -12,12 +12,13 @@ from unittest.mock import Mock
 
 import pytest
 
+import kafkalog
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.types import CleanResult
 from kafkalog.errors import (
     CleaningAborted,
+    ConfigError,
     CorruptRecord,
-    IllegalArgument,
     IllegalState,
     StorageError,
     UnknownTopicOrPartition,
@@ -148,7 +149,7 @@ def test_as_many_jobs_as_threads(tmp_path: Path, passes: Passes) -> None:
         assert held.manager.cleaner.share.map_bytes == 12 << 20
         held.manager.alter_config({"log.cleaner.threads": 2})
         assert len(job_names(held)) == 2
-        with pytest.raises(IllegalArgument, match=r"dedupe\.buffer\.size"):
+        with pytest.raises(ConfigError, match=r"load\.factor"):
             held.manager.alter_config({"log.cleaner.io.buffer.load.factor": 0.0})
         assert held.manager.config.log_cleaner_io_buffer_load_factor == 0.9
         held.manager.alter_config({"log.cleaner.io.max.bytes.per.second": 7.0})
@@ -227,10 +228,25 @@ def test_without_the_cleaner_nothing_is_cleaned_but_what_is_asked_for(tmp_path: 
 
 
 def test_settings_with_which_nothing_would_ever_be_cleaned_are_refused(tmp_path: Path) -> None:
-    """CLN-5: and the directory is free again."""
-    with pytest.raises(IllegalArgument, match=r"dedupe\.buffer\.size"):
-        Held(tmp_path, config=BrokerConfig(log_cleaner_io_buffer_load_factor=0.0))
-    Held(tmp_path).manager.close()
+    """CLN-5: before a directory is made."""
+    for settings in ({"log_cleaner_io_buffer_load_factor": 0.0}, {"log_cleaner_io_max_bytes_per_second": "nan"}):
+        with pytest.raises(ConfigError, match=r"log\.cleaner\.io\."):
+            kafkalog.open_dirs(tmp_path / "new", "a", **settings)
+    assert not (tmp_path / "new").exists()
+
+
+def test_no_job_outlives_the_last_compacted_log(tmp_path: Path, passes: Passes) -> None:
+    """CLN-36: nor one that is deleted with its future log."""
+    with Held(tmp_path) as held:
+        held.manager.schedule_jobs()
+        dirty(held)
+        dirty(held, T1)
+        held.manager.delete(T0)
+        assert job_names(held) == [JOB]
+        held.manager.delete(T1)
+        assert job_names(held) == []
+        dirty(held)
+        assert job_names(held) == [JOB]
 
 
 def test_a_log_that_is_deleted_while_it_is_cleaned(tmp_path: Path, stuck: threading.Event) -> None:
