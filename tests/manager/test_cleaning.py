@@ -177,6 +177,32 @@ def test_a_ctrl_c_while_jobs_are_started_waits_until_all_are(
         assert [job.runs > 0 for job in held.manager.jobs if "cleaner" in job.name] == [True, True]
 
 
+@pytest.mark.parametrize("of", ["topic", "store"])
+def test_a_ctrl_c_in_a_change_of_policy_still_ends_the_clean(
+    tmp_path: Path, stuck: threading.Event, monkeypatch: pytest.MonkeyPatch, of: str
+) -> None:
+    """CLN-36: it comes when the logs have their settings, and the cleaner has not heard of it."""
+    with Held(tmp_path) as held:
+        held.manager.alter_config({"log.cleanup.policy": "compact"})
+        dirty(held, settings={})
+        run(held)
+        stuck.wait()
+        real = LogManager._set_configs
+
+        def interrupted(configs: Any) -> Any:
+            found = real(configs)
+            signal.raise_signal(signal.SIGINT)
+            return found
+
+        monkeypatch.setattr(LogManager, "_set_configs", staticmethod(interrupted))
+        with pytest.raises(KeyboardInterrupt):
+            if of == "topic":
+                held.manager.alter_topic("t", {"cleanup.policy": "delete"})
+            else:
+                held.manager.alter_config({"log.cleanup.policy": "delete"})
+        assert held.manager.cleaner.manager.states.of(T0) is None
+
+
 def test_a_job_that_could_not_be_started_is_started_with_the_next_change(
     tmp_path: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
