@@ -274,6 +274,7 @@ class _SeenLog:
 
     producers: Final = ()
     closed: Final = False
+    failed: Final = False
 
     def __init__(self, view: LogView, plan: CompactPlan, fs: FileSystem) -> None:
         stable = view.last_stable_offset if plan.mark_is_end else min(view.last_stable_offset, view.high_watermark)
