@@ -14,24 +14,16 @@ from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.types import ASKED, CleanerStats, LogToClean
 from kafkalog.config import LogConfig
 from kafkalog.errors import CleaningAborted
-from kafkalog.manager.checkpoints import (
-    high_watermark_of,
-    read_cleaner_offsets,
-    read_offset,
-    record_cleaner_offset,
-    record_close,
-    recovery_point_of,
-)
+from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_offset
 from kafkalog.manager.log_dir import LogDir
-from kafkalog.manager.partition import Found, open_partition
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import txn_index_file_name
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.transaction_index import TransactionIndex
 from kafkalog.storage.view import LogView
 from kafkalog.tools.directories import PartitionPath
+from kafkalog.tools.offline_partition import opened_offline
 from kafkalog.types import OffsetPosition
-from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
@@ -120,26 +112,8 @@ def clean_dirty(
 
 
 def _clean(log_dir: LogDir, plan: CompactPlan, fs: FileSystem, clock: Clock, advance: Advance) -> Cleaned | None:
-    key, path = plan.place
-    name = os.path.basename(path)
-    well = log_dir.vouches_for(name)
-    start = read_offset(plan.directory, LOG_START_FILE, key, fs=fs)
-    point = 0 if well else read_offset(plan.directory, RECOVERY_POINT_FILE, key, fs=fs)
-    mark = None if plan.mark_is_end else _mark_of(path, fs)
-    log = open_partition(log_dir, path, plan.config, Found(well, start, point), fs=fs, clock=clock)
-    closed_well = False
-    try:
-        try:
-            if mark is not None:
-                log.update_high_watermark(mark)
-            told = _clean_all(log, plan, fs, advance)
-        finally:
-            log.close()
-        record_close(plan.directory, key, recovery_point_of(log), high_watermark_of(log), fs=fs)
-        closed_well = True
-    finally:
-        log_dir.partition_closed(name, closed_well)
-    return told
+    with opened_offline(log_dir, plan, fs, clock) as log:
+        return _clean_all(log, plan, fs, advance)
 
 
 def _clean_all(log: UnifiedLog, plan: CompactPlan, fs: FileSystem, advance: Advance) -> Cleaned | None:
@@ -212,11 +186,6 @@ def _told(plan: CompactPlan, first: int, end: int, rounds: Sequence[CleanerStats
 
 def _pairs(rounds: Sequence[CleanerStats]) -> Iterator[tuple[CleanerStats, CleanerStats]]:
     return zip(rounds, rounds[1:], strict=False)
-
-
-def _mark_of(path: str, fs: FileSystem) -> int:
-    with LogView(path, fs=fs) as view:
-        return view.high_watermark
 
 
 class _NoIndex:

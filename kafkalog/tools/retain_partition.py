@@ -7,20 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kafkalog.config import LogConfig
-from kafkalog.manager.checkpoints import (
-    high_watermark_of,
-    read_offset,
-    record_close,
-    record_log_start,
-    recovery_point_of,
-)
+from kafkalog.manager.checkpoints import record_log_start
 from kafkalog.manager.log_dir import LogDir
-from kafkalog.manager.partition import Found, open_partition
 from kafkalog.storage.retention import Aged, Due, Reason, plan_retention
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.view import LogView
 from kafkalog.tools.directories import PartitionPath
-from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE
+from kafkalog.tools.offline_partition import opened_offline
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
@@ -91,33 +84,11 @@ def delete_due(plans: Sequence[PartitionPlan], fs: FileSystem, clock: Clock) -> 
 
 
 def _delete(log_dir: LogDir, plan: PartitionPlan, fs: FileSystem, clock: Clock) -> list[DueSegment]:
-    key, path = plan.place
-    name = os.path.basename(path)
-    well = log_dir.vouches_for(name)
-    start = read_offset(plan.directory, LOG_START_FILE, key, fs=fs)
-    point = 0 if well else read_offset(plan.directory, RECOVERY_POINT_FILE, key, fs=fs)
-    mark = None if plan.mark_is_end else _mark_of(path, fs)
-    log = open_partition(log_dir, path, plan.config, Found(well, start, point), fs=fs, clock=clock)
-    closed_well = False
-    try:
-        try:
-            if mark is not None:
-                log.update_high_watermark(mark)
-            told = _told(plan, plan_retention(log.state, plan.config, plan.now_ms))
-            log.delete_old_segments(plan.now_ms)
-            record_log_start(plan.directory, log, fs=fs)
-        finally:
-            log.close()
-        record_close(plan.directory, key, recovery_point_of(log), high_watermark_of(log), fs=fs)
-        closed_well = True
-    finally:
-        log_dir.partition_closed(name, closed_well)
-    return told
-
-
-def _mark_of(path: str, fs: FileSystem) -> int:
-    with LogView(path, fs=fs) as view:
-        return view.high_watermark
+    with opened_offline(log_dir, plan, fs, clock) as log:
+        told = _told(plan, plan_retention(log.state, plan.config, plan.now_ms))
+        log.delete_old_segments(plan.now_ms)
+        record_log_start(plan.directory, log, fs=fs)
+        return told
 
 
 def _told(plan: PartitionPlan, planned: Iterable[Due]) -> list[DueSegment]:

@@ -16,7 +16,7 @@ from kafkalog.errors import CleaningAborted, CorruptRecord, IllegalState, Storag
 from kafkalog.storage.log import UnifiedLog
 from tests.cleaner.logs import append, kept, keys_and_offsets, log_in
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, bases, lead, sized
+from tests.storage.logs import NOW, bases, lead, make_overflowed
 
 SLOT = 24
 SUFFIXES = (".cleaned", ".swap", ".deleted")
@@ -180,15 +180,7 @@ def test_a_batch_longer_than_the_buffer(tmp_path: Path, buffer: int) -> None:
 
 def test_offsets_too_far_apart_split_the_segment_first(tmp_path: Path) -> None:
     """CLN-26, CLN-45: the round ends; the next one cleans, and no segment spans more than 2^31 - 1 offsets."""
-    folder = tmp_path / "topic-0"
-    folder.mkdir()
-    far = 2**31
-    data = b"".join(sized(100, base=offset, epoch=0) for offset in (0, 5, far + 1, far + 3))
-    (folder / f"{0:020d}.log").write_bytes(data)
-    (folder / f"{far + 9:020d}.log").write_bytes(sized(100, base=far + 9, epoch=0))
-    for base in (0, far + 9):  # with indexes that look sound it is opened as it is
-        (folder / f"{base:020d}.index").touch()
-        (folder / f"{base:020d}.timeindex").write_bytes(NOW.to_bytes(8, "big") + b"\0\0\0\0")
+    far = make_overflowed(tmp_path / "topic-0")
     log = log_in(tmp_path)
     assert bases(log) == [0, far + 9]
     with pytest.raises(CleaningAborted, match="had to be split"):

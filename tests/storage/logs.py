@@ -93,3 +93,19 @@ def bases(a_log: UnifiedLog) -> list[int]:
 def files(path: Path) -> dict[str, int]:
     """Name -> length of the files in a directory."""
     return {name: os.path.getsize(path / name) for name in sorted(os.listdir(path))}
+
+
+def make_overflowed(folder: Path) -> int:
+    """A log whose first segment has offsets too far apart for it, four batches; one batch follows. Returns 2^31.
+
+    The indexes look sound, so that the loader takes it as it is.
+    """
+    folder.mkdir()
+    far = 2**31
+    data = b"".join(sized(100, base=offset, epoch=0) for offset in (0, 5, far + 1, far + 3))
+    (folder / f"{0:020d}.log").write_bytes(data)
+    (folder / f"{far + 9:020d}.log").write_bytes(sized(100, base=far + 9, epoch=0))
+    for base in (0, far + 9):
+        (folder / f"{base:020d}.index").touch()
+        (folder / f"{base:020d}.timeindex").write_bytes(NOW.to_bytes(8, "big") + b"\0\0\0\0")
+    return far

@@ -16,7 +16,7 @@ from kafkalog.storage.segment import LogSegment
 from kafkalog.util.fileio import OS, FileSystem
 from tests.crash.disk import MODES, DiskFS, write_image
 from tests.faults import FaultFS, each_failure
-from tests.storage.logs import NOW, bases, lead, log, sized
+from tests.storage.logs import bases, lead, log, make_overflowed
 
 SUFFIXES = (".cleaned", ".swap", ".deleted")
 
@@ -147,15 +147,7 @@ def test_a_log_that_lost_segments_meanwhile_is_left_alone(tmp_path: Path, meanwh
 
 def test_an_overflowed_segment_is_split_in_place(tmp_path: Path) -> None:
     """LOG-78, CLN-26: its records are in several segments then, and the log goes on."""
-    folder = tmp_path / "topic-0"
-    folder.mkdir()
-    far = 2**31
-    data = b"".join(sized(100, base=offset, epoch=0) for offset in (0, 5, far + 1, far + 3))
-    (folder / f"{0:020d}.log").write_bytes(data)
-    (folder / f"{far + 9:020d}.log").write_bytes(sized(100, base=far + 9, epoch=0))
-    for base in (0, far + 9):  # with indexes that look sound it is opened as it is
-        (folder / f"{base:020d}.index").touch()
-        (folder / f"{base:020d}.timeindex").write_bytes(NOW.to_bytes(8, "big") + b"\0\0\0\0")
+    far = make_overflowed(tmp_path / "topic-0")
     a_log = log(tmp_path)
     assert bases(a_log) == [0, far + 9]
     with a_log.being_cleaned() as cuts:
@@ -165,7 +157,7 @@ def test_an_overflowed_segment_is_split_in_place(tmp_path: Path) -> None:
     assert offsets(a_log) == [0, 5, far + 1, far + 3, far + 9]
     lead(a_log)
     a_log.close()
-    assert not left_over(folder)
+    assert not left_over(tmp_path / "topic-0")
 
 
 OLD, NEW = [*range(13)], [0, 2, 4, 6, 8, 9, 10, 11, 12]
