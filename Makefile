@@ -1,8 +1,9 @@
 # Everything a contributor runs. PYTHON may name another interpreter; ci/setup.sh makes the default one.
 PYTHON ?= .venv/bin/python
 BUILD = $(PYTHON) setup.py -q build_ext --inplace -j 2
+unexport PYTHONDONTWRITEBYTECODE  # the tests start many short processes, each of which would compile the package
 
-.PHONY: all debug check test crash crash-clean crash-spark asan bench bench-spark fmt demo clean
+.PHONY: all debug check test crash crash-clean crash-spark asan bench bench-counts bench-page bench-spark wheels fmt demo clean
 
 all:                    ## compile what changed, in place
 	$(BUILD)
@@ -13,7 +14,7 @@ debug:                  ## the same with bounds checks and line tracing
 check: all              ## under three minutes: style, types, quick tests
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy --strict kafkalog
-	$(PYTHON) -m pytest -q -m "not interop and not slow"
+	$(PYTHON) -m pytest -q -n 2 --dist loadfile -m "not interop and not slow"
 
 test:                   ## all there is, as on a fresh machine
 	bash ci/test.sh
@@ -21,8 +22,8 @@ test:                   ## all there is, as on a fresh machine
 crash: all              ## the crash machine at length: kills, power cuts, failing calls (CRASH_SEED=, CRASH="--kills 50")
 	nice $(PYTHON) -m tests.crash.machine $(if $(CRASH_SEED),--seed $(CRASH_SEED)) $(CRASH)
 
-crash-clean: all        ## the same of cleans alone: 1,000 writers killed that append and clean, power cuts, failing calls
-	nice $(PYTHON) -m tests.crash.machine --only cleans clean_kills $(if $(CRASH_SEED),--seed $(CRASH_SEED)) $(CRASH)
+crash-clean: all        ## the same of cleans alone: by hand (1,000 kills), in the background of a store (300)
+	nice $(PYTHON) -m tests.crash.machine --only cleans clean_kills stores store_kills $(if $(CRASH_SEED),--seed $(CRASH_SEED)) $(CRASH)
 
 crash-spark: all        ## a stream into the sink, its driver and workers killed twenty times (CRASH="--kills 50 --seed 2")
 	nice $(PYTHON) -m tests.spark.kills $(CRASH)
@@ -34,8 +35,19 @@ bench: all              ## the table of speeds, with ratios against peers run in
 	$(PYTHON) -m pip install -q --disable-pip-version-check "aiokafka>=0.12" "lmdb>=1.4" asv
 	$(PYTHON) -m asv_benchmarks
 
+bench-counts: all       ## instructions of every hot path against the last release (PROFILE=full, BASE=commit)
+	bash ci/bench.sh $(or $(PROFILE),quick) $(BASE)
+
+bench-page: all         ## counts this commit for a release: asv's results and docs/benchmarks.md, then asv's own pages
+	$(PYTHON) -m pip install -q --disable-pip-version-check "asv>=0.6.3"
+	$(PYTHON) -m asv_benchmarks.counting --record
+	cd asv_benchmarks && $(abspath $(PYTHON)) -m asv publish
+
 bench-spark: all        ## Spark's figures beside its own Kafka source on a real broker (ROWS=, GROUPS="one narrow")
 	$(PYTHON) -m asv_benchmarks.spark $(GROUPS)
+
+wheels:                 ## sdist and wheels of this commit for every target, each checked, into dist/ (WHEELS="cp313 --twice")
+	bash ci/build_wheels.sh $(WHEELS)
 
 fmt:                    ## order imports and lay out Python files
 	$(PYTHON) -m ruff check --fix-only --select I .

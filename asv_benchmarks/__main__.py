@@ -1,8 +1,9 @@
 """`python -m asv_benchmarks`: the table of speeds, with ratios against peers run in the same call.
 
 LINES sets the number of lines (default 10,000,000), KAFKA=0 leaves the embedded Kafka out; name groups to run only
-those: commands, compress, append, scan, lookup, read, crc, verify, recover, open, arrow, codecs, durability, clean.
-VERIFY_MB sets the size of the log that is verified, recovered or cleaned (default 1000).
+those: commands, compress, append, scan, lookup, read, crc, verify, recover, open, arrow, codecs, durability, clean,
+serve. VERIFY_MB sets the size of the log that is verified, recovered or cleaned (default 1000), SERVE_RECORDS the
+number of records of 1 KiB sent to the server (default 200,000).
 """
 
 import os
@@ -20,6 +21,7 @@ from asv_benchmarks import (
     engine,
     opening,
     recovering,
+    serving,
     verifying,
 )
 from asv_benchmarks.measure import Row, show
@@ -27,7 +29,7 @@ from asv_benchmarks.peers import kafka_embedded
 
 GROUPS = (
     "commands", "compress", "append", "scan", "lookup", "read", "crc", "verify", "recover", "open", "arrow", "codecs",
-    "durability", "clean",
+    "durability", "clean", "serve",
 )  # fmt: skip
 # rows of the embedded Kafka that stand beside rows of ours: their name -> (our rows, theirs times this gives our unit)
 KAFKA_ROWS = {
@@ -78,6 +80,8 @@ def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
             rows += recovering.rows(directory, int(os.environ.get("VERIFY_MB", "1000")))
         elif group == "clean":
             rows += cleaning.rows(directory, int(os.environ.get("VERIFY_MB", "1000")), reference)
+        elif group == "serve":
+            rows += serving.rows(directory, int(os.environ.get("SERVE_RECORDS", "200000"))) if reference else []
         elif group == "open":
             rows += opening.rows(directory)
         elif group == "arrow":

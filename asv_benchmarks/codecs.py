@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,36 +9,23 @@ import cramjam
 
 from asv_benchmarks.benchmarks.common import NOW
 from asv_benchmarks.commands import KAFKALOG, SEGMENT_BYTES, TOPIC, make_lines
+from asv_benchmarks.hot_paths.codecs import HEADER_BYTES, made_plain, text_values
 from asv_benchmarks.measure import Row, median_run, per_item
 from kafkalog._core.encode import encode_batch
 from kafkalog._core.repack import with_payload
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.scan import scan
 from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType
 from kafkalog.records.legacy import LegacyBuilder
-from kafkalog.records.plain_runs import plain_runs
 from kafkalog.records.tables import record_tables
 
-HEADER_BYTES = 61
 CODECS = [codec for codec in CompressionType if codec]
-LIMIT_BYTES = 1 << 28
 WRAPPERS, IN_EACH = 40, 1000
 
 
 def rows(directory: Path, count: int, reference: bool) -> list[Row]:
     """The rows of all codecs; the dump's files are the demo's first segment, each batch compressed."""
     return [*_plain_rows(), *_dump_rows(directory, count, reference), *_wrapper_rows(directory, reference)]
-
-
-def _values(count: int) -> list[bytes]:
-    """Lines of text of 100 bytes that a codec shrinks to a third."""
-    return [
-        b'{"id": %07d, "user": "%08x", "text": "%s"}' % (i, zlib.crc32(b"%d" % i), WORDS[i % 41 :][:49])
-        for i in range(count)
-    ]
-
-
-WORDS = b"every message of this log says something of its own, now and then the same once more"
 
 
 def _alone(codec: CompressionType, payload: memoryview) -> Callable[[], int]:
@@ -66,7 +52,7 @@ def _alone(codec: CompressionType, payload: memoryview) -> Callable[[], int]:
 def _plain_rows() -> list[Row]:
     """Batches of 1000 x 100 B made plain, as a share of the codec's own speed on the same blocks."""
     found = []
-    plain = bytes(encode_batch(_values(1000), timestamp=NOW))
+    plain = bytes(encode_batch(text_values(1000), timestamp=NOW))
     for codec in CODECS:
         squeezed = memoryview(bytes(compress(codec, plain[HEADER_BYTES:])))
         data = bytes(with_payload(plain[:HEADER_BYTES], squeezed, codec)) * 40
@@ -74,7 +60,7 @@ def _plain_rows() -> list[Row]:
         alone = _alone(codec, squeezed)
         shares, speeds = [], []
         for _ in range(3):
-            own = per_item(lambda data=data, table=table: _made_plain(data, table), rounds=3)
+            own = per_item(lambda data=data, table=table: made_plain(data, table), rounds=3)
             bare = per_item(alone, rounds=3)
             shares.append(bare / own)
             speeds.append(1e-6 / bare)
@@ -83,15 +69,6 @@ def _plain_rows() -> list[Row]:
             Row(f"{codec.name.lower()} batches made plain, of the codec", sorted(shares)[1], 0.8, "", False, peers)
         )
     return found
-
-
-def _made_plain(data: bytes, table: BatchTable) -> int:
-    """Bytes of records of all rows of a table."""
-    size = 0
-    for run in plain_runs(data, table, limit_bytes=LIMIT_BYTES):
-        assert not run.failed
-        size += memoryview(run.data).nbytes - HEADER_BYTES * len(run.table)
-    return size
 
 
 def _dump_rows(directory: Path, count: int, reference: bool) -> list[Row]:
@@ -148,7 +125,7 @@ def _recompressed(data: bytes, at: int, size: int, codec: CompressionType) -> by
 
 def _wrapper_rows(directory: Path, reference: bool) -> list[Row]:
     """Records of gzip wrappers of format v1: offset and size of each."""
-    values, data = _values(IN_EACH), b""
+    values, data = text_values(IN_EACH), b""
     for n in range(WRAPPERS):
         builder = LegacyBuilder(n * IN_EACH, compression=CompressionType.GZIP)
         for value in values:

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes a fresh machine ready and leaves a ready one alone: compiler, Python 3.11 or newer, .venv, the package
 # built in place. Sourced by the other scripts: `source ci/setup.sh [run|test]`; "test" adds the tools of the test
-# suite and, for the tests beside the real Kafka, a JDK and Maven. Sets ROOT and PYTHON and puts .venv/bin in PATH.
+# suite and, for the tests beside the real Kafka, a JDK and Maven, for those of the server
+# kcat and Chromium. Sets ROOT and PYTHON and puts .venv/bin in PATH.
 # SPARK=1 adds Spark with "run" too, and a Java for it; where that cannot be, the rest is made ready all the same.
 # KAFKALOG_PYTHON names another interpreter to start from; KAFKALOG_NO_SYSTEM=1 installs no system package.
 
@@ -90,6 +91,12 @@ need_for_reference() {
     command -v mvn >/dev/null || need Maven maven maven maven
 }
 
+# what the server is tested with: a client that is a program, and a browser for the status page
+need_for_server() {
+    command -v kcat >/dev/null || need kcat kcat kcat kcat
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null || need Chromium chromium chromium chromium
+}
+
 need_for_spark() {
     has_java || need "a Java runtime, 17 or newer, for Spark" default-jre-headless java-latest-openjdk-headless \
         openjdk17-jre-headless
@@ -110,6 +117,16 @@ ensure_system() {
         install_needed || return 1
     fi
     if [ "$SETUP_FOR" = test ]; then say "the tests beside the real Kafka and those of Spark will be skipped"; fi
+}
+
+# by itself, so that what is hard to have takes nothing else with it
+ensure_server_tools() {
+    local WHAT="" APT="" DNF="" APK=""
+    need_for_server
+    install_needed && return 0
+    command -v kcat >/dev/null || export KAFKALOG_NO_KCAT=1
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null || export KAFKALOG_NO_BROWSER=1
+    say "the tests with ${WHAT//, / and } will be skipped"
 }
 
 ensure_venv() {
@@ -164,15 +181,47 @@ with open(sys.argv[1], "rb") as file:
 print(*(one.replace(" ", "") for name in sys.argv[2:] for one in extras[name]))' "$ROOT/pyproject.toml" "$@"
 }
 
+# all that the package, and with "test" its tests, import: what extras name of ours is what these in turn name
+requirements() {
+    "$PYTHON" -c '
+import sys, tomllib
+with open(sys.argv[1], "rb") as file:
+    project = tomllib.load(file)["project"]
+wanted = list(project["dependencies"])
+names = sys.argv[2:]
+for name in names:
+    for one in project["optional-dependencies"][name]:
+        if one.startswith("kafkalog["):
+            names += one[len("kafkalog["):-1].split(",")
+        else:
+            wanted.append(one)
+print(*dict.fromkeys(wanted), sep="\n")' "$ROOT/pyproject.toml" "$@"
+}
+
+# what it imports is fetched while it compiles: the one waits for the network, and the other does not need it
+install_and_compile() {
+    local pip="-m pip -q --disable-pip-version-check install" list="$VENV/requirements.txt" fetching status=0
+    # shellcheck disable=SC2086
+    "$PYTHON" $pip "setuptools>=77" "setuptools-scm>=8" "Cython>=3.3,<4" </dev/null >&2 || return 1
+    # shellcheck disable=SC2046
+    requirements $([ "$SETUP_FOR" = test ] && echo test) >"$list"
+    # shellcheck disable=SC2086
+    "$PYTHON" $pip -r "$list" </dev/null >&2 &
+    fetching=$!
+    trap 'kill $fetching; trap - INT; kill -INT $$' INT
+    # shellcheck disable=SC2086
+    compile $pip --no-deps --no-build-isolation --config-settings editable_mode=compat -e . || status=1
+    wait "$fetching" || status=1
+    trap - INT
+    return "$status"
+}
+
 ensure_package() {
-    local extra="" stamp pip="-m pip -q --disable-pip-version-check install"
-    [ "$SETUP_FOR" = test ] && extra="[test]"
+    local stamp
     stamp="$VENV/kafkalog-$SETUP_FOR-$(wanted_state)"
     if [ ! -f "$stamp" ]; then
         say "installing what the package needs and compiling it"
-        # shellcheck disable=SC2086
-        "$PYTHON" $pip "setuptools>=77" "setuptools-scm>=8" "Cython>=3.3,<4" </dev/null >&2 \
-            && compile $pip --no-build-isolation --config-settings editable_mode=compat -e ".$extra" || return 1
+        install_and_compile || return 1
         rm -f "$VENV/kafkalog-$SETUP_FOR"-*
         : >"$stamp"
     elif must_compile; then
@@ -186,6 +235,7 @@ setup() {
     CC="$(find_compiler "$PYTHON")" && export CC
     ensure_package || return 1
     if wants_spark; then ensure_spark; fi
+    if [ "$SETUP_FOR" = test ]; then ensure_server_tools; fi
     export PATH="$VENV/bin:$PATH"
 }
 

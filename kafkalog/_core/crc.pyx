@@ -1,8 +1,13 @@
 """Checksums of Kafka's records: CRC-32C for v2 batches (format.md section 1), CRC-32 for v0 and v1 messages (section 4)."""
+import os
+
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint32_t
 
-from kafkalog._core.crc cimport kl_crc32, kl_crc32c, kl_crc_fn, kl_crc_implementation_count, kl_crc_implementations
+from kafkalog._core.crc cimport (
+    KL_CPU_LEVELS, kl_cpu_ceiling, kl_cpu_level, kl_cpu_names,
+    kl_crc32, kl_crc32c, kl_crc_fn, kl_crc_implementation_count, kl_crc_implementations,
+)
 
 cdef enum:
     RELEASE_GIL_AT = 32768      # from here on the work outweighs giving the GIL up and taking it again
@@ -39,8 +44,21 @@ def crc32(data, uint32_t value=0):
     return _with_function(kl_crc_implementations[0].crc32, data, value)
 
 
+def instruction_levels():
+    """What KAFKALOG_CPU may name on this architecture, from "portable" up; a processor need not have all of them."""
+    return tuple([kl_cpu_names[i].decode() for i in range(KL_CPU_LEVELS)])
+
+
+def instruction_level():
+    """The level in use: the best that the processor has, or a lower one that KAFKALOG_CPU named as kafkalog was loaded."""
+    return kl_cpu_names[kl_cpu_level].decode()
+
+
 def implementations():
-    """The names of the implementations that this machine can run, best first; "portable" is always the last."""
+    """The names of the implementations that this machine can run and KAFKALOG_CPU allows, best first.
+
+    "portable" is always the last.
+    """
     return tuple([kl_crc_implementations[i].name.decode() for i in range(kl_crc_implementation_count)])
 
 
@@ -64,3 +82,10 @@ def crc32c_with(name, data, uint32_t value=0):
 def crc32_with(name, data, uint32_t value=0):
     """What `crc32` returns, computed by the implementation `name` (one of `implementations()`, else ValueError)."""
     return _with_function(kl_crc_implementations[_find(name)].crc32, data, value)
+
+
+if kl_cpu_ceiling() < 0:
+    raise ImportError(
+        f"KAFKALOG_CPU={os.environ.get('KAFKALOG_CPU', '')!r} names none of the instruction sets that kafkalog knows on this "
+        f"architecture: {', '.join(instruction_levels())}; unset it for the best that the processor has"
+    )

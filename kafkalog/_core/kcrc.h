@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kcpu.h"
+
 #define KL_CASTAGNOLI 0x82F63B78u
 #define KL_IEEE 0xEDB88320u
 
@@ -72,9 +74,7 @@ static uint32_t kl_append_zeros(const uint32_t t[8][256], uint32_t a, size_t byt
 
 /* --- x86-64: CRC32 instruction, carry-less multiply ---------------------------------------------------------------------- */
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define KL_X86 1
-#include <cpuid.h>
+#if defined(KL_CPU_SSE42)
 #include <immintrin.h>
 
 #if defined(__clang__) /* clang keeps the CRC32 instruction apart from SSE4.2 */
@@ -230,28 +230,11 @@ KL_TARGET_SSE42 static uint32_t kl_crc32_pclmul(uint32_t state, const uint8_t* p
     _mm_storeu_si128((__m128i*)folded, x3);
     return kl_crc32_portable(kl_crc32_portable(0, folded, 16), (const uint8_t*)v, n);
 }
-
-/* 2: AVX-512 with VPCLMULQDQ, saved by the system; 1: SSE4.2 with PCLMULQDQ; 0: neither. */
-static int kl_probe_x86(void) {
-    unsigned a, b, c, d, saved, high;
-    if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
-    if (!(c & (1u << 20)) || !(c & (1u << 1))) return 0;
-    if (!(c & (1u << 27))) return 1; /* OSXSAVE: XGETBV may be asked */
-    __asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
-    if ((saved & 0xE6) != 0xE6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 1;
-    const unsigned avx512f_vl = (1u << 16) | (1u << 31), vpclmulqdq = 1u << 10;
-    return (b & avx512f_vl) == avx512f_vl && (c & vpclmulqdq) ? 2 : 1;
-}
 #endif
 
 /* --- ARMv8: CRC32 instructions ------------------------------------------------------------------------------------------- */
 
-#if defined(__aarch64__) && defined(__GNUC__) && (defined(__linux__) || defined(__APPLE__))
-#define KL_ARM 1
-#if defined(__linux__)
-#include <sys/auxv.h>
-#endif
-
+#if defined(KL_CPU_ARMV8)
 #define KL_ARM_STEP(name, instruction, width, type)                                                                    \
     static inline uint32_t name(uint32_t state, type data) {                                                           \
         __asm__(".arch_extension crc\n\t" instruction " %w0, %w0, %" width "1" : "+r"(state) : "r"(data));             \
@@ -307,19 +290,11 @@ static void kl_fill_arm(void) {
     kl_arm_power[1][0] = kl_append_zeros((const uint32_t(*)[256])kl_table_i, one, KL_ARM_STREAM);
     kl_arm_power[1][1] = kl_append_zeros((const uint32_t(*)[256])kl_table_i, one, 2 * KL_ARM_STREAM);
 }
-
-static int kl_probe_arm(void) {
-#if defined(__linux__)
-    return (getauxval(AT_HWCAP) & (1ul << 7)) != 0; /* HWCAP_CRC32 */
-#else
-    return 1; /* every Apple processor of this kind has them */
-#endif
-}
 #endif
 
 /* --- the choice ---------------------------------------------------------------------------------------------------------- */
 
-/* What this machine can run, best first; the last is always the portable one. */
+/* What this machine can run and KAFKALOG_CPU allows, best first; the last is always the portable one. */
 static kl_crc_implementation kl_crc_implementations[3];
 static int kl_crc_implementation_count;
 static kl_crc_fn kl_crc32c_chosen;
@@ -333,14 +308,14 @@ static void kl_crc_offer(const char* name, kl_crc_fn crc32c, kl_crc_fn crc32) {
 __attribute__((constructor)) static void kl_crc_choose(void) {
     kl_fill_table(kl_table_c, KL_CASTAGNOLI);
     kl_fill_table(kl_table_i, KL_IEEE);
-#if defined(KL_X86)
-    const int level = kl_probe_x86();
+    kl_cpu_choose(); /* constructors have no order among themselves */
+#if defined(KL_CPU_SSE42)
     kl_fill_x86();
-    if (level >= 2) kl_crc_offer("avx512", kl_crc32c_avx512, kl_crc32_pclmul);
-    if (level >= 1) kl_crc_offer("sse4.2", kl_crc32c_sse42, kl_crc32_pclmul);
-#elif defined(KL_ARM)
+    if (kl_cpu_level >= KL_CPU_AVX512) kl_crc_offer("avx512", kl_crc32c_avx512, kl_crc32_pclmul);
+    if (kl_cpu_level >= KL_CPU_SSE42) kl_crc_offer("sse4.2", kl_crc32c_sse42, kl_crc32_pclmul);
+#elif defined(KL_CPU_ARMV8)
     kl_fill_arm();
-    if (kl_probe_arm()) kl_crc_offer("armv8", kl_crc32c_armv8, kl_crc32_armv8);
+    if (kl_cpu_level >= KL_CPU_ARMV8) kl_crc_offer("armv8", kl_crc32c_armv8, kl_crc32_armv8);
 #endif
     kl_crc_offer("portable", kl_crc32c_portable, kl_crc32_portable);
     kl_crc32c_chosen = kl_crc_implementations[0].crc32c;

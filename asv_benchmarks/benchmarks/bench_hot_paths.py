@@ -1,0 +1,111 @@
+"""Every hot path, a class for each noun: its time, its peak memory, and how many instructions it takes."""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+from asv_benchmarks.counting.callgrind import count, unavailable
+from asv_benchmarks.counting.kept import COUNTS_VARIABLE
+from asv_benchmarks.hot_paths.all import PATHS
+from asv_benchmarks.hot_paths.path import made, profile
+
+
+def names(noun: str) -> list[str]:
+    """The hot paths of a noun."""
+    return [path.name for path in PATHS.values() if path.noun == noun]
+
+
+class _Body:
+    """Makes the body anew for each sample, as asv does with `number` = 1: some bodies use up what was prepared."""
+
+    param_names = ["path"]
+    number = 1
+    repeat = (5, 100, 2.0)
+    timeout = 300
+
+    def setup(self, name: str) -> None:
+        self._held = contextlib.ExitStack()
+        self._work = self._held.enter_context(made(PATHS[name], full=profile() == "full"))
+        if self._work.prepare is not None:
+            self._work.prepare()
+
+    def teardown(self, name: str) -> None:
+        self._held.close()
+
+    def time_once(self, name: str) -> None:
+        self._work.once()
+
+    def peakmem_once(self, name: str) -> None:
+        self._work.once()
+
+
+class Appending(_Body):
+    params = names("appending")
+
+
+class Batches(_Body):
+    params = names("batches")
+
+
+class Checksums(_Body):
+    params = names("checksums")
+
+
+class Cleaning(_Body):
+    params = names("cleaning")
+
+
+class Codecs(_Body):
+    params = names("codecs")
+
+
+class Columns(_Body):
+    params = names("columns")
+
+
+class Commits(_Body):
+    params = names("commits")
+
+
+class Indexes(_Body):
+    params = names("indexes")
+
+
+class Opening(_Body):
+    params = names("opening")
+
+
+class Producers(_Body):
+    params = names("producers")
+
+
+class Reading(_Body):
+    params = names("reading")
+
+
+class Tools(_Body):
+    params = names("tools")
+
+
+class Instructions:
+    """All are counted in one process, before; a file named by the environment may have the counts already."""
+
+    params = list(PATHS)
+    param_names = ["path"]
+    timeout = 1200
+
+    def setup_cache(self) -> dict[str, int]:
+        if named := os.environ.get(COUNTS_VARIABLE):
+            counts: dict[str, int] = json.loads(Path(named).read_text())["instructions"]
+            return counts
+        if unavailable() is not None:
+            return {}
+        return count(list(PATHS), profile=profile()).instructions
+
+    setup_cache.timeout = 1200  # type: ignore[attr-defined]
+
+    def track_instructions(self, counts: dict[str, int], name: str) -> float:
+        return counts.get(name, float("nan"))
+
+    track_instructions.unit = "instructions"  # type: ignore[attr-defined]

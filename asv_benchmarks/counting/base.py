@@ -1,0 +1,146 @@
+"""The commit to compare with, and a tree of its `kafkalog` whose compiled modules are those of this tree where the
+sources and flags are the same: that is the same code, and only the others are compiled.
+"""
+
+import hashlib
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+STORE = ROOT / "build" / "bench"
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+
+
+def git(*arguments: str, root: Path = ROOT) -> str | None:
+    """What git prints, without the last line's end; None where it fails or is not there."""
+    try:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def commit_of(name: str, root: Path = ROOT) -> str | None:
+    """The full name of a commit, None for one that is not here."""
+    return git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", root=root)
+
+
+def choose_base(root: Path = ROOT) -> tuple[str, str] | None:
+    """(commit, what it is) of the last release before this tree: the latest reachable tag v*, not that of HEAD itself.
+
+    Without a tag it is where HEAD left the main branch of its origin, and on that branch itself the commit landed
+    before: the first parent of HEAD. None in a clone that has no history.
+    """
+    head = commit_of("HEAD", root)
+    for tag in (git("tag", "--list", "v*", "--merged", "HEAD", "--sort=-v:refname", root=root) or "").split():
+        if (commit := commit_of(tag, root)) not in (None, head):
+            return str(commit), tag
+    main = git("merge-base", "HEAD", "origin/HEAD", root=root)
+    if main and main != head:
+        return main, "where HEAD left the main branch"
+    parent = commit_of("HEAD^1", root)
+    return (parent, "the commit landed before") if parent else None
+
+
+def make_base(commit: str, *, head: Path = ROOT, store: Path = STORE) -> Path:
+    """A tree of a commit's package, compiled; what was compiled once is kept in `store`. RuntimeError with the words
+    of git or the compiler.
+    """
+    tree = store / commit[:12]
+    if (tree / "compiled").exists():
+        return tree
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir(parents=True)
+    archive = tree / "tree.tar"
+    if git("archive", "-o", str(archive), commit, "kafkalog", "setup.py", "pyproject.toml", root=head) is None:
+        raise RuntimeError(f"git cannot give the files of {commit}")
+    with tarfile.open(archive) as packed:
+        packed.extractall(tree, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # 3.11.4 has it
+    archive.unlink()
+    compile_tree(tree, like=head)
+    (tree / "compiled").touch()
+    return tree
+
+
+def compile_tree(tree: Path, *, like: Path = ROOT) -> list[str]:
+    """Compiles what differs from a tree that is compiled already, and takes the rest from there; the names compiled."""
+    known = {key: name for name, key in module_keys(like).items()}
+    changed = []
+    for name, key in module_keys(tree).items():
+        there = like / "kafkalog" / "_core" / f"{known.get(key)}{SUFFIX}"
+        if key in known and there.exists():
+            shutil.copyfile(there, tree / "kafkalog" / "_core" / f"{name}{SUFFIX}")
+        else:
+            changed.append(name)
+    version = like / "kafkalog" / "_version.py"
+    if version.exists() and not (tree / "kafkalog" / "_version.py").exists():
+        shutil.copyfile(version, tree / "kafkalog" / "_version.py")
+    if changed:
+        command = [sys.executable, __file__, *changed]
+        done = subprocess.run(command, cwd=tree, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{tree} cannot be compiled: {(done.stderr + done.stdout)[-2000:]}")
+    return changed
+
+
+def module_keys(tree: Path) -> dict[str, str]:
+    """A hash for each compiled module: of its sources, those of all that it takes in, and how it is compiled."""
+    core = tree / "kafkalog" / "_core"
+    script = _script(tree)
+    texts = {path.name: path.read_bytes() for path in sorted(core.iterdir()) if path.suffix in (".pyx", ".pxd", ".h")}
+    keys = {}
+    for extension in script["extensions"]():
+        name = extension.name.rsplit(".", 1)[1]
+        held = hashlib.sha256(repr((script["DIRECTIVES"], extension.extra_compile_args, SUFFIX)).encode())
+        for file in sorted(_taken_in(f"{name}.pyx", texts)):
+            held.update(file.encode() + b"\0" + texts[file])
+        keys[name] = held.hexdigest()
+    return keys
+
+
+def _taken_in(file: str, texts: dict[str, bytes]) -> set[str]:
+    """A source and every file of the folder whose name stands in it as a word, and so on: too many rather than few."""
+    found, waiting = set(), [file]
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found.add(one)
+            waiting += _named(one, texts)
+    return found
+
+
+def _named(file: str, texts: dict[str, bytes]) -> Iterator[str]:
+    words = set(re.findall(rb"\w+", texts[file])) | {file.rsplit(".", 1)[0].encode()}
+    for other in texts:
+        stem, suffix = other.rsplit(".", 1)
+        if suffix != "pyx" and stem.encode() in words:
+            yield other
+
+
+def _script(tree: Path) -> dict[str, Any]:
+    return runpy.run_path(str(tree / "setup.py"))
+
+
+def _build(names: list[str]) -> None:
+    """In the tree to compile: its own setup script's modules, the named ones alone."""
+    from setuptools import setup
+
+    script = _script(Path.cwd())
+    wanted = [one for one in script["extensions"]() if one.name.rsplit(".", 1)[1] in names]
+    jobs = f"-j{min(len(names), len(os.sched_getaffinity(0)))}"
+    setup(
+        name="kafkalog", ext_modules=script["compiled"](wanted), script_args=["-q", "build_ext", "--inplace", jobs],
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    _build(sys.argv[1:])

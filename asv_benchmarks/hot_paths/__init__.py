@@ -1,0 +1,1 @@
+"""Every hot path, by noun: what `asv`, the counting of instructions and `make bench` run."""

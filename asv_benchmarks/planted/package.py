@@ -1,0 +1,123 @@
+"""Slowdowns in Python modules: a pass too many over bytes, a fast way that is not gone, a search from the beginning."""
+
+from asv_benchmarks.planted.plant import Plant
+
+APPENDING = (
+    Plant("append one record", "appending.py", "if type(records) is not list:",
+          "if type(records) is bytes:\n    sum(records * 5)",
+          also=("append one record, sync=True", "append one record, flush.messages=1")),
+    Plant("append a list of 1000 values", "appending.py",
+          "batch = encode_batch(records, timestamp=opened.milliseconds())",
+          "if len(records) == 1000:\n    sorted(records)"),
+    Plant("append a ready batch of 1", "appending.py", "if table.count == 1:",
+          "if len(buffer) < 1000:\n    sum(buffer)",
+          also=("append of an idempotent producer",)),
+    Plant("append a ready batch of 100", "appending.py",
+          "info = opened.append_as_leader(buffer, table=table, any_base_offset=True)",
+          "if len(buffer) > 9000:\n    sum(buffer)"),
+    Plant("append many batches in one call", "appending.py", "info = opened.append_batches(buffer, table)",
+          "sum(buffer)"),
+    Plant("append of an idempotent producer", "storage/log_append.py",
+          "staged = manager.producers.stage_simple(table)", "sum(bytes(300))"),
+    Plant("replicate batches", "appending.py", "info = opened.append_as_follower(buffer, epoch)", "sum(buffer)"),
+    Plant("append compressed, lz4", "appending.py", "compression = choose(opened.log.config, asked)", "sum(batch)"),
+    Plant("append an Arrow table", "arrow_append.py",
+          "info = _joined(info, opened.append_batches(part.batches, check_records=False))", "sum(bytes(part.batches))"),
+    Plant("append one record, sync=True", "durability.py", "me = shut_gate()", "sum(bytes(1000))"),
+    Plant("append one record, flush.messages=1", "storage/log_flush.py",
+          "if state.log_end_offset - state.recovery_point >= self._flush_messages:", "sum(bytes(500))"),
+    Plant("put records into a writer", "writer.py", "if timestamp is None:",
+          "if core.sync is False:\n    sum(bytes(100))"),
+    Plant("group commit of 4 threads", "writer.py", "if key is None and core.needs_key:",
+          "if core.sync is True:\n    sum(bytes(5000))"),
+)  # fmt: skip
+CLEANING = (
+    Plant("what of a chunk stays", "records/filter.py", 'view = memoryview(chunk).cast("B")', "sum(bytes(20000))",
+          also=("clean a log",)),
+    Plant("clean a log", "cleaner/pass_.py", "log = to_clean.log", "sum(bytes(100000))"),
+    Plant("plan what retention takes", "storage/retention.py", "due: list[Due] = []", "sum(bytes(5000))"),
+)  # fmt: skip
+CODECS = (
+    Plant("gzip, written", "records/gzip_member.py", "chosen = DEFAULT_LEVEL if level is None or level < 0 else level",
+          "sum(bytes(data[:9000]))"),
+    Plant("snappy, written", "records/xerial.py", "store.append(_STREAM_START)", "sum(bytes(data[:9000]))"),
+    Plant("lz4, written", "records/lz4_frame.py", "store.append(_HEADERS[magic])", "sum(bytes(data[:9000]))",
+          also=("append compressed, lz4",)),
+    Plant("zstd, written", "records/zstd_frame.py", "contexts = _contexts()", "sum(bytes(data[:9000]))"),
+    *(
+        Plant(f"{name}, read", "records/plain_runs.py", "last = len(batches) if last < 0 else last",
+              f"if batches.codec and batches.codec & 7 == {codec} and len(batches) == 20:\n    sum(bytes(40000))")
+        for codec, name in ((1, "gzip"), (2, "snappy"), (3, "lz4"), (4, "zstd"))
+    ),
+)  # fmt: skip
+COLUMNS = (
+    Plant("scan to Arrow, all columns", "log_scan.py", "return (RecordBatchColumns(piece) for piece in self._pieces())",
+          "if len(self._kinds) > 4:\n    sum(bytes(40000))"),
+    Plant("scan to Arrow, offsets alone", "log_scan.py",
+          "return (RecordBatchColumns(piece) for piece in self._pieces())",
+          "if len(self._kinds) == 1:\n    sum(bytes(40000))"),
+    Plant("table in memory", "log_scan.py", "return Table.of(self._pieces(), self._kinds)", "sum(bytes(40000))"),
+    Plant("rows for Spark", "spark/reading.py", "batch = pa.record_batch(piece, schema=schema)", "sum(bytes(40000))"),
+    Plant("rows from Spark, staged", "spark/sink_task.py", "topics = _Topics(directory, options, fs)",
+          "sum(bytes(40000))"),
+)  # fmt: skip
+INDEXES = (
+    Plant("offset index, append", "storage/index.py", "relative = self.relative_offset(offset)", "sum(bytes(200))"),
+    Plant("time index, append", "storage/time_index.py",
+          "count, room, last = self._entries.count, self._file.length // 12, self._last", "sum(bytes(200))"),
+    Plant("entries of one write", "storage/index.py",
+          "if not self._read_only and count + len(brought) <= self._file.length // 8:", "if len(brought) < 50:",
+          in_place=True),
+    Plant("transaction index, collect", "storage/transaction_index.py",
+          "near = self._from(self._first_at_or_above(fetch_offset))", "near = self._from(0)", in_place=True),
+    Plant("open and map an index", "storage/abstract_index.py", "self.max_index_size = max_index_size",
+          "sum(bytes(800))"),
+)  # fmt: skip
+OPENING = (
+    Plant("open a log to read", "api.py",
+          "given = [\"sync\"] * (sync is not False) + [\"progress\"] * (progress is not None)",
+          "sum(bytes(5000))"),
+    Plant("open a log to append", "api.py", "for name in settings:", "sum(bytes(20000))"),
+    Plant("recover batches of 1", "storage/recovery.py", "return FoundSegment(found, status)",
+          "sum(bytes(4 * found.batches))"),
+    Plant("recover batches of 100", "storage/recovery.py", "return FoundSegment(found, status)",
+          "if found.batches < 1000:\n    sum(bytes(20000))"),
+    Plant("start and stop a log manager", "manager/log_manager.py",
+          "settings = BrokerConfig() if config is None else config", "sum(bytes(100000))"),
+)  # fmt: skip
+TOOLS = (
+    Plant("verify batches of 1", "tools/verify_segment.py", "return self._gathered()", "sum(bytes(4 * check.batches))"),
+    Plant("verify batches of 100", "tools/verify_segment.py", "return self._gathered()",
+          "if check.batches < 1000:\n    sum(bytes(10000))", also=("verify deep", "plan a repair")),
+    Plant("verify deep", "tools/verify_deep.py", "position, want = start, CHUNK_BYTES", "sum(bytes(20000))"),
+    Plant("plan a repair", "tools/repair.py", "groups = find_groups(path_list(paths), fs)", "sum(bytes(20000))"),
+    Plant("dump text of records", "tools/dump_log.py", "printer.title(path, title_of(path))",
+          "if options.deep_iteration:\n    sum(bytes(50000))"),
+    Plant("dump text of batches", "tools/dump_log.py", "printer.title(path, title_of(path))",
+          "if not options.deep_iteration:\n    sum(bytes(50000))"),
+    Plant("dump text of indexes", "tools/dump_index.py",
+          "with LogPeek(beside(path, names.LOG_SUFFIX), fs) as log, _opened(path, fs) as file:", "sum(bytes(20000))"),
+)  # fmt: skip
+PRODUCERS = (
+    Plant("snapshot, written and read", "storage/producer_snapshot.py",
+          'packed = b"".join([_ENTRY.pack(*entry) for entry in entries])', "sum(bytes(5000))"),
+    Plant("write a marker", "records/control_batch.py", "if producer_id < 0 or producer_epoch < 0:", "sum(bytes(500))"),
+)  # fmt: skip
+READING = (
+    Plant("messages of version 1", "records/tables.py",
+          "table = decode(run.data, run.table, run.first, run.last, base_position=run.base_position)",
+          "if batches.count == 500:\n    sum(bytes(5000))"),
+    Plant("read by offset", "api.py", "return record_at(self._engine, operator.index(key))", "sum(bytes(200))"),
+    Plant("look-up by time", "api.py", "if timestamp < 0:", "sum(bytes(300))"),
+    Plant("iterate records", "api.py",
+          "return records(self._engine, *bounds, owner=self, committed=level == \"committed\")",
+          "sum(bytes(100000))"),
+    Plant("iterate batches", "api.py", "chunks = batch_chunks(engine, start, stop, owner)", "sum(bytes(100000))"),
+    Plant("read a range as a fetch does", "storage/log.py",
+          "return read_state(state, start_offset, max_length, state.end_metadata, min_one_message)",
+          "if max_length == 65536:\n    sum(bytes(400))"),
+    Plant("read what is committed", "storage/log.py", "bound = self.readable_end(isolation)", "sum(bytes(500))"),
+    Plant("text of records", "tools/consume.py", "text = TemplateText(", "sum(bytes(50000))"),
+    Plant("poll with a cursor", "cursors.py", "before = self._next", "sum(bytes(8000))"),
+)  # fmt: skip
+PACKAGE = (*APPENDING, *CLEANING, *CODECS, *COLUMNS, *INDEXES, *OPENING, *TOOLS, *PRODUCERS, *READING)

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Has a hot path become slower? ci/bench.sh [quick|full] [BASE]: the instructions of every hot path (callgrind) in this
+# tree and in BASE, by default the last release: the latest tag v* that HEAD has behind it. Status 1 and a line for each
+# hot path that takes 3 % more (--threshold PERCENT), with both counts; where nothing can be counted or compared, one
+# line says why, and the status is 0. The quick profile takes one to four minutes on two cores. docs/benchmarks.md.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+source ci/setup.sh test
+
+# valgrind is for this script alone, so the others go on without it
+ensure_valgrind() {
+    local WHAT="" APT="" DNF="" APK=""
+    command -v valgrind >/dev/null && return 0
+    need "valgrind, which counts instructions" "valgrind libc6-dbg" valgrind "valgrind musl-dbg"
+    install_needed
+}
+
+ensure_valgrind || true
+exec python -m asv_benchmarks.counting "$@"

@@ -1,0 +1,45 @@
+"""Runs the examples of a README with the installed kafkalog, and prints them as they go: first_minutes.py README
+
+The reading of blocks and the comparing of outputs is that of the tests (tests/documents.py), which lies beside it.
+"""
+
+import platform
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+
+
+def main(readme: Path) -> None:
+    """Every block that is not left out, in order, in the working directory; AssertionError for a wrong output."""
+    import kafkalog
+
+    where = Path(kafkalog.__file__)
+    assert where.is_relative_to(sysconfig.get_path("platlib")), f"kafkalog comes from {where}"
+    sys.path.insert(0, str(HERE / "tests"))
+    import documents  # a file of its own: neither pytest nor the package's sources are needed
+
+    from kafkalog._core import crc
+
+    python = f"Python {platform.python_version()} on {platform.machine()}"
+    print(f"kafkalog {kafkalog.__version__}, {python}, checksums by {crc.implementation()}")
+    names = {"__name__": "__first_minutes__"}
+    began, count = time.monotonic(), 0
+    for block in documents.blocks_of(readme.read_text(encoding="utf-8")):
+        if block.left_out or block.language not in ("console", "python"):
+            continue
+        print(block.text, flush=True)
+        name = f"{readme.name}:{block.line}"
+        if block.language == "console":
+            documents.run_console(block, name, Path.cwd())
+        else:
+            documents.run_python(block, name, names)
+        count += 1
+    assert count >= 10, f"{readme} has only {count} blocks"
+    print(f"{count} blocks of {readme.name} did what it says, in {time.monotonic() - began:.1f} s")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

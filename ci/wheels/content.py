@@ -1,0 +1,41 @@
+"""The files a wheel must hold, told from the sdist it was built from: no more and no less."""
+
+from pathlib import Path
+
+from .targets import Target
+
+PACKAGES = ("kafkalog", "pyspark_kafkalog")
+KEPT = {".py", ".pyi", ".pxd", ".h"}
+MARKERS = {"py.typed"}
+METADATA = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt", "licenses/LICENSE")
+BILLS = "sboms/"  # bills of materials (PEP 770) may lie beside the metadata, and differ by tool
+MOST_BYTES = 3_000_000
+
+
+def expected_names(tree: Path, target: Target, dist_info: str) -> set[str]:
+    """The names of all files in the wheel for `target`, from the unpacked sdist `tree`."""
+    names = {f"{dist_info}/{name}" for name in METADATA}
+    for package in PACKAGES:
+        for file in (tree / package).rglob("*"):
+            inside = file.relative_to(tree)
+            if file.suffix in KEPT or file.name in MARKERS:
+                names.add(inside.as_posix())
+            elif file.suffix == ".pyx":
+                names.add(inside.with_suffix(target.suffix).as_posix())
+    return names
+
+
+def faults(names: list[str], expected: set[str], dist_info: str) -> list[str]:
+    """What is missing from `names`, what is there beyond `expected`, and what is there twice."""
+    there = {name for name in names if not name.startswith(f"{dist_info}/{BILLS}")}
+    found = [f"lacks {name}" for name in sorted(expected - there)]
+    found += [f"holds {name}, which is not expected" for name in sorted(there - expected)]
+    return found + [f"holds {name} twice" for name in sorted({name for name in names if names.count(name) > 1})]
+
+
+def untyped(names: list[str], target: Target) -> list[str]:
+    """A fault for each compiled module without a stub beside it, and for a package without its marker."""
+    there = set(names)
+    found = [f"has no stub for {name}" for name in names
+             if name.endswith(target.suffix) and f"{name.removesuffix(target.suffix)}.pyi" not in there]  # fmt: skip
+    return found + [f"lacks {package}/py.typed" for package in PACKAGES[:1] if f"{package}/py.typed" not in there]

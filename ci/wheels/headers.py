@@ -1,0 +1,70 @@
+"""Where the C headers of a target's Python come from: a registry that has them for its machine, or this machine."""
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import debian, maven
+from .command import Failed, run
+from .targets import Target
+
+VERSION = re.compile(r'^#define\s+PY_VERSION\s+"([^"]+)"', re.MULTILINE)
+ASK_INCLUDE = "import sysconfig; print(sysconfig.get_path('include'))"
+FREE_THREADED = (
+    "no registry has a free-threaded interpreter: its modules could be compiled but not tested, so they are not made"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """Folders to be searched for headers, the version they are of, and where they were had from."""
+
+    include_dirs: tuple[Path, ...]
+    version: str
+    origin: str
+
+
+def find_headers(target: Target, cache: Path, log: Path) -> Headers:
+    """The headers of the target's Python, from the first source that has them; `Failed` names why each has not."""
+    if target.python.endswith("t"):
+        raise Failed(FREE_THREADED)
+    reasons = []
+    for origin, source in (("Debian", debian.include_dirs), ("Maven", maven.include_dirs), ("this machine", local)):
+        try:
+            return checked(source(target, cache, log), target, origin)
+        except Failed as failed:
+            reasons.append(f"{origin}: {str(failed).splitlines()[0]}")
+    raise Failed("no headers; " + "; ".join(reasons))
+
+
+def checked(folders: tuple[Path, ...], target: Target, origin: str) -> Headers:
+    """The folders as `Headers`; raises `Failed` where they have no headers, or those of another Python."""
+    level = folders[0] / "patchlevel.h"
+    if not level.is_file() or not (folders[0] / "Python.h").is_file():
+        raise Failed(f"no headers in {folders[0]}")
+    found = VERSION.search(level.read_text(encoding="utf-8"))
+    if found is None or not found[1].startswith(f"{target.python}."):
+        raise Failed(f"{folders[0]} has the headers of {found[1] if found else 'an unknown version'}")
+    return Headers(folders, found[1].rstrip("+"), origin)
+
+
+def local(target: Target, cache: Path, log: Path) -> tuple[Path, ...]:
+    """The headers of an interpreter on this machine, made for its processor: for another the sizes of C types agree."""
+    for program in interpreters(target.python):
+        try:
+            include = Path(run([program, "-c", ASK_INCLUDE], log).split("\n")[0])
+        except Failed:  # a shim of a version that is not chosen
+            continue
+        if (include / "Python.h").is_file():
+            return (include, include.parent)
+    raise Failed(f"no python{target.python} with headers")
+
+
+def interpreters(python: str) -> list[Path]:
+    """The programs on this machine that are called after a version, those of pyenv first; some may not run."""
+    versions = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    found = sorted(versions.glob(f"{python}.*/bin/python{python}"), reverse=True)
+    in_path = shutil.which(f"python{python}")
+    return [*found, *([Path(in_path)] if in_path else [])]

@@ -1,0 +1,89 @@
+"""Which commit a tree is compared with, and which of its modules have to be compiled."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from asv_benchmarks.counting.base import ROOT, choose_base, module_keys
+
+GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", "-c", "tag.gpgsign=false"]
+
+
+def git(root: Path, *arguments: str) -> str:
+    done = subprocess.run([*GIT, *arguments], cwd=root, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Four commits on main, empty."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    git(tmp_path, "init", "-q", "-b", "main")
+    for number in range(4):
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", str(number))
+    return tmp_path
+
+
+def named(root: Path, name: str) -> str:
+    return git(root, "rev-parse", name)
+
+
+def test_the_latest_release_that_is_behind_head(repository: Path) -> None:
+    git(repository, "tag", "v0.9.0", "HEAD~3")
+    git(repository, "tag", "v0.10.0", "HEAD~2")
+    git(repository, "tag", "other", "HEAD~1")
+    assert choose_base(repository) == (named(repository, "HEAD~2"), "v0.10.0")
+    git(repository, "tag", "-a", "-m", "now", "v1.0.0")
+    assert choose_base(repository) == (named(repository, "HEAD~2"), "v0.10.0")
+
+
+def test_without_a_release_the_commit_landed_before(repository: Path) -> None:
+    assert choose_base(repository) == (named(repository, "HEAD~1"), "the commit landed before")
+
+
+def test_on_a_branch_where_it_left_the_main_branch(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    clone = tmp_path_factory.mktemp("clone") / "c"
+    git(repository, "clone", "-q", str(repository), str(clone))
+    left = named(clone, "HEAD")
+    for number in range(2):
+        git(clone, "commit", "-q", "--allow-empty", "-m", f"work {number}")
+    assert choose_base(clone) == (left, "where HEAD left the main branch")
+
+
+def test_a_clone_without_history_has_none(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    clone = tmp_path_factory.mktemp("clone") / "c"
+    git(repository, "clone", "-q", "--depth=1", f"file://{repository}", str(clone))
+    assert choose_base(clone) is None
+    assert choose_base(tmp_path_factory.mktemp("empty")) is None
+
+
+def copied(tmp_path: Path) -> Path:
+    core = tmp_path / "kafkalog" / "_core"
+    core.mkdir(parents=True)
+    for file in (ROOT / "kafkalog" / "_core").iterdir():
+        if file.suffix in (".pyx", ".pxd", ".h"):
+            shutil.copyfile(file, core / file.name)
+    shutil.copyfile(ROOT / "setup.py", tmp_path / "setup.py")
+    return tmp_path
+
+
+def changed(tree: Path, before: dict[str, str]) -> set[str]:
+    return {name for name, key in module_keys(tree).items() if before[name] != key}
+
+
+def test_a_module_is_compiled_anew_where_anything_changed_that_goes_into_it(tmp_path: Path) -> None:
+    tree = copied(tmp_path)
+    core, before = tree / "kafkalog" / "_core", module_keys(ROOT)
+    assert before and not changed(tree, before)
+    (core / "varint.pyx").write_text((core / "varint.pyx").read_text() + "\n")
+    assert changed(tree, before) == {"varint"}
+    header = (core / "kcrc.h").read_text()
+    (core / "kcrc.h").write_text(header + "\n")
+    assert {"varint", "crc", "scan", "encode"} <= changed(tree, before) < set(before)
+    (core / "kcrc.h").write_text(header)
+    script = (tree / "setup.py").read_text()
+    (tree / "setup.py").write_text(script.replace("-O3", "-O2"))
+    assert changed(tree, before) == set(before)

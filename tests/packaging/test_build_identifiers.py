@@ -1,0 +1,56 @@
+"""What the hosted build makes, as cibuildwheel understands the configuration: it needs no container engine for that."""
+
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from tests.trees import SOURCES
+
+pytestmark = pytest.mark.skipif(not (SOURCES / "pyproject.toml").is_file(), reason="runs in the source tree")
+VERSIONS = ("311", "312", "313", "314", "315")
+EXPECTED = {
+    f"cp{version}-{libc}_{machine}"
+    for version in VERSIONS
+    for libc in ("manylinux", "musllinux")
+    for machine in ("x86_64", "aarch64")
+}
+
+
+def run_module(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`python -m name`, run in the source tree; the test is skipped where the extra `package` is not installed."""
+    pytest.importorskip(name, reason="the extra `package` is not installed")
+    command = [sys.executable, "-m", name, *arguments]
+    return subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=300)
+
+
+def test_the_wheels_that_are_built() -> None:
+    done = run_module(
+        "cibuildwheel", "--print-build-identifiers", "--platform", "linux", "--archs", "x86_64,aarch64", "."
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) == EXPECTED
+    assert len(EXPECTED) == 20
+
+
+def test_classifiers_name_the_same_versions() -> None:
+    project = tomllib.loads((SOURCES / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = [one.rpartition(" :: ")[2] for one in project["classifiers"] if "Python :: 3." in one]
+    assert named == [f"3.{version[1:]}" for version in VERSIONS]
+    assert project["requires-python"] == ">=3.11"
+
+
+def test_no_module_says_that_it_does_without_the_gil() -> None:
+    """A promise about free-threading is made where it was tested, and it was not."""
+    sources = [SOURCES / "setup.py", *(SOURCES / "kafkalog" / "_core").glob("*.p[yx][xd]")]
+    assert len(sources) > 50
+    for path in sources:
+        text = path.read_text(encoding="utf-8")
+        assert "freethreading_compatible" not in text and "Py_MOD_GIL_NOT_USED" not in text, path
+
+
+def test_the_project_file_is_valid() -> None:
+    """Misspelt keys too: the schemas of cibuildwheel, setuptools-scm, ruff and mypy are among those looked at."""
+    done = run_module("validate_pyproject", "pyproject.toml")
+    assert done.returncode == 0, done.stdout + done.stderr

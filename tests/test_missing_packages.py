@@ -1,0 +1,116 @@
+"""What needs a package that is not installed says so in one line, with the command that installs it.
+
+Each feature runs in an interpreter of its own in which the package cannot be found.
+"""
+
+import os
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BLOCKED = """
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, path=None, target=None: None if name in {names!r} else find(name, path, target)
+"""
+TABLE = """
+import kafkalog
+with kafkalog.open("t-0", "a") as log:
+    log.append([b"one"])
+    log.table().to_pandas()
+"""
+DECODER = """
+import os
+from kafkalog.tools.decoders import decoder
+os.makedirs("schemas", exist_ok=True)
+decoder("{name}", schemas="schemas")
+"""
+SESSION = """
+from kafkalog.spark.session import spark_session
+with spark_session("local[1]"):
+    pass
+"""
+# feature -> (packages that are not there, code, extra that has them)
+FEATURES = {
+    "to_pandas": (["pandas"], TABLE, "pandas"),
+    "spark without pyspark": (["pyspark"], SESSION, "spark"),
+    "spark without pyarrow": (["pyarrow"], SESSION, "spark"),
+    "spark without pandas": (["pandas"], SESSION, "spark"),
+    "decoder avro": (["fastavro"], DECODER.format(name="avro"), "schemas"),
+    "decoder protobuf": (["google.protobuf"], DECODER.format(name="protobuf"), "schemas"),
+}
+CODECS = """
+import os
+import kafkalog
+data = b"value " * 5000
+for codec in ("gzip", "snappy", "lz4", "zstd"):
+    with kafkalog.open(codec + "-0", "a") as log:
+        log.append([data], compression=codec)
+        assert log[0].value == data
+        assert os.path.getsize(log.path + "/00000000000000000000.log") < 20_000
+"""
+
+
+def run(code: str, missing: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    script = BLOCKED.format(names=set(missing)) + textwrap.dedent(code)
+    return subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_a_missing_package_is_named_with_its_command(feature: str, tmp_path: Path) -> None:
+    missing, code, extra = FEATURES[feature]
+    done = run(code, missing, tmp_path)
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1
+    assert last.startswith("kafkalog.errors.MissingPackage: "), done.stderr
+    assert last.endswith(f"Hint: pip install 'kafkalog[{extra}]'")
+    assert missing[0].rpartition(".")[2] in last
+
+
+def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
+    code = "import sys\nfrom kafkalog.cli.main import main\nsys.argv = ['kafkalog', 'spark', 'stats', '.']\nmain()"
+    done = run(code, ["pyspark"], tmp_path)
+    assert done.returncode not in (0, 120)
+    assert done.stderr.strip().splitlines()[-1].endswith("pip install 'kafkalog[spark]'"), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("missing", [["zstandard"], ["deflate"], ["isal"], ["zstandard", "deflate", "isal"]])
+def test_codecs_do_without_the_faster_packages(missing: list[str], tmp_path: Path) -> None:
+    """Python 3.15 has no zstandard, some machines no isal; deflate is an extra."""
+    done = run(CODECS, missing, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_extra_that_is_named_exists() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = {extra for _, _, extra in FEATURES.values()}
+    assert named <= set(extras)
+    assert all(extra in extras["all"][0] for extra in named)
+
+
+def test_an_unbuilt_tree_names_the_command(tmp_path: Path) -> None:
+    """Modules of another interpreter are none for this one, so that is the same case."""
+    for path in (ROOT / "kafkalog").rglob("*.py"):
+        there = tmp_path / path.relative_to(ROOT)
+        there.parent.mkdir(parents=True, exist_ok=True)
+        there.write_bytes(path.read_bytes())
+    said = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", "import kafkalog; kafkalog.open"],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 1
+        said.append(done.stderr.strip().splitlines()[-1])
+        (tmp_path / "kafkalog" / "_version.py").unlink(missing_ok=True)
+    missing, never_built = said
+    assert missing.startswith("ImportError: kafkalog's compiled modules are not there for cpython 3.")
+    assert missing.endswith("setup.py build_ext --inplace")
+    assert never_built.startswith("ImportError: this source tree of kafkalog was not built")
+    assert all("Hint: pip install kafkalog" in one for one in said)

@@ -1,0 +1,48 @@
+"""How the suite is shared out to two processes: what is costly stays together, and no failure is lost."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("xdist", reason="pytest-xdist is not installed: pip install kafkalog[test]")
+
+from tests import workers
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_what_shares_are_named_after_is_there() -> None:
+    """A file that was renamed is not left to run beside what it must not run beside."""
+    assert all((ROOT / path).exists() for path, _ in workers.TOGETHER)
+    shares = {share for _, share in workers.TOGETHER}
+    assert all(name in shares or (ROOT / name).exists() for name in workers.FIRST)
+
+
+def test_one_session_of_spark_one_set_of_virtual_machines_and_else_a_file() -> None:
+    of_spark = {workers.share_of(f"tests/spark/test_{name}.py::test_it[a::b]") for name in ("sink", "clusters")}
+    assert of_spark == {"spark"} == {workers.share_of("tests/examples/test_spark_pipeline.py::test_it")}
+    assert workers.share_of("tests/interop/test_write_interop.py::test_it") == "kafka"
+    assert workers.share_of("tests/cli/test_main.py::test_it") == "tests/cli/test_main.py"
+    shares = ["tests/test_open.py", "tests/cli/test_main.py", "kafka", "spark"]
+    assert sorted(shares, key=workers.rank_of) == shares[::-1]
+
+
+def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """A suite of three files, one test of which fails, in two processes that share it as they share this one."""
+    for name in ("a", "b", "c"):
+        (folder / f"test_{name}.py").write_text(f"def test_{name}():\n    assert {name != 'b'}\n")
+    (folder / "conftest.py").write_text("from tests.conftest import pytest_xdist_make_scheduler\n")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, str(folder)]
+    environment = {**kept, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("arguments", [("-n", "2", "--dist", "loadfile"), ("-p", "no:xdist")])
+def test_a_test_that_fails_anywhere_fails_the_run(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = run(tmp_path, *arguments)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "FAILED test_b.py::test_b" in done.stdout and "1 failed, 2 passed" in done.stdout
