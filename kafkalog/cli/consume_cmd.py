@@ -29,7 +29,10 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 @common.topic_option()
 @common.partition_option(multiple=True)
 @click.option(
-    "-o", "offsets", multiple=True, metavar="OFFSET",
+    "-o",
+    "offsets",
+    multiple=True,
+    metavar="OFFSET",
     help="Where to begin: beginning (default), end, N, -N (that many before the end), s@TIME; e@TIME, given "
     "as well, is where to end. TIME is ms since 1970 or ISO-8601, UTC where no zone is given.",
 )
@@ -38,7 +41,9 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 @click.option("-e", "exit_at_end", is_flag=True, help="Stop at the end (the default here).")
 @click.option("--follow", is_flag=True, help="Wait for new records at the end.")
 @click.option(
-    "-f", "fmt", metavar="FORMAT",
+    "-f",
+    "fmt",
+    metavar="FORMAT",
     help=r"%s value, %k key, %t topic, %p partition, %o offset, %T timestamp, %h headers, %S and %K sizes; \n \t.",
 )
 @common.json_option("One JSON object for each record, as kcat prints it.")
@@ -49,7 +54,10 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 @click.option("--key-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="How keys are printed.")
 @click.option("--value-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="How values are printed.")
 @click.option(
-    "-s", "serdes", multiple=True, metavar="SERDES",
+    "-s",
+    "serdes",
+    multiple=True,
+    metavar="SERDES",
     help="Decode keys and values: key=NAME, value=NAME, or NAME for both; NAME is a pack string as in kcat (such as "
     ">iq$), json, integer, long, string, avro, protobuf or jsonschema (with --schemas), or module:function.",
 )
@@ -174,9 +182,7 @@ class _Consumer:
             return templates.json_lines(topic=given["topic"], partition=partition, **encodings)
         null = b"NULL" if given["nulls"] else b""
         if given["fmt"] is not None:
-            return templates.formatted(
-                given["fmt"], topic=given["topic"], partition=partition, null=null, **encodings
-            )
+            return templates.formatted(given["fmt"], topic=given["topic"], partition=partition, null=null, **encodings)
         key_delimiter = given["key_delimiter"]
         return templates.delimited(
             delimiter=literal(given["delimiter"]),

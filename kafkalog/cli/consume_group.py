@@ -26,9 +26,7 @@ class Group:
     step: Final = 500_000
     """Offsets to print between two looks at the time: what is printed is kept every few seconds."""
 
-    def __init__(
-        self, name: str, store: str | None, reset: str | None, isolation: str | None, quiet: bool
-    ) -> None:
+    def __init__(self, name: str, store: str | None, reset: str | None, isolation: str | None, quiet: bool) -> None:
         from kafkalog.cursor_store import check_cursor_name
 
         if reset not in _RESETS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,8 +13,8 @@ import click
 from kafkalog.cli import common
 
 if TYPE_CHECKING:
-    from kafkalog.cursor_store import CursorState
     from kafkalog.storage.view import LogView
+    from kafkalog.types import TopicPartition
 
 _COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "COMMITTED")
 _WAYS: Final = ("to_earliest", "to_latest", "to_offset", "to_datetime", "shift_by")
@@ -30,15 +31,23 @@ _group_option = common.group_option("Name of the cursor.", required=True)
 def groups(
     dirs: tuple[str, ...], topic: str | None, group: str | None, as_json: bool, cursors: str | None, **given: Any
 ) -> None:
-    """Show the positions that readers keep by name, and how far behind the end they are."""
+    """Show the positions that readers keep by name, and how far behind the end they are.
+
+    Groups that a server or a broker kept in the directory are among them; a last column says then which is which.
+    """
     common.set_verbosity(given["quiet"], given["verbose"])
-    rows = [row for row in _rows(common.need_dirs(dirs), cursors) if _is_wanted(row, topic, group)]
+    given_dirs = common.need_dirs(dirs)
+    rows, kept = _rows(given_dirs, cursors), _group_rows(given_dirs)
+    if kept:
+        rows = [row | {"kept": "cursor"} for row in rows] + [row | {"kept": "group"} for row in kept]
+        rows.sort(key=lambda row: (row["group"], row["topic"], row["partition"], row["kept"]))
+    rows = [row for row in rows if _is_wanted(row, topic, group)]
     if as_json:
         for row in rows:
             print(json.dumps(row))
         return
     if rows:
-        _print_table([_COLUMNS, *(_shown(row) for row in rows)])
+        _print_table([(*_COLUMNS, "KEPT") if kept else _COLUMNS, *(_shown(row) for row in rows)])
 
 
 def _rows(dirs: list[str], cursors: str | None) -> list[dict[str, Any]]:
@@ -53,20 +62,44 @@ def _rows(dirs: list[str], cursors: str | None) -> list[dict[str, Any]]:
             for name in store.names(path):
                 state = store.read(path, name)
                 if state is not None:
-                    rows.append(_row(state, start, end))
+                    place = state.topic_partition
+                    rows.append(_row(name, place, state.position, state.committed_ms, start, end))
     return sorted(rows, key=lambda row: (row["group"], row["topic"], row["partition"]))
 
 
-def _row(state: CursorState, start: int | None, end: int | None) -> dict[str, Any]:
-    is_there = start is not None and end is not None and start <= state.position <= end
+def _group_rows(dirs: list[str]) -> list[dict[str, Any]]:
+    """A row for each offset that a group has committed in these directories."""
+    from kafkalog.cli.group_rows import committed_in
+    from kafkalog.tools.directories import partitions
+    from kafkalog.types import TopicPartition
+
+    committed = committed_in(dirs)
+    if not committed:
+        return []
+    ends = {}
+    for place, path in partitions(dirs):
+        if any((place.topic, place.partition) == key[1:] for key in committed):
+            ends[place] = _ends(path)
+    rows = []
+    for (group, topic, partition), one in committed.items():
+        place = TopicPartition(topic, partition)
+        end, start = ends.get(place, (None, None))
+        rows.append(_row(group, place, one.offset, one.commit_ms, start, end))
+    return rows
+
+
+def _row(
+    group: str, place: TopicPartition, position: int, committed_ms: int, start: int | None, end: int | None
+) -> dict[str, Any]:
+    is_there = start is not None and end is not None and start <= position <= end
     return {
-        "group": state.name,
-        "topic": state.topic_partition.topic,
-        "partition": state.topic_partition.partition,
-        "current_offset": state.position,
+        "group": group,
+        "topic": place.topic,
+        "partition": place.partition,
+        "current_offset": position,
         "log_end_offset": end,
-        "lag": end - state.position if is_there and end is not None else None,
-        "committed_ms": state.committed_ms,
+        "lag": end - position if is_there and end is not None else None,
+        "committed_ms": committed_ms,
     }
 
 
@@ -86,9 +119,10 @@ def _is_wanted(row: dict[str, Any], topic: str | None, group: str | None) -> boo
 
 
 def _shown(row: dict[str, Any]) -> tuple[str, ...]:
-    values = list(row.values())
-    when = datetime.datetime.fromtimestamp(values.pop() / 1000, datetime.UTC)
-    return (*("-" if value is None else str(value) for value in values), when.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    values = dict(row)
+    when = datetime.datetime.fromtimestamp(values.pop("committed_ms") / 1000, datetime.UTC)
+    kept = [values.pop("kept")] if "kept" in values else []
+    return (*("-" if one is None else str(one) for one in values.values()), when.strftime("%Y-%m-%dT%H:%M:%SZ"), *kept)
 
 
 def _print_table(rows: list[tuple[str, ...]]) -> None:
@@ -114,8 +148,10 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
 def reset(**given: Any) -> None:
     """Move a reader's position; a new offset that the log does not have becomes its nearest end.
 
-    Prints GROUP TOPIC:PARTITION OLD NEW for each partition. The reader must not be running.
+    Prints GROUP TOPIC:PARTITION OLD NEW for each partition. The reader must not be running; and neither a server nor a
+    broker where it is a group of theirs, which is moved in place of a cursor then.
     """
+    from kafkalog.cli.group_rows import commit_in, committed_in
     from kafkalog.cursor_store import CursorStore
     from kafkalog.storage.view import LogView
     from kafkalog.tools.directories import find
@@ -126,13 +162,23 @@ def reset(**given: Any) -> None:
         raise click.UsageError("give one of --to-earliest, --to-latest, --to-offset, --to-datetime and --shift-by")
     if given["execute"] and given["dry_run"]:
         raise click.UsageError("--execute does it, --dry-run does not: give one of them")
-    store = CursorStore(given["cursors"])
+    store, dirs, group = CursorStore(given["cursors"]), common.need_dirs(given["dirs"]), given["group"]
+    committed = committed_in(dirs)
+    is_group = any(key[0] == group for key in committed)
+    moved = {}
     with ExitStack() as stack:
-        for topic_partition, path in find(common.need_dirs(given["dirs"]), given["topic"], given["partitions"]):
+        for topic_partition, path in find(dirs, given["topic"], given["partitions"]):
             view = stack.enter_context(LogView(path))
-            old, new = _move(store, view, ways[0], given)
+            if is_group:
+                one = committed.get((group, *topic_partition))
+                old = None if one is None else one.offset
+                new = moved[topic_partition] = _new_position(view, ways[0], given, old)
+            else:
+                old, new = _move(store, view, ways[0], given)
             shown = "-" if old is None else str(old)
-            print(f"{given['group']} {topic_partition.topic}:{topic_partition.partition} {shown} {new}")
+            print(f"{group} {topic_partition.topic}:{topic_partition.partition} {shown} {new}")
+    if moved and given["execute"]:
+        commit_in(dirs, group, moved, time.time_ns() // 1_000_000)
     if not given["execute"]:
         common.note("nothing is changed; --execute does it", quiet=given["quiet"])
 
@@ -140,7 +186,7 @@ def reset(**given: Any) -> None:
 def _move(store: Any, view: LogView, way: str, given: dict[str, Any]) -> tuple[int | None, int]:
     """(old, new) position; it is kept where --execute says so."""
     from kafkalog.cursors import Options, open_cursor
-    from kafkalog.errors import CorruptCheckpoint, IllegalArgument
+    from kafkalog.errors import CorruptCheckpoint
 
     name = given["group"]
     try:
@@ -151,14 +197,21 @@ def _move(store: Any, view: LogView, way: str, given: dict[str, Any]) -> tuple[i
         if given["execute"]:
             store.acquire(view.path, name).delete()
     old = None if state is None else state.position
-    if way == "shift_by" and old is None:
-        raise IllegalArgument(f"cursor {name} of {view.name} has no position to shift", hint="use one of the others")
-    new = min(max(_target(view, way, given, old or 0), view.log_start_offset), view.log_end_offset)
+    new = _new_position(view, way, given, old)
     if given["execute"]:
         with open_cursor(view, name, Options(reset="earliest", auto_commit_ms=None), store=store.root) as cursor:
             cursor.seek(new)
             cursor.commit()
     return old, new
+
+
+def _new_position(view: LogView, way: str, given: dict[str, Any], old: int | None) -> int:
+    from kafkalog.errors import IllegalArgument
+
+    if way == "shift_by" and old is None:
+        name = given["group"]
+        raise IllegalArgument(f"cursor {name} of {view.name} has no position to shift", hint="use one of the others")
+    return min(max(_target(view, way, given, old or 0), view.log_start_offset), view.log_end_offset)
 
 
 def _target(view: LogView, way: str, given: dict[str, Any], old: int) -> int:

@@ -83,7 +83,11 @@ def _decoder_class(name: str, what: str) -> Callable[[Any], Any]:
 @click.option("--verify-index-only", is_flag=True, help="Compare indexes with the log and list no entries.")
 @click.option("--max-bytes", type=int, metavar="N", help="Read no more than the first N bytes of a .log file.")
 @click.option(
-    "--max-message-size", type=int, default=5 << 20, show_default=True, metavar="N",
+    "--max-message-size",
+    type=int,
+    default=5 << 20,
+    show_default=True,
+    metavar="N",
     help="Largest batch that an index entry may point to.",
 )
 @_decoder_flag("--offsets-decoder", "__consumer_offsets")

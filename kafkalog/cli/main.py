@@ -28,10 +28,12 @@ COMMANDS = {
     "produce": ("kafkalog.cli.produce_cmd", "Append records from files or stdin to a topic."),
     "repair": ("kafkalog.cli.repair_cmd", "Make wrong indexes anew and cut torn ends; a dry run unless told."),
     "retain": ("kafkalog.cli.retain_cmd", "Delete what retention takes; a dry run unless told."),
+    "serve": ("kafkalog.cli.serve_cmd", "Serve topics to Kafka clients."),
     "spark": ("kafkalog.cli.spark_cmd", "Do such work on trees of directories with Spark."),
     "topics": ("kafkalog.cli.topics_cmd", "List, describe, create, alter and delete topics."),
     "verify": ("kafkalog.cli.verify_cmd", "Check directories, partitions or files; change nothing."),
 }
+
 
 class ClosedPipe(Exception):
     """Whoever read our output went away; click itself would make it exit status 1."""

@@ -12,15 +12,33 @@ from kafkalog.cli import common, spark_options
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="(FILE | DIR)...")
-@click.option("-d", "--dir", "dir", required=True, type=click.Path(), envvar="KAFKALOG_DIR", metavar="DIR",
-              help="Data directory to write to. [env: KAFKALOG_DIR]")
+@click.option(
+    "-d",
+    "--dir",
+    "dir",
+    required=True,
+    type=click.Path(),
+    envvar="KAFKALOG_DIR",
+    metavar="DIR",
+    help="Data directory to write to. [env: KAFKALOG_DIR]",
+)
 @click.option("-t", "--topic", metavar="TOPIC", help="Topic of all rows. Default: what rows or their paths say.")
 @click.option("--format", "format", metavar="FORMAT", help="parquet or json (lines). Default: by the names of files.")
-@click.option("--column", "columns", multiple=True, metavar="PART=NAME",
-              callback=lambda ctx, param, given: common.parse_settings(given),
-              help="A column: of value, key, headers, timestamp, timestampType, topic, partition, offset; repeats.")
-@click.option("--offsets", default="auto", show_default=True, metavar="WHICH",
-              help="keep those of the rows, new ones, or auto: keep where all partitions are empty.")
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="PART=NAME",
+    callback=lambda ctx, param, given: common.parse_settings(given),
+    help="A column: of value, key, headers, timestamp, timestampType, topic, partition, offset; repeats.",
+)
+@click.option(
+    "--offsets",
+    default="auto",
+    show_default=True,
+    metavar="WHICH",
+    help="keep those of the rows, new ones, or auto: keep where all partitions are empty.",
+)
 @spark_options.writing_options
 @common.json_option("One JSON object with what was written.")
 @spark_options.session_options

@@ -14,6 +14,8 @@ from tests.interop.reference import RecordTuple, Reference, record_tuple
 
 START_S = 120
 STOP_S = 60
+ATTEMPTS = 3  # to start on ports that nobody else takes meanwhile
+STARTED, PORT_TAKEN = "Kafka Server started", "Address already in use"
 CLUSTER_ID = "a2Fma2Fsb2ctaW50ZXJvcA"  # 16 bytes in base64
 
 
@@ -43,7 +45,13 @@ class Broker:
         self.bootstrap = ""
 
     def __enter__(self) -> Self:
-        port, controller = _free_ports(2)
+        for _ in range(ATTEMPTS):
+            if self._starts(*_free_ports(2)):
+                return self
+        raise RuntimeError(f"the broker did not start:\n{self.log()[-3000:]}")
+
+    def _starts(self, port: int, controller: int) -> bool:
+        """Whether it has come up; False where another program was first to take a port that was free."""
         self.bootstrap = f"localhost:{port}"
         properties = self._properties(port, controller)
         if not (self._data / "meta.properties").exists():
@@ -56,8 +64,7 @@ class Broker:
                 stdout=log,
                 stderr=log,
             )
-        self._wait_until_it_answers(port)
-        return self
+        return self._answers()
 
     def format(self) -> None:
         """Formats the data directory and starts nothing."""
@@ -68,6 +75,12 @@ class Broker:
         path = self._work / "server.properties"
         path.write_text(_settings(port, controller, self._data, self._own), encoding="utf-8")
         return path
+
+    @property
+    def process_id(self) -> int:
+        """The number of its process."""
+        assert self._process is not None
+        return self._process.pid
 
     def kill(self) -> None:
         """Ends it with SIGKILL: nothing is flushed, nothing is marked as clean."""
@@ -87,17 +100,17 @@ class Broker:
             self._process.wait()
             raise
 
-    def _wait_until_it_answers(self, port: int) -> None:
+    def _answers(self) -> bool:
         assert self._process is not None
         deadline = time.monotonic() + START_S
         while self._process.poll() is None and time.monotonic() < deadline:
-            try:
-                socket.create_connection(("localhost", port), 1).close()
-                return
-            except OSError:
-                time.sleep(0.2)
+            if STARTED in self.log():
+                return True
+            time.sleep(0.1)
         self._process.kill()
         self._process.wait()
+        if PORT_TAKEN in self.log():
+            return False
         raise RuntimeError(f"the broker did not start:\n{self.log()[-3000:]}")
 
     def log(self) -> str:

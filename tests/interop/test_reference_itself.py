@@ -1,11 +1,13 @@
 """The instrument is checked first: our programs give what the capture holds of the same Kafka."""
 
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
 
 from tests import golden_cases
+from tests.interop import broker
 from tests.interop.reference import RecordTuple, Reference, Refused, Rule
 
 DEEP = ("--deep-iteration", "--print-data-log")
@@ -86,3 +88,13 @@ def test_an_unclean_open_looks_at_the_data_and_a_clean_one_does_not(
     file.write_bytes(data)
     with reference.open(tmp_path / "t-0", clean=clean) as log:
         assert log.end_offset == end
+
+
+def test_a_broker_whose_port_was_taken_takes_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port that was free is another program's a moment later, as where two processes run tests."""
+    free = broker._free_ports
+    with socket.create_server(("localhost", 0)) as taken:
+        given = [[taken.getsockname()[1], *free(1)], free(2)]
+        monkeypatch.setattr(broker, "_free_ports", lambda count: given.pop(0))
+        with broker.Broker(None, tmp_path, tmp_path / "data") as running:
+            assert not given and running.bootstrap != f"localhost:{taken.getsockname()[1]}"

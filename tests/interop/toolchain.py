@@ -5,6 +5,7 @@ kafkalog-interop under XDG_CACHE_HOME (default ~/.cache), or where KAFKALOG_INTE
 Maven asks is the business of the user's own Maven settings.
 """
 
+import fcntl
 import functools
 import hashlib
 import os
@@ -19,6 +20,8 @@ HERE = Path(__file__).resolve().parent
 POM = HERE / "pom.xml"
 SPARK_POM = HERE / "spark-pom.xml"
 OFFSET_MAP_POM = HERE / "offset-map-pom.xml"
+KAFKA_39_POM = HERE / "kafka39-pom.xml"
+CLIENTS = HERE / "java_clients"
 SKIP_VARIABLE = "KAFKALOG_NO_INTEROP"
 
 
@@ -67,6 +70,12 @@ def offset_map_jars() -> tuple[Path, ...]:
     return tuple(sorted(_fetched(OFFSET_MAP_POM, "the offset map of Kafka 3.9").glob("*.jar")))
 
 
+@functools.cache
+def jars_39() -> Path:
+    """The directory of the jars of Kafka 3.9's clients and tools; the first call on a machine downloads about 60 MB."""
+    return _fetched(KAFKA_39_POM, "Kafka 3.9")
+
+
 def _fetched(pom: Path, what: str) -> Path:
     target = cache_dir() / f"jars-{_digest([pom])}"
     if not target.is_dir():
@@ -80,15 +89,23 @@ def _fetch_command(mvn: str, pom: Path, to: Path) -> list[str]:
 
 
 @functools.cache
-def classes(source: Path = HERE / "java") -> Path:
-    """The directory of compiled classes of all .java files under source."""
+def classes(source: Path = HERE / "java", against: Path | None = None) -> Path:
+    """The directory of compiled classes of all .java files under source; `against` has the jars, if not Kafka's."""
     files = sorted(source.rglob("*.java"))
-    target = cache_dir() / f"classes-{source.name}-{_digest([POM, *files])}"
+    target = cache_dir() / f"classes-{source.name}-{_digest([KAFKA_39_POM if against else POM, *files])}"
     if not target.is_dir():
-        javac, path = require("javac"), f"{jars()}/*"
+        javac, path = require("javac"), f"{against or jars()}/*"
         command = [javac, "-nowarn", "-proc:none", "-cp", path]
         _make(target, lambda to: _run("compile", [*command, "-d", str(to), *map(str, files)]))
     return target
+
+
+def clients_command(version: str) -> list[str]:
+    """A command line of the Java clients and tools of "3.9" or "4.3" (see java_clients/clients/Main.java)."""
+    path = jars_39() if version == "3.9" else jars()
+    own = classes(CLIENTS, path if version == "3.9" else None)
+    log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
+    return [require("java"), *quick_start(), log_settings, "-cp", f"{own}:{path}/*", "clients.Main"]
 
 
 def java_command(*main_and_arguments: str, source: Path | None = None, options: tuple[str, ...] = ()) -> list[str]:
@@ -111,17 +128,20 @@ def _digest(files: list[Path]) -> str:
 
 
 def _make(target: Path, fill: Callable[[Path], None]) -> None:
-    """Fills a directory beside target, then renames it: a broken or second run leaves nothing half done."""
+    """Fills a directory beside target, then renames it: a broken run leaves nothing half done, a second one waits.
+
+    Two Mavens at once would write into one repository.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        made = Path(scratch) / "made"
-        made.mkdir()
-        fill(made)
-        try:
+    with (target.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if target.is_dir():  # another run was first
+            return
+        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            made = Path(scratch) / "made"
+            made.mkdir()
+            fill(made)
             made.rename(target)
-        except OSError:
-            if not target.is_dir():  # not merely another run that was first
-                raise
 
 
 def _run(what: str, command: list[str]) -> None:

@@ -1,0 +1,137 @@
+"""`kafkalog serve`: a Kafka server on data directories."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from kafkalog.cli import common
+
+if TYPE_CHECKING:
+    from kafkalog.server.groups.values import KeptPosition
+
+
+@click.command("serve")
+@common.dir_option
+@click.option(
+    "--listen",
+    "listeners",
+    multiple=True,
+    metavar="[NAME://]HOST:PORT",
+    help="Where to listen; repeats. Port 0 takes a free one. Default: localhost:9092, or what the settings say.",
+)
+@click.option("--config", "config_file", type=click.Path(), metavar="FILE", help="A server.properties file.")
+@common.settings_option("Setting of the server, such as num.partitions=3")
+@click.option("--ready-file", type=click.Path(), metavar="FILE", help="Written once it answers: NAME HOST:PORT lines.")
+@click.option("--http", metavar="HOST:PORT", help="Metrics, health and status page; port 0: a free one.")
+@click.option("--memory", is_flag=True, help="Keep all in memory (/dev/shm) and nothing afterwards; takes no -d.")
+@click.option("--read-only", is_flag=True, help="Serve what a broker left behind, and write nothing there.")
+@click.option("--add-user", metavar="NAME", help="Let NAME log in with a password, and serve nothing.")
+@click.option(
+    "--password-file",
+    type=click.Path(),
+    metavar="FILE",
+    help="Its first line is that password. Default: KAFKALOG_PASSWORD, else it is asked for.",
+)
+@common.cursors_option
+@common.quiet_options
+def command(
+    dirs: tuple[str, ...],
+    listeners: tuple[str, ...],
+    config_file: str | None,
+    settings: dict[str, str],
+    ready_file: str | None,
+    http: str | None,
+    memory: bool,
+    read_only: bool,
+    add_user: str | None,
+    password_file: str | None,
+    cursors: str | None,
+    quiet: bool,
+    verbose: int,
+) -> int:
+    """Serve the topics in data directories to Kafka clients, until SIGTERM or Ctrl-C.
+
+    All clients of Kafka can connect; a directory is made where it is missing. Settings have the names that a broker's
+    server.properties has; -X goes before the file.
+    """
+    from kafkalog.server.config import ServerConfig, read_server_properties
+    from kafkalog.server.passing import in_memory
+    from kafkalog.server.running import run
+
+    is_given = click.get_current_context().get_parameter_source("dirs") is ParameterSource.COMMANDLINE
+    given: dict[str, object] = dict(read_server_properties(config_file)) if config_file else {}
+    given |= settings
+    if listeners:
+        given["listeners"] = ",".join(one if "://" in one else f"PLAINTEXT://{one}" for one in listeners)
+    if http is not None:
+        given["kafkalog.http.listener"] = http
+    config = ServerConfig(given)
+    if memory and (is_given or read_only or add_user):
+        raise click.UsageError("--memory has a directory of its own: leave -d, --read-only and --add-user out")
+    directories = [] if memory else common.need_dirs(dirs or config.directories)
+    if add_user is not None:
+        return _add_user(directories[0], add_user, password_file, quiet)
+    if password_file is not None:
+        raise click.UsageError("--password-file is for --add-user")
+    _show_log(quiet, verbose)
+    with in_memory() if memory else nullcontext() as path:
+        return run(
+            [path] if path is not None else directories,
+            config,
+            ready_file=ready_file,
+            log_metrics=_log_metrics,
+            is_read_only=read_only,
+            kept_positions=_kept_positions(directories, cursors),
+        )
+
+
+def _kept_positions(directories: list[str], cursors: str | None) -> list[KeptPosition]:
+    """What `consume -G` and cursors keep for these directories, which groups of the same names go on from."""
+    from kafkalog.cursor_store import CursorStore
+    from kafkalog.errors import CorruptCheckpoint, IllegalArgument
+    from kafkalog.server.groups.values import KeptPosition
+
+    try:
+        store = CursorStore(cursors)
+    except IllegalArgument:  # a user without a home keeps none
+        return []
+    found = []
+    for directory in directories:
+        for path in store.partitions(directory):
+            for name in store.names(path):
+                try:
+                    state = store.read(path, name)
+                except CorruptCheckpoint as error:
+                    common.note(f"note: {error}", quiet=False)
+                    continue
+                if state is not None:
+                    found.append(KeptPosition(name, *state.topic_partition, state.position, state.committed_ms))
+    return found
+
+
+def _log_metrics() -> str:
+    from kafkalog.metrics import prometheus_text
+
+    return prometheus_text()
+
+
+def _add_user(directory: str, name: str, password_file: str | None, quiet: bool) -> int:
+    import sys
+
+    from kafkalog.server.security.users import add_user, read_password
+
+    add_user(directory, name, read_password(password_file, is_asked_for=sys.stdin.isatty()))
+    common.note(f"{name} can log in by PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512", quiet=quiet)
+    return 0
+
+
+def _show_log(quiet: bool, verbose: int) -> None:
+    import logging
+
+    level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("asyncio").setLevel(logging.WARNING)

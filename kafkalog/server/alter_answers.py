@@ -1,0 +1,57 @@
+"""What AlterConfigs and IncrementalAlterConfigs share: each resource is changed by itself, and told of by a row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.security.acls import Operation
+from kafkalog.server.setting_changes import denied
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+    from kafkalog.server.wire.writer import Tree
+
+
+async def altered(
+    node: Node, context: RequestContext, request: Any, alter: Callable[[Any], Awaitable[None]]
+) -> Answer:
+    """The answer once `alter` was called for each resource that the client may change."""
+    counts = Counter(map(_key, request.resources))
+    rows: list[Tree] = []
+    for key, resource in {_key(resource): resource for resource in request.resources}.items():
+        code: int | None = denied(node, context, Operation.ALTER_CONFIGS, *key)
+        message = None if code is None else ErrorCode(code).message
+        if counts[key] > 1:
+            code, message = ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+        if code is None:
+            code = ErrorCode.NONE
+            try:
+                await alter(resource)
+            except KafkalogError as error:
+                code, message = code_of(error), error.message
+        rows.append(_row(resource, code, message))
+    return {"throttle_time": context.throttle_ms, "responses": rows}
+
+
+def all_refused(context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """Each resource with the error."""
+    rows = [_row(resource, error_code, message) for resource in request.resources]
+    return {"throttle_time": context.throttle_ms, "responses": rows}
+
+
+def _key(resource: Any) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
+
+
+def _row(resource: Any, error_code: int, message: str | None) -> Tree:
+    return {
+        "error_code": error_code,
+        "error_message": message,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+    }

@@ -1,0 +1,43 @@
+"""AddOffsetsToTxn: the transaction is about to commit offsets of a group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.topics import CONSUMER_OFFSETS
+from kafkalog.server.txns.decisions import ProducerEpoch
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_KNOWS_FENCED: Final = 2
+"""The first version whose clients know PRODUCER_FENCED."""
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """NONE, or why the group's partition of `__consumer_offsets` is not part of the transaction."""
+    allows = node.authorizer.allows
+    if not allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return _answer(context, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return _answer(context, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if node.topics.get(CONSUMER_OFFSETS) is None:
+        await node.topics.ensure_internal(CONSUMER_OFFSETS)
+    partition = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
+    producer = ProducerEpoch(request.producer_id, request.producer_epoch)
+    return _answer(context, node.transactions.add_partitions(request.transactional_id, producer, [partition]))
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The answer is an error, whatever it is."""
+    return _answer(context, error_code)
+
+
+def _answer(context: RequestContext, error_code: int) -> Answer:
+    if error_code == ErrorCode.PRODUCER_FENCED and context.api_version < _KNOWS_FENCED:
+        error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return {"throttle_time": context.throttle_ms, "error_code": error_code}

@@ -1,0 +1,101 @@
+"""AddPartitionsToTxn: what a transaction is about to write to; from version 4 on also asked by brokers, for many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.topics import INTERNAL
+from kafkalog.server.txns.decisions import ProducerEpoch
+from kafkalog.server.txns.states import CLASSIC, EPOCH_BUMPS
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_OF_BROKERS: Final = 4
+_KNOWS_FENCED: Final = 2
+"""The first version whose clients know PRODUCER_FENCED."""
+Codes = Mapping[TopicPartition, int]
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """An error code for each partition: all are added, or none."""
+    if context.api_version < _OF_BROKERS:
+        producer = ProducerEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+        transactional_id, topics = request.v3_and_below_transactional_id, request.v3_and_below_topics
+        codes = _added(node, context, transactional_id, producer, topics, False)
+        return {"throttle_time": context.throttle_ms, "results_by_topic_v3_and_below": _results(topics, codes)}
+    if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
+        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    results = []
+    for one in request.transactions:
+        producer = ProducerEpoch(one.producer_id, one.producer_epoch)
+        codes = _added(node, context, one.transactional_id, producer, one.topics, one.verify_only)
+        results.append({"transactional_id": one.transactional_id, "topic_results": _results(one.topics, codes)})
+    return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "results_by_transaction": results}
+
+
+def _added(
+    node: Node, context: RequestContext, transactional_id: str, producer: ProducerEpoch, topics: Any, only_asks: bool
+) -> Codes:
+    version = context.api_version
+    partitions = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+    of_client = version < _OF_BROKERS
+    if of_client and not node.authorizer.allows(
+        context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    ):
+        return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    wrong = _wrong(node, context, partitions, of_client)
+    if wrong:
+        return {one: wrong.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in partitions}
+    if only_asks:
+        verified: Codes = node.transactions.verify_partitions(transactional_id, producer, partitions)
+        return verified
+    client_version = CLASSIC if of_client else EPOCH_BUMPS
+    error = node.transactions.add_partitions(transactional_id, producer, partitions, client_version)
+    if error == ErrorCode.PRODUCER_FENCED and version < _KNOWS_FENCED:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return dict.fromkeys(partitions, error)
+
+
+def _wrong(node: Node, context: RequestContext, partitions: list[TopicPartition], of_client: bool) -> Codes:
+    """The partitions that a client may not write to, and those that are not there."""
+    found: dict[TopicPartition, ErrorCode] = {}
+    allowed: dict[str, bool] = {}
+    for one in partitions:
+        name = one.topic
+        topic = node.topics.get(name)
+        if of_client and name not in allowed:
+            may_write = node.authorizer.allows(context, Operation.WRITE, ResourceType.TOPIC, name)
+            allowed[name] = may_write and name not in INTERNAL
+        if of_client and not allowed[name]:
+            found[one] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topic is None or not 0 <= one.partition < topic.partitions:
+            found[one] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return found
+
+
+def _results(topics: Any, codes: Codes) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic.name,
+            "results_by_partition": [
+                {"partition_index": index, "partition_error_code": codes[TopicPartition(topic.name, index)]}
+                for index in topic.partitions
+            ],
+        }
+        for topic in topics
+    ]
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """From version 4 on one error; before that one for each partition."""
+    if context.api_version >= _OF_BROKERS:
+        return {"throttle_time": context.throttle_ms, "error_code": error_code, "results_by_transaction": []}
+    topics = request.v3_and_below_topics
+    codes = {TopicPartition(topic.name, index): error_code for topic in topics for index in topic.partitions}
+    return {"throttle_time": context.throttle_ms, "results_by_topic_v3_and_below": _results(topics, codes)}

@@ -1,0 +1,57 @@
+"""AlterClientQuotas: limits are set and taken away, each entity by itself (KIP-546)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import InvalidRequest, StorageError
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.security.acls import Operation
+from kafkalog.server.security.quota_requests import entity_of, limits_of, with_limits
+from kafkalog.server.security.state import Entity
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """Write down those that may be set."""
+    if not node.authorizer.allows_cluster(context, Operation.ALTER_CONFIGS):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return refused(node, context, request, code, code.message)
+    changes: dict[Entity, dict[str, float | None]] = {}
+    results: list[tuple[int, str | None]] = []
+    for entry in request.entries:
+        try:
+            entity = entity_of(entry.entity)
+            if entity in changes:
+                raise InvalidRequest(f"Duplicate client quota entity {dict(entity)}")
+            changes[entity] = limits_of(entity, entry.ops)
+        except InvalidRequest as error:
+            results.append((code_of(error), error.message))
+        else:
+            results.append((ErrorCode.NONE, None))
+    if not request.validate_only:
+        try:
+            await node.credentials.file.change(node.run, lambda state: with_limits(state, changes))
+        except StorageError as error:
+            results = [(code or code_of(error), message or error.message) for code, message in results]
+    return _tree(context, request, results)
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """Each entity with the error."""
+    return _tree(context, request, [(error_code, message)] * len(request.entries))
+
+
+def _tree(context: RequestContext, request: Any, results: list[tuple[int, str | None]]) -> Answer:
+    rows = [
+        {
+            "error_code": code,
+            "error_message": message,
+            "entity": [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity],
+        }
+        for entry, (code, message) in zip(request.entries, results, strict=True)
+    ]
+    return {"throttle_time": context.throttle_ms, "entries": rows}

@@ -1,0 +1,92 @@
+"""AlterUserScramCredentials: users get passwords, and lose them (KIP-554). The password itself never comes here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import StorageError
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.security.acls import Operation
+from kafkalog.server.security.scram import NUMBERS, keys_of_salted
+from kafkalog.server.security.state import MAX_ITERATIONS, MIN_ITERATIONS, ScramKeys, SecurityState
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_MECHANISMS = {number: mechanism for mechanism, number in NUMBERS.items()}
+_Result = tuple[ErrorCode | int, str | None]
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """Change all users of which nothing is wrong in the request; a user with an error is left as it is."""
+    if not node.authorizer.allows_cluster(context, Operation.ALTER):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return refused(node, context, request, code, code.message)
+    results = _checked(request, node.credentials.file.state)
+
+    def changed(state: SecurityState) -> SecurityState:
+        users = {user: dict(mechanisms) for user, mechanisms in state.users.items()}
+        for row in request.deletions:
+            if not results[row.name][0]:
+                users.get(row.name, {}).pop(_MECHANISMS[row.mechanism], None)
+        for row in request.upsertions:
+            if not results[row.name][0]:
+                users.setdefault(row.name, {})[_MECHANISMS[row.mechanism]] = _keys(row)
+        return state._replace(users={user: kept for user, kept in users.items() if kept})
+
+    try:
+        await node.credentials.file.change(node.run, changed)
+    except StorageError as error:
+        failed = code_of(error), error.message
+        results = {user: result if result[0] else failed for user, result in results.items()}
+    return _tree(context, results)
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """Each user with the error."""
+    return _tree(context, {row.name: (error_code, message) for row in (*request.deletions, *request.upsertions)})
+
+
+def _checked(request: Any, state: SecurityState) -> dict[str, _Result]:
+    """What is wrong with each user's changes, or that nothing is."""
+    rows = (*request.deletions, *request.upsertions)
+    counts = Counter((row.name, row.mechanism) for row in rows)
+    results: dict[str, _Result] = {}
+    for row in rows:
+        result = _problem(row, state)
+        if counts[row.name, row.mechanism] > 1:
+            words = "A user credential cannot be altered twice in the same request"
+            result = (ErrorCode.DUPLICATE_RESOURCE, words)
+        if not results.get(row.name, (ErrorCode.NONE, None))[0]:
+            results[row.name] = result
+    return results
+
+
+def _problem(row: Any, state: SecurityState) -> _Result:
+    if not row.name:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+    mechanism = _MECHANISMS.get(row.mechanism)
+    if mechanism is None:
+        return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+    if not hasattr(row, "iterations"):
+        if mechanism not in state.users.get(row.name, {}):
+            return ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+        return ErrorCode.NONE, None
+    if row.iterations < MIN_ITERATIONS:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
+    if row.iterations > MAX_ITERATIONS:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
+    if not row.salt or not row.salted_password:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt and salted password must not be empty"
+    return ErrorCode.NONE, None
+
+
+def _keys(row: Any) -> ScramKeys:
+    return keys_of_salted(_MECHANISMS[row.mechanism], bytes(row.salted_password), bytes(row.salt), row.iterations)
+
+
+def _tree(context: RequestContext, results: dict[str, _Result]) -> Answer:
+    rows = [{"user": user, "error_code": code, "error_message": text} for user, (code, text) in results.items()]
+    return {"throttle_time": context.throttle_ms, "results": rows}

@@ -1,0 +1,100 @@
+"""ConsumerGroupDescribe (KIP-848): epochs, members, and what each of them has and should have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from kafkalog.server.context import RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.consumer_group import NO_PARTITIONS, ConsumerGroup, ConsumerMember
+from kafkalog.server.security.acls import NOT_ASKED, Operation, ResourceType
+from kafkalog.server.turns import in_turns
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_CLASSIC, _CONSUMER = 0, 1
+_DENIED: Final = "The described group uses topics that the client is not authorized to describe."
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+    """Each group that was asked for."""
+    rows = []
+    async for group_id in in_turns(request.group_ids):
+        if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            rows.append(_row(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            continue
+        row = await _described(node, context, group_id)
+        if request.include_authorized_operations and not row["error_code"]:
+            row["authorized_operations"] = node.authorizer.allowed_operations(context, ResourceType.GROUP, group_id)
+        rows.append(row)
+    return {"throttle_time": context.throttle_ms, "groups": rows}
+
+
+async def _described(node: Node, context: RequestContext, group_id: str) -> dict[str, Any]:
+    error = await node.groups.ready(group_id, is_written=False)
+    if error:
+        return _row(group_id, error)
+    group = node.groups.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        what = "not found" if group is None else "is not a consumer group"
+        return _row(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+    allows = node.authorizer.allows
+    if not all(allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name) for name in group.subscribed_topics()):
+        return _row(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _DENIED)
+    return _row(group_id, 0) | {
+        "group_state": str(group.state),
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.target_epoch,
+        "assignor_name": node.config["group.consumer.assignors"][0],
+        "members": [_member(node, group, one) for one in group.members.values()],
+    }
+
+
+def _member(node: Node, group: ConsumerGroup, one: ConsumerMember) -> dict[str, Any]:
+    return {
+        "member_id": one.id,
+        "instance_id": one.instance_id,
+        "rack_id": one.rack_id,
+        "member_epoch": one.epoch,
+        "client_id": one.client_id,
+        "client_host": one.client_host,
+        "subscribed_topic_names": sorted(one.topics),
+        "subscribed_topic_regex": one.regex or "",
+        "assignment": _assignment(node, one.assigned),
+        "target_assignment": _assignment(node, group.targets.get(one.id, NO_PARTITIONS)),
+        "member_type": _CLASSIC if one.is_classic else _CONSUMER,
+    }
+
+
+def _assignment(node: Node, partitions: Mapping[UUID, frozenset[int]]) -> dict[str, Any]:
+    topics = ((node.topics.by_id(topic_id), numbers) for topic_id, numbers in partitions.items())
+    return {
+        "topic_partitions": [
+            {"topic_id": topic.id, "topic_name": topic.name, "partitions": sorted(numbers)}
+            for topic, numbers in topics
+            if topic is not None
+        ]
+    }
+
+
+def _row(group_id: str, code: int, message: str | None = None) -> dict[str, Any]:
+    return {
+        "error_code": int(code),
+        "error_message": message or ErrorCode(code).message,
+        "group_id": group_id,
+        "group_state": "",
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": [],
+        "authorized_operations": NOT_ASKED,
+    }
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+    """The same code for each group."""
+    rows = [_row(group_id, error_code, message) for group_id in request.group_ids]
+    return {"throttle_time": context.throttle_ms, "groups": rows}

@@ -1,0 +1,132 @@
+"""ConsumerGroupHeartbeat (KIP-848): joining, staying, leaving, and being assigned, all in one call."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID, uuid4
+
+from kafkalog.server.context import RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.consumer_group import LEFT, LEFT_FOR_A_WHILE, ConsumerMember
+from kafkalog.server.groups.consumer_heartbeat import Beat, Refused
+from kafkalog.server.security.acls import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_FIRST_WITH_OWN_ID: Final = 1
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+    """The member's epoch, and its assignment where that has changed or everything was told anew."""
+    if "consumer" not in node.config["group.coordinator.rebalance.protocols"]:
+        return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, None)
+    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+
+    def may_see(topic: str) -> bool:
+        return bool(node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic))
+
+    if not all(map(may_see, request.subscribed_topic_names or ())):
+        return refused(node, context, request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    try:
+        _check(node, context, request)
+        done = await node.groups.consumer_beat(request.group_id, _event(context, request), may_see)
+    except Refused as error:
+        return refused(node, context, request, error.code, error.message)
+    is_member = done.member is not None and done.epoch >= 0
+    return {
+        "throttle_time": context.throttle_ms,
+        "error_code": 0,
+        "error_message": None,
+        "member_id": done.member.id if done.member is not None else request.member_id,
+        "member_epoch": done.epoch,
+        "heartbeat_interval": node.config["group.consumer.heartbeat.interval.ms"] if is_member else 0,
+        "assignment": _assignment(done.member) if done.is_assignment_told and done.member is not None else None,
+    }
+
+
+def _check(node: Node, context: RequestContext, request: Any) -> None:
+    """What makes no sense in any group."""
+    epoch = request.member_epoch
+    wrong = None
+    if not request.group_id:
+        wrong = "GroupId can't be empty."
+    elif not request.member_id and (epoch > 0 or context.api_version >= _FIRST_WITH_OWN_ID):
+        wrong = "MemberId can't be empty."
+    elif request.instance_id == "":
+        wrong = "InstanceId can't be empty."
+    elif request.rack_id == "":
+        wrong = "RackId can't be empty."
+    elif epoch == 0:
+        wrong = _wrong_join(request)
+    elif epoch == LEFT_FOR_A_WHILE and request.instance_id is None:
+        wrong = "InstanceId can't be null."
+    elif epoch < LEFT_FOR_A_WHILE:
+        wrong = "MemberEpoch is invalid."
+    if wrong is not None:
+        raise Refused(ErrorCode.INVALID_REQUEST, wrong)
+    known = node.config["group.consumer.assignors"]
+    if request.server_assignor is not None and request.server_assignor not in known:
+        raise Refused(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(known)}.",
+        )
+
+
+def _wrong_join(request: Any) -> str | None:
+    if request.rebalance_timeout < 0:
+        return "RebalanceTimeoutMs must be provided in first request."
+    if request.topic_partitions is None or request.topic_partitions:
+        return "TopicPartitions must be empty when (re-)joining."
+    if not request.subscribed_topic_names and not getattr(request, "subscribed_topic_regex", None):
+        return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+    return None
+
+
+def _event(context: RequestContext, request: Any) -> Beat:
+    names = request.subscribed_topic_names
+    owned = None
+    if request.topic_partitions is not None:
+        owned = {row.topic_id: frozenset(row.partitions) for row in request.topic_partitions}
+    return Beat(
+        request.member_id or _new_id(),
+        request.member_epoch,
+        request.instance_id,
+        request.rack_id,
+        context.client_id,
+        f"/{context.connection.peer_host}",
+        request.rebalance_timeout,
+        None if names is None or request.member_epoch == LEFT else tuple(names),
+        getattr(request, "subscribed_topic_regex", None),
+        request.server_assignor,
+        owned,
+    )
+
+
+def _new_id() -> str:
+    return base64.urlsafe_b64encode(uuid4().bytes)[:22].decode()
+
+
+def _assignment(member: ConsumerMember) -> dict[str, Any]:
+    return {"topic_partitions": rows_of(member.assigned)}
+
+
+def rows_of(partitions: Mapping[UUID, frozenset[int]]) -> list[dict[str, Any]]:
+    """Partitions by topic as a response has them."""
+    return [{"topic_id": topic_id, "partitions": sorted(those)} for topic_id, those in partitions.items()]
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+    """Nothing has changed."""
+    return {
+        "throttle_time": context.throttle_ms,
+        "error_code": int(error_code),
+        "error_message": message or ErrorCode(error_code).message,
+        "member_id": None,
+        "member_epoch": 0,
+        "heartbeat_interval": 0,
+        "assignment": None,
+    }

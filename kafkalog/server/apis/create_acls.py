@@ -1,0 +1,49 @@
+"""CreateAcls: each entry by itself; one that is there already is made once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import InvalidRequest, StorageError
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.security.acl_requests import acl_of
+from kafkalog.server.security.acls import Acl, Operation
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """Write down those that may be made."""
+    if not node.authorizer.is_enabled:
+        return refused(node, context, request, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+    if not node.authorizer.allows_cluster(context, Operation.ALTER):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return refused(node, context, request, code, code.message)
+    made: list[Acl] = []
+    results: list[tuple[int, str | None]] = []
+    for row in request.creations:
+        try:
+            made.append(acl_of(row))
+        except InvalidRequest as error:
+            results.append((code_of(error), error.message))
+        else:
+            results.append((ErrorCode.NONE, ""))
+    try:
+        await node.credentials.file.change(
+            node.run, lambda state: state._replace(acls=tuple(dict.fromkeys([*state.acls, *made])))
+        )
+    except StorageError as error:
+        results = [(code or code_of(error), message or error.message) for code, message in results]
+    return _tree(context, results)
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """Each entry with the error."""
+    return _tree(context, [(error_code, message)] * len(request.creations))
+
+
+def _tree(context: RequestContext, results: list[tuple[int, str | None]]) -> Answer:
+    rows = [{"error_code": code, "error_message": message} for code, message in results]
+    return {"throttle_time": context.throttle_ms, "results": rows}

@@ -1,0 +1,64 @@
+"""CreatePartitions: more partitions for topics that are there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import InvalidReplicaAssignment, KafkalogError
+from kafkalog.server.assignments import check_one
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.security.acls import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+    from kafkalog.server.wire.writer import Tree
+
+_STRICT_FROM: Final = 3
+"""Before, a client above its quota waits, and is not refused."""
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """Let the topics grow, one after the other."""
+    counts = Counter(topic.name for topic in request.topics)
+    rows: list[Tree] = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        if counts[topic.name] > 1:
+            rows.append(_row(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        elif not node.authorizer.allows(context, Operation.ALTER, ResourceType.TOPIC, topic.name):
+            rows.append(_row(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None))
+        else:
+            rows.append(await _grown(node, context, topic, request.validate_only))
+    return {"throttle_time": context.throttle_ms, "results": rows}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """Each topic with the error."""
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return {"throttle_time": context.throttle_ms, "results": [_row(name, error_code, message) for name in names]}
+
+
+async def _grown(node: Node, context: RequestContext, wanted: Any, validate_only: bool) -> Tree:
+    try:
+        topic = node.topics.check_growth(wanted.name, wanted.count)
+        if wanted.assignments is not None:
+            added = wanted.count - topic.partitions
+            if len(wanted.assignments) != added:
+                raise InvalidReplicaAssignment(
+                    f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} "
+                    "assignment(s) were specified."
+                )
+            for assignment in wanted.assignments:
+                check_one(node.node_id, assignment.broker_ids)
+        if not validate_only:
+            added = wanted.count - topic.partitions
+            node.quotas.record_mutations(context, added, is_strict=context.api_version >= _STRICT_FROM)
+            await node.topics.add_partitions(wanted.name, wanted.count)
+    except KafkalogError as error:
+        return _row(wanted.name, code_of(error), error.message or None)
+    return _row(wanted.name, ErrorCode.NONE, None)
+
+
+def _row(name: str, error_code: int, message: str | None) -> Tree:
+    return {"name": name, "error_code": error_code, "error_message": message}

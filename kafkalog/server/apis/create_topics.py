@@ -1,0 +1,133 @@
+"""CreateTopics: each topic by itself, as far as the client may make it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import (
+    InvalidPartitions,
+    InvalidRequest,
+    KafkalogError,
+    PolicyViolation,
+)
+from kafkalog.server.assignments import check_factor, check_replicas
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.setting_checks import checked_topic_settings
+from kafkalog.server.setting_rows import created_rows
+from kafkalog.server.topics import METADATA_TOPIC, check_many
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+    from kafkalog.server.wire.writer import Tree
+
+_STRICT_FROM: Final = 6
+"""Before, a client above its quota waits, and is not refused."""
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """Make the topics, one after the other; the timeout is not needed, for nobody else has to agree."""
+    counts = Counter(topic.name for topic in request.topics)
+    may_all = node.authorizer.allows_cluster(context, Operation.CREATE)
+    too_many = _too_many(node, request.topics)
+    rows: list[Tree] = []
+    for topic in request.topics:
+        name = topic.name
+        if counts[name] > 1:
+            rows.append(_error(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+            counts[name] = -1  # told once
+        elif counts[name] < 0:
+            continue
+        elif name == METADATA_TOPIC:
+            words = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+            rows.append(_error(name, ErrorCode.INVALID_REQUEST, words))
+        elif not (may_all or node.authorizer.allows(context, Operation.CREATE, ResourceType.TOPIC, name)):
+            rows.append(_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
+        elif too_many is not None:
+            rows.append(_error(name, code_of(too_many), too_many.message))
+        else:
+            rows.append(await _made(node, context, topic, request.validate_only))
+    return {"throttle_time": context.throttle_ms, "topics": rows}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """Each topic with the error."""
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return {"throttle_time": context.throttle_ms, "topics": [_error(name, error_code, message) for name in names]}
+
+
+async def _made(node: Node, context: RequestContext, wanted: Any, validate_only: bool) -> Tree:
+    name = wanted.name
+    try:
+        node.topics.check_new(name)
+        settings = checked_topic_settings(
+            {config.name: config.value for config in wanted.configs}, node.store.config.topic_defaults
+        )
+        partitions = _partitions(node, wanted)
+        plan = node.topics.plan(name, partitions, settings)
+        if not validate_only:
+            node.quotas.record_mutations(context, plan.topic.partitions, is_strict=context.api_version >= _STRICT_FROM)
+        topic = await node.topics.create(name, partitions, settings, validate_only=validate_only)
+    except KafkalogError as error:
+        return _error(name, code_of(error), error.message)
+    row = {"name": name, "topic_id": topic.id, "error_code": ErrorCode.NONE, "error_message": None}
+    if not node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
+        return {**_error(name, 0, None), **row, "topic_config_error_code": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
+    config = node.store.config.log_config(settings)
+    return {
+        **row,
+        "num_partitions": topic.partitions,
+        "replication_factor": 1,
+        "configs": created_rows(node, config),
+        "topic_config_error_code": int(ErrorCode.NONE),
+    }
+
+
+def _partitions(node: Node, wanted: Any) -> int:
+    """How many partitions a topic is to have; -1 for the node's number."""
+    if not wanted.assignments:
+        check_factor(wanted.replication_factor)
+        if wanted.num_partitions < -1 or wanted.num_partitions == 0:
+            raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
+        return int(wanted.num_partitions)
+    given = "A manual partition assignment was specified, but"
+    if wanted.replication_factor != -1:
+        raise InvalidRequest(f"{given} replication factor was not set to -1.")
+    if wanted.num_partitions != -1:
+        raise InvalidRequest(f"{given} numPartitions was not set to -1.")
+    by_partition = {one.partition_index: one.broker_ids for one in wanted.assignments}
+    check_replicas(node.node_id, by_partition, wanted.assignments)
+    return len(wanted.assignments)
+
+
+def _too_many(node: Node, topics: Iterable[Any]) -> KafkalogError | None:
+    """The error of all topics where there are more partitions than one call may make."""
+    total = 0
+    for topic in topics:
+        if topic.assignments:
+            total += len(topic.assignments)
+        elif topic.num_partitions == -1:
+            total += node.config["num.partitions"]
+        else:
+            total += max(topic.num_partitions, 0)
+    try:
+        check_many(total)
+    except PolicyViolation as error:
+        return error
+    return None
+
+
+def _error(name: str, error_code: int, message: str | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "topic_id": None,
+        "error_code": error_code,
+        "error_message": message,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "configs": (),
+        "topic_config_error_code": int(ErrorCode.NONE),
+    }

@@ -1,0 +1,61 @@
+"""DeleteAcls: all entries that filters match."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import InvalidRequest
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.security.acl_requests import acl_fields, filter_of, resource_fields
+from kafkalog.server.security.acls import Acl, AclFilter, Operation
+from kafkalog.server.security.state import SecurityState
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+    from kafkalog.server.wire.writer import Tree
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """Delete them, and tell which they were; an entry that two filters match is told with the first one."""
+    if not node.authorizer.is_enabled:
+        return refused(node, context, request, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+    if not node.authorizer.allows_cluster(context, Operation.ALTER):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return refused(node, context, request, code, code.message)
+    wanted: list[AclFilter | InvalidRequest] = []
+    for row in request.filters:
+        try:
+            wanted.append(filter_of(row))
+        except InvalidRequest as error:
+            wanted.append(error)
+    found: list[list[Acl]] = []
+
+    def without(state: SecurityState) -> SecurityState:
+        found[:] = [[] for _ in wanted]
+        kept: list[Acl] = []
+        for acl in state.acls:
+            place = next((n for n, one in enumerate(wanted) if isinstance(one, AclFilter) and one.matches(acl)), None)
+            (kept if place is None else found[place]).append(acl)
+        return state._replace(acls=tuple(kept))
+
+    await node.credentials.file.change(node.run, without)
+    rows = [
+        _row(code_of(one), one.message, ()) if isinstance(one, InvalidRequest) else _row(ErrorCode.NONE, None, acls)
+        for one, acls in zip(wanted, found, strict=True)
+    ]
+    return {"throttle_time": context.throttle_ms, "filter_results": rows}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """Each filter with the error."""
+    rows = [_row(error_code, message, ()) for _ in request.filters]
+    return {"throttle_time": context.throttle_ms, "filter_results": rows}
+
+
+def _row(error_code: int, message: str | None, acls: list[Acl] | tuple[()]) -> Tree:
+    matching = [
+        {"error_code": ErrorCode.NONE, "error_message": None, **resource_fields(acl), **acl_fields(acl)}
+        for acl in acls
+    ]
+    return {"error_code": error_code, "error_message": message, "matching_acls": matching}

@@ -1,0 +1,39 @@
+"""DescribeAcls: the entries that a filter matches, by resource."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acl_requests import acl_fields, filter_of, resource_fields
+from kafkalog.server.security.acls import Acl, Operation
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """What is written down."""
+    if not node.authorizer.is_enabled:
+        words = "No Authorizer is configured on the broker"
+        return refused(node, context, request, ErrorCode.SECURITY_DISABLED, words)
+    if not node.authorizer.allows_cluster(context, Operation.DESCRIBE):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return refused(node, context, request, code, code.message)
+    wanted = filter_of(request)
+    found: dict[tuple[int, str, int], list[Acl]] = {}
+    for acl in sorted(filter(wanted.matches, node.credentials.file.state.acls)):
+        found.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(acl)
+    rows = [{**resource_fields(acls[0]), "acls": [acl_fields(acl) for acl in acls]} for acls in found.values()]
+    return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "error_message": "", "resources": rows}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The error, and no entry."""
+    return {
+        "throttle_time": context.throttle_ms,
+        "error_code": error_code,
+        "error_message": message,
+        "resources": (),
+    }

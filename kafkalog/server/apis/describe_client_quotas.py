@@ -1,0 +1,35 @@
+"""DescribeClientQuotas: the quotas that a filter matches (KIP-546)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import Operation
+from kafkalog.server.security.quota_requests import QuotaFilter
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """What is written down."""
+    if not node.authorizer.allows_cluster(context, Operation.DESCRIBE_CONFIGS):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return refused(node, context, request, code, code.message)
+    wanted = QuotaFilter(request.components, request.strict)
+    rows = [
+        {
+            "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+            "values": [{"key": key, "value": float(value)} for key, value in sorted(limits.items())],
+        }
+        for entity, limits in node.credentials.file.state.quotas.items()
+        if wanted.matches(entity)
+    ]
+    return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "error_message": "", "entries": rows}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The error, and no quota."""
+    return {"throttle_time": context.throttle_ms, "error_code": error_code, "error_message": message, "entries": None}

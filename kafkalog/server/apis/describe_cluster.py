@@ -1,0 +1,52 @@
+"""DescribeCluster: the one node, and what the client may do with the cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import CLUSTER_NAME, NOT_ASKED, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """The node by the listener that was asked; there is no endpoint for controllers."""
+    wanted = getattr(request, "endpoint_type", _BROKERS)
+    if wanted == _CONTROLLERS:
+        words = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        return refused(node, context, request, ErrorCode.MISMATCHED_ENDPOINT_TYPE, words)
+    if wanted != _BROKERS:
+        words = f"Unsupported endpoint type {wanted}"
+        return refused(node, context, request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, words)
+    operations = NOT_ASKED
+    if request.include_cluster_authorized_operations:
+        operations = 0
+        if node.authorizer.allows_cluster(context, Operation.DESCRIBE):
+            operations = node.authorizer.allowed_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
+    host, port = node.endpoint(context.connection.listener)
+    me = {"broker_id": node.node_id, "host": host, "port": port, "rack": node.config["broker.rack"], "is_fenced": False}
+    return {**_tree(node, context, ErrorCode.NONE, None), "brokers": (me,), "cluster_authorized_operations": operations}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The error, and no node."""
+    return _tree(node, context, error_code, message)
+
+
+def _tree(node: Node, context: RequestContext, error_code: int, message: str | None) -> dict[str, Any]:
+    return {
+        "throttle_time": context.throttle_ms,
+        "error_code": error_code,
+        "error_message": message,
+        "endpoint_type": _BROKERS,
+        "cluster_id": node.cluster_id,
+        "controller_id": node.node_id,
+        "brokers": (),
+        "cluster_authorized_operations": NOT_ASKED,
+    }

@@ -1,0 +1,73 @@
+"""DescribeConfigs: the settings of topics and of the node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import InvalidRequest, KafkalogError, UnknownTopicOrPartition
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.security.acls import Operation
+from kafkalog.server.setting_changes import BROKER, TOPIC, check_broker, denied
+from kafkalog.server.setting_rows import broker_rows, topic_rows
+from kafkalog.server.topics import check_name
+from kafkalog.server.turns import in_turns
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+    from kafkalog.server.wire.writer import Tree
+
+_TURN_ROWS: Final = 4  # each has a hundred settings
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """Each resource by itself, as far as the client may see it."""
+    resources = {(one.resource_type, one.resource_name): one for one in request.resources}  # once each
+    rows = [_row(node, context, request, one) async for one in in_turns(resources.values(), _TURN_ROWS)]
+    return {"throttle_time": context.throttle_ms, "results": rows}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """Each resource with the error."""
+    rows = [_error(resource, error_code, message) for resource in request.resources]
+    return {"throttle_time": context.throttle_ms, "results": rows}
+
+
+def _row(node: Node, context: RequestContext, request: Any, resource: Any) -> Tree:
+    kind, name = resource.resource_type, resource.resource_name
+    if kind in (TOPIC, BROKER):
+        code = denied(node, context, Operation.DESCRIBE_CONFIGS, kind, name)
+        if code is not None:
+            return _error(resource, code, code.message)
+    try:
+        configs = _configs(node, request, resource)
+    except UnknownTopicOrPartition:
+        return _error(resource, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    except KafkalogError as error:
+        return _error(resource, code_of(error), error.message)
+    return {**_error(resource, ErrorCode.NONE, ""), "configs": configs}
+
+
+def _configs(node: Node, request: Any, resource: Any) -> list[Tree]:
+    kind, name = resource.resource_type, resource.resource_name
+    synonyms, documented = request.include_synonyms, getattr(request, "include_documentation", False)
+    names = resource.configuration_keys or None
+    if kind == TOPIC:
+        check_name(name)
+        if node.topics.get(name) is None:
+            raise UnknownTopicOrPartition()
+        return topic_rows(node, node.topics.settings(name), names, synonyms=synonyms, documented=documented)
+    if kind == BROKER:
+        check_broker(node, name)
+        return broker_rows(node, name, names, synonyms=synonyms, documented=documented)
+    raise InvalidRequest(f"Unsupported resource type: {kind}")
+
+
+def _error(resource: Any, error_code: int, message: str | None) -> dict[str, Any]:
+    return {
+        "error_code": error_code,
+        "error_message": message,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        "configs": (),
+    }

@@ -1,0 +1,67 @@
+"""DescribeProducers: who writes to a partition, and with which transactions (FLOW-22)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.replica.append_results import code_for_reader
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """The producers that the log of each partition knows."""
+    topics = []
+    for topic in {one.name: one for one in request.topics}.values():  # once each
+        allowed = node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, topic.name)
+        rows = []
+        for index in dict.fromkeys(topic.partition_indexes):
+            key = TopicPartition(topic.name, index)
+            if not allowed:
+                row = _refusal(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            else:
+                try:
+                    node.replicas.find(key).check_epoch(-1)
+                    row = _row(index, node.replicas.find(key).log.producers)
+                except KafkalogError as error:
+                    row = _refusal(index, code_for_reader(error, key))
+                    if node.topics.get(topic.name) is not None:
+                        row["error_message"] = None  # as the reference, which gives codes alone for partitions
+            rows.append(row)
+        topics.append({"name": topic.name, "partitions": rows})
+    return {"throttle_time": context.throttle_ms, "topics": topics}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The error for every partition."""
+    topics = [
+        {"name": topic.name, "partitions": [_refusal(index, error_code) for index in topic.partition_indexes]}
+        for topic in request.topics
+    ]
+    return {"throttle_time": context.throttle_ms, "topics": topics}
+
+
+def _row(index: int, producers: Any) -> dict[str, Any]:
+    active = [
+        {
+            "producer_id": one.producer_id,
+            "producer_epoch": one.producer_epoch,
+            "last_sequence": one.last_sequence,
+            "last_timestamp": one.last_timestamp,
+            "coordinator_epoch": one.coordinator_epoch,
+            "current_txn_start_offset": one.current_txn_first_offset,
+        }
+        for one in producers
+    ]
+    return {"partition_index": index, "error_code": 0, "error_message": None, "active_producers": active}
+
+
+def _refusal(index: int, code: int) -> dict[str, Any]:
+    message = ErrorCode(code).message
+    return {"partition_index": index, "error_code": code, "error_message": message, "active_producers": ()}

@@ -1,0 +1,76 @@
+"""DescribeTopicPartitions: topics by name, in their order, page by page (KIP-966)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import InvalidRequest, InvalidTopic
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.topic_rows import error_row, partition_rows
+from kafkalog.server.topics import INTERNAL, check_name
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+    from kafkalog.server.wire.writer import Tree
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """As many partitions as one answer may have, and where the next one begins."""
+    cursor = request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        raise InvalidRequest(f"DescribeTopicPartitionsRequest cursor partition must be valid: {cursor}")
+    is_all = not request.topics
+    names = node.topics.names() if is_all else sorted({topic.name for topic in request.topics})
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+    denied: list[Tree] = []
+    allowed = []
+    for name in names:
+        if node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+            allowed.append(name)
+        elif not is_all:
+            denied.append(error_row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
+    left = max(min(node.config["max.request.partition.size.limit"], request.response_partition_limit), 1)
+    rows: list[Tree] = []
+    following = None
+    for name in allowed:
+        if left <= 0:
+            following = {"topic_name": name, "partition_index": 0}
+            break
+        first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
+        row, count, end = _row(node, context, name, first, left)
+        rows.append(row)
+        left -= count
+        if end is not None:
+            following = {"topic_name": name, "partition_index": end}
+            break
+    return {"throttle_time": context.throttle_ms, "topics": [*rows, *denied], "next_cursor": following}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """Each topic with the error."""
+    rows = [error_row(error_code, topic.name) for topic in request.topics]
+    return {"throttle_time": context.throttle_ms, "topics": rows, "next_cursor": None}
+
+
+def _row(node: Node, context: RequestContext, name: str, first: int, most: int) -> tuple[Tree, int, int | None]:
+    """A topic's row, how many partitions are in it, and the number of the next one, where the row has not all."""
+    topic = node.topics.get(name)
+    if topic is None:
+        try:
+            check_name(name)
+        except InvalidTopic:
+            return error_row(ErrorCode.INVALID_TOPIC_EXCEPTION, name, is_internal=name in INTERNAL), 0, None
+        return error_row(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, is_internal=name in INTERNAL), 0, None
+    end = min(first + most, topic.partitions)
+    row = {
+        "error_code": ErrorCode.NONE,
+        "name": name,
+        "topic_id": topic.id,
+        "is_internal": topic.is_internal,
+        "partitions": partition_rows(node, topic, range(first, end)),
+        "topic_authorized_operations": node.authorizer.allowed_operations(context, ResourceType.TOPIC, name),
+    }
+    return row, max(end - first, 0), end if end < topic.partitions else None

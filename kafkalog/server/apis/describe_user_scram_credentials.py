@@ -1,0 +1,51 @@
+"""DescribeUserScramCredentials: which users there are, and by which mechanisms (KIP-554). No key is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import Operation
+from kafkalog.server.security.scram import NUMBERS
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+    from kafkalog.server.wire.writer import Tree
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """The users that were asked for, or all."""
+    if not node.authorizer.allows_cluster(context, Operation.DESCRIBE):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return refused(node, context, request, code, code.message)
+    users = node.credentials.file.state.users
+    counts = Counter(user.name for user in request.users or ())
+    rows: list[Tree] = []
+    for name in counts or sorted(users):
+        code, message = ErrorCode.NONE, None
+        if counts[name] > 1:
+            code = ErrorCode.DUPLICATE_RESOURCE
+            message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+        elif name not in users:
+            code = ErrorCode.RESOURCE_NOT_FOUND
+            message = f"Attempt to describe a user credential that does not exist: {name}"
+        kept = {} if code else users[name]
+        infos = [{"mechanism": NUMBERS[one], "iterations": keys.iterations} for one, keys in sorted(kept.items())]
+        rows.append({"user": name, "error_code": code, "error_message": message, "credential_infos": infos})
+    return _tree(context, ErrorCode.NONE, None, rows)
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The error, and no user."""
+    return _tree(context, error_code, message, [])
+
+
+def _tree(context: RequestContext, error_code: int, message: str | None, rows: list[Tree]) -> Answer:
+    return {
+        "throttle_time": context.throttle_ms,
+        "error_code": error_code,
+        "error_message": message,
+        "results": rows,
+    }

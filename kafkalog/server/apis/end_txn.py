@@ -1,0 +1,44 @@
+"""EndTxn: commit or abort. From version 5 on each end gives the producer a new epoch (KIP-890)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.txns.coordinator import Assigned
+from kafkalog.server.txns.decisions import ProducerEpoch
+from kafkalog.server.txns.states import CLASSIC, EPOCH_BUMPS
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_BUMPS: Final = 5
+_KNOWS_FENCED: Final = 2
+"""The first version whose clients know PRODUCER_FENCED."""
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """Answered once the markers are in all partitions of the transaction."""
+    transactional_id: str = request.transactional_id
+    if not node.authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return _answer(context, Assigned(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    producer = ProducerEpoch(request.producer_id, request.producer_epoch)
+    version = EPOCH_BUMPS if context.api_version >= _BUMPS else CLASSIC
+    return _answer(context, await node.transactions.end(transactional_id, producer, request.committed, version))
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The answer that has an error and no producer."""
+    return _answer(context, Assigned(ErrorCode(error_code)))
+
+
+def _answer(context: RequestContext, ended: Assigned) -> Answer:
+    error = ended.error
+    if error == ErrorCode.PRODUCER_FENCED and context.api_version < _KNOWS_FENCED:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return {
+        "throttle_time": context.throttle_ms, "error_code": error, "producer_id": ended.producer_id,
+        "producer_epoch": ended.producer_epoch,
+    }  # fmt: skip

@@ -1,0 +1,65 @@
+"""FindCoordinator (KIP-699): where groups and transactions are kept. There is one node, so it is here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.server.context import RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.group_log import OFFSETS_TOPIC
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.turns import in_turns
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_GROUP, _TRANSACTION = 0, 1
+_FIRST_WITH_MANY: Final = 4
+_NONE: Final = "NONE"
+_TOPICS: Final = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: "__transaction_state"}
+_TYPES: Final = {_GROUP: ResourceType.GROUP, _TRANSACTION: ResourceType.TRANSACTIONAL_ID}
+_DENIED: Final = {
+    _GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    _TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+    """This node for each key; the topic that keeps them is made when it is asked for the first time."""
+    is_many = context.api_version >= _FIRST_WITH_MANY
+    keys = request.coordinator_keys if is_many else (request.key,)
+    kind = getattr(request, "key_type", _GROUP)
+    rows = [await _row(node, context, kind, key) async for key in in_turns(keys)]
+    return _answer(context, rows, is_many)
+
+
+async def _row(node: Node, context: RequestContext, kind: int, key: str) -> dict[str, Any]:
+    if kind not in _TOPICS:
+        return _refusal(key, ErrorCode.INVALID_REQUEST)
+    if not node.authorizer.allows(context, Operation.DESCRIBE, _TYPES[kind], key):
+        return _refusal(key, _DENIED[kind])
+    await node.topics.ensure_internal(_TOPICS[kind])
+    host, port = node.endpoint(context.connection.listener)
+    return {
+        "key": key, "error_code": 0, "error_message": "", "node_id": node.node_id, "host": host, "port": port,
+    }  # fmt: skip
+
+
+def _refusal(key: str, code: int, message: str | None = None) -> dict[str, Any]:
+    text = message or ErrorCode(code).message
+    return {"key": key, "error_code": int(code), "error_message": text, "node_id": -1, "host": "", "port": -1}
+
+
+def _answer(context: RequestContext, rows: list[dict[str, Any]], is_many: bool) -> dict[str, Any]:
+    if is_many:
+        return {"throttle_time": context.throttle_ms, "coordinators": rows}
+    row = rows[0]
+    return {**row, "throttle_time": context.throttle_ms, "error_message": row["error_message"] or _NONE}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+    """The same error for each key: a coordinator that cannot be had is asked for again."""
+    is_many = context.api_version >= _FIRST_WITH_MANY
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE if error_code == ErrorCode.KAFKA_STORAGE_ERROR else error_code
+    keys = request.coordinator_keys if is_many else (request.key,)
+    return _answer(context, [_refusal(key, code, message) for key in keys], is_many)

@@ -1,0 +1,27 @@
+"""Heartbeat: a member of a classic group lives, and is told when the group changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.server.context import RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+    """An error code and nothing else."""
+    group_id = request.group_id
+    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id):
+        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    instance_id = getattr(request, "group_instance_id", None)
+    code = await node.groups.heartbeat(group_id, request.member_id, instance_id, request.generation_id)
+    return refused(node, context, request, code, None)
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+    """The error code."""
+    return {"throttle_time": context.throttle_ms, "error_code": int(error_code)}

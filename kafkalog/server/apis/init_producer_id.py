@@ -1,0 +1,60 @@
+"""InitProducerId: a producer id and an epoch to write under (KIP-98, KIP-360)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.txns.coordinator import Assigned
+from kafkalog.server.txns.decisions import ProducerEpoch
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_KNOWS_FENCED: Final = 4
+"""The first version whose clients know PRODUCER_FENCED."""
+_NONE: Final = -1
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """The producer id and epoch, or why there are none."""
+    found = await _assigned(node, context, request)
+    return _answer(context, found.error, found.producer_id, found.producer_epoch)
+
+
+async def _assigned(node: Node, context: RequestContext, request: Any) -> Assigned:
+    transactional_id: str | None = request.transactional_id
+    if transactional_id is None:
+        if not _may_be_idempotent(node, context):
+            return Assigned(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    elif not node.authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return Assigned(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    expected = ProducerEpoch(getattr(request, "producer_id", _NONE), getattr(request, "producer_epoch", _NONE))
+    if (expected.producer_id == _NONE) != (expected.epoch == _NONE):
+        return Assigned(ErrorCode.INVALID_REQUEST)
+    known = None if expected.producer_id == _NONE else expected
+    found: Assigned = await node.transactions.init_producer_id(transactional_id, request.transaction_timeout, known)
+    return found
+
+
+def _may_be_idempotent(node: Node, context: RequestContext) -> bool:
+    """Who may write to any topic may do it with a producer id, too."""
+    if node.authorizer.allows_cluster(context, Operation.IDEMPOTENT_WRITE):
+        return True
+    return bool(node.authorizer.allows_any(context, Operation.WRITE, ResourceType.TOPIC))
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The answer that has no producer id but an error."""
+    return _answer(context, error_code, _NONE, _NONE)
+
+
+def _answer(context: RequestContext, error_code: int, producer_id: int, producer_epoch: int) -> Answer:
+    if error_code == ErrorCode.PRODUCER_FENCED and context.api_version < _KNOWS_FENCED:
+        error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return {
+        "throttle_time": context.throttle_ms, "error_code": error_code, "producer_id": producer_id,
+        "producer_epoch": producer_epoch,
+    }  # fmt: skip

@@ -1,0 +1,66 @@
+"""JoinGroup: somebody wants to be in the next generation of a group (KIP-62, KIP-345, KIP-394, KIP-814)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from kafkalog.server.context import RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.values import Joined, Joining
+from kafkalog.server.security.acls import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_FIRST_WITH_ID_REQUIRED: Final = 4
+_FIRST_WITH_NULL_PROTOCOL: Final = 7
+_FIRST_THAT_SKIPS: Final = 9
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+    """The generation that the member is in, once that has begun."""
+    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    return _answer(context, await node.groups.join(request.group_id, _event(context, request)))
+
+
+def _event(context: RequestContext, request: Any) -> Joining:
+    version = context.api_version
+    instance_id = getattr(request, "group_instance_id", None)
+    return Joining(
+        request.member_id,
+        f"{context.client_id if instance_id is None else instance_id}-{uuid4()}",
+        instance_id,
+        context.client_id,
+        f"/{context.connection.peer_host}",
+        request.session_timeout,
+        getattr(request, "rebalance_timeout", request.session_timeout),
+        request.protocol_type,
+        tuple((one.name, bytes(one.metadata)) for one in request.protocols),
+        is_id_required=version >= _FIRST_WITH_ID_REQUIRED,
+        skips_assignment=version >= _FIRST_THAT_SKIPS,
+    )
+
+
+def _answer(context: RequestContext, joined: Joined) -> dict[str, Any]:
+    has_null = context.api_version >= _FIRST_WITH_NULL_PROTOCOL
+    return {
+        "throttle_time": context.throttle_ms,
+        "error_code": int(joined.error_code),
+        "generation_id": joined.generation,
+        "protocol_type": joined.protocol_type,
+        "protocol_name": joined.protocol if has_null else joined.protocol or "",
+        "leader": joined.leader,
+        "skip_assignment": joined.skips_assignment,
+        "member_id": joined.member_id,
+        "members": [
+            {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
+            for member_id, instance_id, metadata in joined.members
+        ],
+    }
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+    """The member is in no generation."""
+    return _answer(context, Joined(error_code, request.member_id))

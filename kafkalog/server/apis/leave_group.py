@@ -1,0 +1,47 @@
+"""LeaveGroup: a member leaves, or an admin removes some (KIP-345)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.server.context import RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_FIRST_WITH_MANY: Final = 3
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+    """An error code for each member; that of the one, for versions that know no more."""
+    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    is_many = context.api_version >= _FIRST_WITH_MANY
+    members = [(one.member_id, one.group_instance_id) for one in request.members] if is_many else [
+        (request.member_id, None)
+    ]  # fmt: skip
+    code, codes = await node.groups.leave(request.group_id, members)
+    if not is_many:
+        return _answer(context, code or codes[0], (), ())
+    return _answer(context, code, members, codes)
+
+
+def _answer(
+    context: RequestContext, code: int, members: Sequence[tuple[str, str | None]], codes: Sequence[int]
+) -> dict[str, Any]:
+    return {
+        "throttle_time": context.throttle_ms,
+        "error_code": int(code),
+        "members": [
+            {"member_id": member_id, "group_instance_id": instance_id, "error_code": one}
+            for (member_id, instance_id), one in zip(members, codes, strict=False)
+        ],
+    }
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+    """One code for all."""
+    return _answer(context, error_code, (), ())

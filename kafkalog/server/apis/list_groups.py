@@ -1,0 +1,40 @@
+"""ListGroups (KIP-518, KIP-848): the groups of the node, by state and type where that is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.server.context import RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import CLUSTER_NAME, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+    """All groups that whoever asks may see."""
+    if node.groups.is_loading:
+        return refused(node, context, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None)
+    allows = node.authorizer.allows
+    sees_all = allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    states = {one.lower() for one in getattr(request, "states_filter", ())}
+    types = {one.lower() for one in getattr(request, "types_filter", ())}
+    rows = [
+        {
+            "group_id": one.group_id,
+            "protocol_type": one.protocol_type,
+            "group_state": one.state,
+            "group_type": one.group_type,
+        }
+        for one in node.groups.overview(has_offsets=False)
+        if (not states or one.state.lower() in states)
+        and (not types or one.group_type in types)
+        and (sees_all or allows(context, Operation.DESCRIBE, ResourceType.GROUP, one.group_id))
+    ]
+    return {"throttle_time": context.throttle_ms, "error_code": 0, "groups": rows}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+    """No groups."""
+    return {"throttle_time": context.throttle_ms, "error_code": int(error_code), "groups": []}

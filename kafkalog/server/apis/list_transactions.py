@@ -1,0 +1,52 @@
+"""ListTransactions: which transactional ids there are, in which state, filtered (KIP-664, KIP-994, KIP-1152)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.txns.listing import unknown_states
+from kafkalog.util.safe_pattern import PatternError, SafePattern
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """Those that the client may see. Names of states that mean nothing are told back."""
+    text: str | None = getattr(request, "transactional_id_pattern", None)
+    try:
+        matches = SafePattern(text).matches if text else None
+    except PatternError:
+        return _answer(context, ErrorCode.INVALID_REGULAR_EXPRESSION)
+    duration_ms: int = getattr(request, "duration_filter", -1)
+    found = node.transactions.transactions(
+        set(request.state_filters), set(request.producer_id_filters), duration_ms, matches
+    )
+    if found is None:
+        return _answer(context, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    allows = node.authorizer.allows
+    states = [
+        {
+            "transactional_id": one.transactional_id, "producer_id": one.producer_id,
+            "transaction_state": one.state.title,
+        }
+        for one in found
+        if allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, one.transactional_id)
+    ]  # fmt: skip
+    answer = _answer(context, ErrorCode.NONE)
+    return {**answer, "unknown_state_filters": unknown_states(request.state_filters), "transaction_states": states}
+
+
+def _answer(context: RequestContext, error_code: int) -> dict[str, Any]:
+    return {
+        "throttle_time": context.throttle_ms, "error_code": error_code, "unknown_state_filters": (),
+        "transaction_states": (),
+    }  # fmt: skip
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """No transactions, and an error."""
+    return _answer(context, error_code)

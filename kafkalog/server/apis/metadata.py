@@ -1,0 +1,150 @@
+"""Metadata: which brokers and topics there are. A topic that is not there may be made by asking for it.
+
+As with the reference, the answer that makes a topic says that it is not known yet: the client asks again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from kafkalog.errors import InvalidRequest, InvalidTopic, KafkalogError
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import CLUSTER_NAME, NOT_ASKED, Operation, ResourceType
+from kafkalog.server.topic_rows import error_row, topic_row
+from kafkalog.server.topics import INTERNAL, check_name
+from kafkalog.server.turns import in_turns
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+    from kafkalog.server.wire.writer import Tree
+
+_LOG: Final = logging.getLogger(__name__)
+MOST_MADE: Final = 100
+"""Topics that one request makes by asking for them; the client asks again for the others."""
+_IDS_FROM: Final = 12
+_CLUSTER_OPERATIONS_UNTIL: Final = 10
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """The node, and the topics that were asked for; all of them for null, and in version 0 for none."""
+    asked = request.topics
+    if asked is None or (context.api_version == 0 and not asked):
+        rows = _all_topics(node, context)
+    else:
+        rows = await _asked_for(node, context, request, asked)
+    if getattr(request, "include_topic_authorized_operations", False):
+        for row in rows:
+            if row["name"] is not None and row["error_code"] != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                row["topic_authorized_operations"] = node.authorizer.allowed_operations(
+                    context, ResourceType.TOPIC, row["name"]
+                )
+    return _answer(node, context, rows, _cluster_operations(node, context, request))
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The topics that were asked for, each with the error."""
+    topics = () if request is None else request.topics or ()
+    may_be_null = context.api_version >= 12
+    rows = [
+        error_row(error_code, topic.name if may_be_null else topic.name or "", getattr(topic, "topic_id", None))
+        for topic in topics
+    ]
+    return {**_answer(node, context, rows, NOT_ASKED), "error_code": error_code}
+
+
+def _answer(node: Node, context: RequestContext, rows: list[Any], operations: int) -> dict[str, Any]:
+    host, port = node.endpoint(context.connection.listener)
+    return {
+        "throttle_time": context.throttle_ms,
+        "brokers": ({"node_id": node.node_id, "host": host, "port": port, "rack": node.config["broker.rack"]},),
+        "cluster_id": node.cluster_id,
+        "controller_id": node.node_id,
+        "topics": rows,
+        "cluster_authorized_operations": operations,
+        "error_code": ErrorCode.NONE,
+    }
+
+
+def _cluster_operations(node: Node, context: RequestContext, request: Any) -> int:
+    if context.api_version > _CLUSTER_OPERATIONS_UNTIL or not getattr(
+        request, "include_cluster_authorized_operations", False
+    ):
+        return NOT_ASKED
+    if not node.authorizer.allows_cluster(context, Operation.DESCRIBE):
+        return 0
+    return int(node.authorizer.allowed_operations(context, ResourceType.CLUSTER, CLUSTER_NAME))
+
+
+def _may(node: Node, context: RequestContext, operation: Operation, name: str) -> bool:
+    return bool(node.authorizer.allows(context, operation, ResourceType.TOPIC, name))
+
+
+def _all_topics(node: Node, context: RequestContext) -> list[dict[str, Any]]:
+    found = (node.topics.get(name) for name in node.topics.names() if _may(node, context, Operation.DESCRIBE, name))
+    return [topic_row(node, topic) for topic in found if topic is not None]
+
+
+async def _asked_for(node: Node, context: RequestContext, request: Any, asked: Any) -> list[Any]:
+    names, ids = _names_and_ids(context.api_version, asked)
+    if ids:
+        return [_row_by_id(node, context, topic_id) async for topic_id in in_turns(ids)]
+    rows: list[Tree] = []
+    missing = []
+    async for name in in_turns(names):
+        topic = node.topics.get(name)
+        if not _may(node, context, Operation.DESCRIBE, name):
+            rows.append(error_row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
+        elif topic is not None:
+            rows.append(topic_row(node, topic))
+        else:
+            missing.append(name)
+    may_create = getattr(request, "allow_auto_topic_creation", True) and node.config["auto.create.topics.enable"]
+    may_create = may_create and not node.is_read_only
+    made = 0
+    async for name in in_turns(missing):
+        rows.append(await _unknown(node, context, name, may_create and made < MOST_MADE))
+        made += 1
+    return rows
+
+
+def _names_and_ids(version: int, asked: Any) -> tuple[list[str], list[UUID]]:
+    """What was asked for, once each: by name, or, where there is an id among it, by id alone."""
+    for topic in asked:
+        if version < _IDS_FROM:
+            if topic.name is None:
+                raise InvalidRequest(f"Topic name can not be null for version {version}")
+            if getattr(topic, "topic_id", None) is not None:
+                raise InvalidRequest(f"Topic IDs are not supported in requests for version {version}")
+    ids = dict.fromkeys(topic.topic_id for topic in asked if getattr(topic, "topic_id", None) is not None)
+    return list(dict.fromkeys(topic.name for topic in asked if topic.name is not None)), list(ids)
+
+
+def _row_by_id(node: Node, context: RequestContext, topic_id: UUID) -> Tree:
+    topic = node.topics.by_id(topic_id)
+    if topic is None:
+        return error_row(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+    if not _may(node, context, Operation.DESCRIBE, topic.name):
+        return error_row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
+    return topic_row(node, topic)
+
+
+async def _unknown(node: Node, context: RequestContext, name: str, may_create: bool) -> Tree:
+    is_internal = name in INTERNAL
+    try:
+        check_name(name)
+    except InvalidTopic:
+        return error_row(ErrorCode.INVALID_TOPIC_EXCEPTION, name, is_internal=is_internal)
+    if may_create:
+        if not (
+            node.authorizer.allows_cluster(context, Operation.CREATE) or _may(node, context, Operation.CREATE, name)
+        ):
+            return error_row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, is_internal=is_internal)
+        try:
+            topic = await node.topics.create_on_use(name)
+            node.quotas.record_mutations(context, topic.partitions, is_strict=False)
+        except KafkalogError as error:
+            _LOG.warning("topic %s, which a client asked for, cannot be made: %s", name, error)
+    return error_row(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, is_internal=is_internal)

@@ -1,0 +1,70 @@
+"""OffsetCommit: how far a group has come; by a member, or by anybody for a group that nobody is in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.server.context import RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.offset_part import Committer, NewOffset
+from kafkalog.server.groups.offsets import Place
+from kafkalog.server.groups.topic_names import topic_of
+from kafkalog.server.security.acls import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_FIRST_WITH_IDS: Final = 10
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+    """An error code for each partition."""
+    allows = node.authorizer.allows
+    if not allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    offsets: dict[Place, NewOffset] = {}
+    refusals: dict[int, int] = {}  # by the place of a topic in the request
+    topics = [topic_of(node, one) for one in request.topics]
+    unknown = (
+        ErrorCode.UNKNOWN_TOPIC_ID if context.api_version >= _FIRST_WITH_IDS else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    for at, (row, (name, topic)) in enumerate(zip(request.topics, topics, strict=True)):
+        if name is None:
+            refusals[at] = unknown
+        elif not allows(context, Operation.READ, ResourceType.TOPIC, name):
+            refusals[at] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topic is None:
+            refusals[at] = unknown
+        else:
+            for one in row.partitions:
+                if 0 <= one.partition_index < topic.partitions:
+                    offsets[name, one.partition_index] = _offset(one, topic.id)
+    committer = Committer(
+        request.member_id,
+        request.generation_id_or_member_epoch,
+        getattr(request, "group_instance_id", None),
+        context.api_version,
+    )
+    codes = await node.groups.commit(request.group_id, committer, offsets, getattr(request, "retention_time", -1))
+    rows = []
+    for at, (row, (name, _)) in enumerate(zip(request.topics, topics, strict=True)):
+        missing = int(refusals.get(at, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        indexes = [one.partition_index for one in row.partitions]
+        rows.append(_row(row, {index: codes.get((name or "", index), missing) for index in indexes}))
+    return {"throttle_time": context.throttle_ms, "topics": rows}
+
+
+def _offset(one: Any, topic_id: Any) -> NewOffset:
+    epoch = getattr(one, "committed_leader_epoch", -1)
+    return NewOffset(one.committed_offset, epoch, one.committed_metadata or "", topic_id)
+
+
+def _row(row: Any, codes: dict[int, int]) -> dict[str, Any]:
+    partitions = [{"partition_index": index, "error_code": code} for index, code in codes.items()]
+    return {"name": getattr(row, "name", None), "topic_id": getattr(row, "topic_id", None), "partitions": partitions}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+    """The same code for each partition."""
+    rows = [_row(row, {one.partition_index: int(error_code) for one in row.partitions}) for row in request.topics]
+    return {"throttle_time": context.throttle_ms, "topics": rows}

@@ -1,0 +1,51 @@
+"""OffsetDelete (KIP-496): forgets offsets that nobody reads any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.server.context import RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+    """An error code for each partition, or one for all."""
+    allows = node.authorizer.allows
+    if not allows(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
+        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    refusals = {}
+    places = []
+    for row in request.topics:
+        topic = node.topics.get(row.name)
+        for one in row.partitions:
+            place = (row.name, one.partition_index)
+            if not allows(context, Operation.READ, ResourceType.TOPIC, row.name):
+                refusals[place] = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif topic is None or one.partition_index >= topic.partitions:
+                refusals[place] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                places.append(place)
+    code, codes = await node.groups.delete_offsets(request.group_id, places)
+    if code:
+        return refused(node, context, request, code, None)
+    codes |= refusals
+    rows = [
+        {
+            "name": row.name,
+            "partitions": [
+                {"partition_index": one.partition_index, "error_code": codes[row.name, one.partition_index]}
+                for one in row.partitions
+            ],
+        }
+        for row in request.topics
+    ]
+    return {"throttle_time": context.throttle_ms, "error_code": 0, "topics": rows}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+    """One code for all."""
+    return {"throttle_time": context.throttle_ms, "error_code": int(error_code), "topics": []}

@@ -1,0 +1,115 @@
+"""OffsetFetch: what groups have committed (KIP-447, KIP-709, KIP-848)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.server.context import RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.offset_part import UNSTABLE
+from kafkalog.server.groups.topic_names import topic_of
+from kafkalog.server.groups.values import CommittedOffset
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.turns import in_turns
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_FIRST_WITH_CODE: Final = 2
+_FIRST_WITH_MANY: Final = 8
+_FIRST_WITH_IDS: Final = 10
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+    """The offsets of each group; those of partitions that nothing was committed for are -1."""
+    is_stable = getattr(request, "require_stable", False)
+    if context.api_version >= _FIRST_WITH_MANY:
+        once = {one.group_id: one for one in reversed(request.groups)}  # the first of each: answers are not to grow
+        asked = reversed(once.values())
+        groups = [await _group(node, context, one, is_stable) async for one in in_turns(asked)]
+        return {"throttle_time": context.throttle_ms, "groups": groups}
+    return {"throttle_time": context.throttle_ms, **await _group(node, context, request, is_stable)}
+
+
+async def _group(node: Node, context: RequestContext, row: Any, is_stable: bool) -> dict[str, Any]:
+    allowed = node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, row.group_id)
+    code = 0 if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if not code:
+        member_id, epoch = getattr(row, "member_id", None), getattr(row, "member_epoch", -1)
+        code = await node.groups.check_fetch(row.group_id, member_id, epoch)
+    if code:
+        return _refused_group(context, row, code)
+    topics = _all(node, context, row, is_stable) if row.topics is None else _named(node, context, row, is_stable)
+    return {"group_id": row.group_id, "topics": topics, "error_code": 0}
+
+
+def _refused_group(context: RequestContext, row: Any, code: int) -> dict[str, Any]:
+    """An error of the whole group, which the first versions tell of each partition."""
+    topics: list[dict[str, Any]] = []
+    if context.api_version < _FIRST_WITH_CODE:
+        topics = [_topic(one, [_partition(index, None, code) for index in one.partition_indexes]) for one in row.topics]
+    return {"group_id": row.group_id, "topics": topics, "error_code": int(code)}
+
+
+def _named(node: Node, context: RequestContext, row: Any, is_stable: bool) -> Iterable[dict[str, Any]]:
+    rows = []
+    for one in {(getattr(one, "name", None), getattr(one, "topic_id", None)): one for one in row.topics}.values():
+        name, topic = topic_of(node, one)
+        code = 0
+        if name is None or (topic is None and context.api_version >= _FIRST_WITH_IDS):
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        rows.append(_topic(one, [
+            _partition(index, None, code) if code
+            else _partition(index, node.groups.fetched(row.group_id, (name, index), is_stable), 0)
+            for index in dict.fromkeys(one.partition_indexes)
+        ]))  # fmt: skip
+    return rows
+
+
+def _all(node: Node, context: RequestContext, row: Any, is_stable: bool) -> Iterable[dict[str, Any]]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in node.groups.offsets.all_of(row.group_id):
+        if node.groups.fetched(row.group_id, (topic, index), False) is not None:
+            by_topic.setdefault(topic, []).append(index)
+    rows = []
+    for name, indexes in by_topic.items():
+        found = node.topics.get(name)
+        if context.api_version >= _FIRST_WITH_IDS and found is None:
+            continue
+        if node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+            partitions = [
+                _partition(index, node.groups.fetched(row.group_id, (name, index), is_stable), 0)
+                for index in sorted(indexes)
+            ]
+            topic_id = None if found is None else found.id
+            rows.append({"name": name, "topic_id": topic_id, "partitions": partitions})
+    return rows
+
+
+def _topic(row: Any, partitions: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"name": getattr(row, "name", None), "topic_id": getattr(row, "topic_id", None), "partitions": partitions}
+
+
+def _partition(index: int, one: CommittedOffset | None, code: int) -> dict[str, Any]:
+    if one is UNSTABLE:
+        code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    if one is None:
+        one = UNSTABLE
+    return {
+        "partition_index": index,
+        "committed_offset": one.offset,
+        "committed_leader_epoch": one.leader_epoch,
+        "metadata": one.metadata,
+        "error_code": int(code),
+    }
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+    """The same code for each group."""
+    if context.api_version >= _FIRST_WITH_MANY:
+        groups = [_refused_group(context, one, error_code) for one in request.groups]
+        return {"throttle_time": context.throttle_ms, "groups": groups}
+    return {"throttle_time": context.throttle_ms, **_refused_group(context, request, error_code)}

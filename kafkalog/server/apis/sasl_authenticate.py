@@ -1,0 +1,35 @@
+"""SaslAuthenticate: the messages of the mechanism that SaslHandshake named (KIP-152, KIP-368)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.server.context import CLOSE, Answer, RequestContext
+from kafkalog.server.security.sasl import authenticate
+from kafkalog.server.security.scram import Refused
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """The next message of the server, or what went wrong."""
+    try:
+        outcome = await authenticate(node, context.connection, bytes(request.auth_bytes))
+    except Refused as error:
+        _LOG.warning("%s did not authenticate: %s", context.connection.peer_host, error)
+        return CLOSE
+    return {
+        "error_code": outcome.error_code,
+        "error_message": outcome.message,
+        "auth_bytes": outcome.token,
+        "session_lifetime": outcome.lifetime_ms,
+    }
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The error."""
+    return {"error_code": error_code, "error_message": message, "auth_bytes": b"", "session_lifetime": 0}

@@ -1,0 +1,38 @@
+"""SaslHandshake: the client names the mechanism by which it will authenticate (KIP-43)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.server.context import CLOSE, Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.sasl import begin, mechanisms_of
+from kafkalog.server.security.scram import Refused
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """The mechanisms of the listener; one that is not among them ends the connection, once it is told.
+
+    After version 0 the exchange goes on in bare messages of the mechanism, as clients of 0.10 have it.
+    """
+    connection = context.connection
+    try:
+        code = begin(node, connection, request.mechanism, is_bare=context.api_version == 0)
+    except Refused as error:
+        _LOG.warning("%s did not authenticate: %s", connection.peer_host, error)
+        return CLOSE
+    if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        connection.closes_after_answer = True
+    return refused(node, context, request, code, None)
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The error."""
+    is_told = error_code != ErrorCode.ILLEGAL_SASL_STATE
+    return {"error_code": error_code, "mechanisms": mechanisms_of(node, context.connection) if is_told else ()}

@@ -1,0 +1,89 @@
+"""TxnOffsetCommit: offsets of a group that count once the transaction is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.values import CommittedOffset
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.topics import CONSUMER_OFFSETS
+from kafkalog.server.txns.decisions import ProducerEpoch
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_NO_GENERATION: Final = -1
+_NO_EPOCH: Final = -1
+Place = tuple[str, int]
+Codes = Mapping[Place, int]
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """An error code for each partition; what the client may not read, or what is not there, hinders no other."""
+    allows = node.authorizer.allows
+    if not allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return refused(node, context, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
+    if not allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+    codes: dict[Place, int] = {}
+    offsets: dict[Place, CommittedOffset] = {}
+    for topic in request.topics:
+        may_read = allows(context, Operation.READ, ResourceType.TOPIC, topic.name)
+        known = node.topics.get(topic.name)
+        for one in topic.partitions:
+            place = (topic.name, one.partition_index)
+            if not may_read:
+                codes[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif known is None or not 0 <= one.partition_index < known.partitions:
+                codes[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                offsets[place] = CommittedOffset(
+                    one.committed_offset, getattr(one, "committed_leader_epoch", _NO_EPOCH),
+                    one.committed_metadata or "", node.clock(), None, known.id,
+                )  # fmt: skip
+    if offsets:
+        codes.update(await _committed(node, context, request, offsets))
+    return _answer(context, request, codes)
+
+
+async def _committed(
+    node: Node, context: RequestContext, request: Any, offsets: dict[Place, CommittedOffset]
+) -> Codes:
+    await node.groups.loaded()
+    if node.topics.get(CONSUMER_OFFSETS) is None:
+        await node.topics.ensure_internal(CONSUMER_OFFSETS)
+    producer = ProducerEpoch(request.producer_id, request.producer_epoch)
+    partition = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
+    error = node.transactions.verify_commit(request.transactional_id, producer, partition, context.api_version)
+    if error != ErrorCode.NONE:
+        return dict.fromkeys(offsets, error)
+    codes: Codes = await node.groups.commit_offsets_in_transaction(
+        request.group_id, request.transactional_id, producer.producer_id, producer.epoch, offsets,
+        getattr(request, "member_id", ""), getattr(request, "generation_id", _NO_GENERATION),
+        getattr(request, "group_instance_id", None),
+    )  # fmt: skip
+    return codes
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The same error for every partition."""
+    places = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
+    return _answer(context, request, dict.fromkeys(places, error_code))
+
+
+def _answer(context: RequestContext, request: Any, codes: Codes) -> Answer:
+    topics = [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": one.partition_index, "error_code": codes[topic.name, one.partition_index]}
+                for one in topic.partitions
+            ],
+        }
+        for topic in request.topics
+    ]
+    return {"throttle_time": context.throttle_ms, "topics": topics}

@@ -1,0 +1,63 @@
+"""WriteTxnMarkers: a coordinator, or whoever cleans up after one, ends transactions in the partitions it names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import Operation
+from kafkalog.server.txns.markers import Marker, write_marker
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """An error code for each partition of each marker."""
+    authorizer = node.authorizer
+    if not (
+        authorizer.allows_cluster(context, Operation.ALTER)
+        or authorizer.allows_cluster(context, Operation.CLUSTER_ACTION)
+    ):
+        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    await node.groups.loaded()  # markers in `__consumer_offsets` mean nothing to it before
+    return {"markers": [_written(node, entry) for entry in request.markers]}
+
+
+def _written(node: Node, entry: Any) -> dict[str, Any]:
+    marker = Marker(
+        entry.producer_id, entry.producer_epoch, entry.transaction_result, entry.coordinator_epoch,
+        getattr(entry, "transaction_version", 0),
+    )  # fmt: skip
+    codes = {
+        TopicPartition(topic.name, index): write_marker(node, TopicPartition(topic.name, index), marker)
+        for topic in entry.topics
+        for index in topic.partition_indexes
+    }
+    return _result(entry, codes)
+
+
+def _result(entry: Any, codes: dict[TopicPartition, ErrorCode]) -> dict[str, Any]:
+    topics = [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": index, "error_code": codes[TopicPartition(topic.name, index)]}
+                for index in topic.partition_indexes
+            ],
+        }
+        for topic in entry.topics
+    ]
+    return {"producer_id": entry.producer_id, "topics": topics}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The same error for every partition."""
+    error = ErrorCode(error_code)
+    results = []
+    for entry in request.markers:
+        named = {TopicPartition(topic.name, index) for topic in entry.topics for index in topic.partition_indexes}
+        results.append(_result(entry, dict.fromkeys(named, error)))
+    return {"markers": results}

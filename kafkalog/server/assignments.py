@@ -1,0 +1,43 @@
+"""Where replicas of new partitions are to lie: on the one node that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafkalog.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+
+
+def check_factor(factor: int) -> None:
+    """Return for 1, and -1, the default; InvalidReplicationFactor for any other number of copies."""
+    if factor == 0 or factor < -1:
+        raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
+    if factor > 1:
+        raise InvalidReplicationFactor(
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
+            "reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned."
+        )
+
+
+def check_replicas(node_id: int, by_partition: Mapping[int, Sequence[int]], rows: Sequence[Any]) -> None:
+    """Return where each partition from 0 on is given once, with this node alone; InvalidReplicaAssignment."""
+    if len(by_partition) < len(rows):
+        indexes = [row.partition_index for row in rows]
+        twice = next(index for index in indexes if indexes.count(index) > 1)
+        raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {twice}")
+    for replicas in by_partition.values():
+        check_one(node_id, replicas)
+    if sorted(by_partition) != list(range(len(by_partition))):
+        raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
+
+
+def check_one(node_id: int, replicas: Sequence[int]) -> None:
+    """Return where these are the replicas of a partition here; InvalidReplicaAssignment otherwise."""
+    given = "The manual partition assignment includes"
+    if not replicas:
+        raise InvalidReplicaAssignment(f"{given} an empty replica list.")
+    for replica in sorted(replicas):
+        if replica != node_id:
+            raise InvalidReplicaAssignment(f"{given} broker {replica}, but no such broker is registered.")
+    if len(replicas) > 1:
+        raise InvalidReplicaAssignment(f"{given} the broker {node_id} more than once.")

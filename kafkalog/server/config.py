@@ -1,0 +1,141 @@
+"""The settings of one server: those of its store and those of its own, from a `server.properties` file and by name."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kafkalog.broker_config import BROKER_TABLE, BrokerConfig
+from kafkalog.config_keys import Key, parse_value, value_text
+from kafkalog.errors import ConfigError, StorageError
+from kafkalog.server.settings import SERVER_CONFIGS, check_together
+from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.properties import parse_properties
+
+_LOG: Final = logging.getLogger(__name__)
+_BY_NAME: Final = {key.name: key for key in SERVER_CONFIGS}
+STORE_NAMES: Final = frozenset(key.name for key in BROKER_TABLE.keys)
+KEYS: Final = tuple(sorted((*SERVER_CONFIGS, *BROKER_TABLE.keys), key=lambda key: key.name))
+"""The rows of all settings, by name."""
+_DIRECTORIES: Final = ("log.dirs", "log.dir")
+MAX_FILE_BYTES: Final = 1 << 20
+MAX_FILE_HINT: Final = "is it the file that was meant?"
+
+
+class ServerConfig:
+    """Settings by their dotted names: `config["num.io.threads"]`; `store` has those of the logs. Immutable.
+
+    What is meant for one listener (`listener.name.NAME.SETTING`) is got by `of_listener`. Names that mean nothing to a
+    single node are in `ignored`, as a broker ignores names that it does not know.
+    """
+
+    __slots__ = ("_given", "_listener_values", "_values", "ignored", "store")
+
+    def __init__(self, given: Mapping[str, Any] | None = None) -> None:
+        own: dict[str, Any] = {}
+        store: dict[str, Any] = {}
+        ignored: list[str] = []
+        self._listener_values: dict[str, Any] = {}
+        for name, value in (given or {}).items():
+            if name in _BY_NAME:
+                own[name] = parse_value(_BY_NAME[name], value)
+            elif name in STORE_NAMES:
+                store[name] = value
+            elif name.startswith("listener.name."):
+                self._listener_values[name] = value
+            elif name not in _DIRECTORIES:
+                ignored.append(name)
+        self._given = {name: value for name, value in (given or {}).items() if name not in ignored}
+        self.store = BrokerConfig.from_mapping(_for_one_node(store))
+        self._values = {name: own.get(name, key.default) for name, key in _BY_NAME.items()}
+        self.ignored = tuple(sorted(ignored))
+        check_together(self._values)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._values:
+            return self._values[name]
+        return getattr(self.store, BROKER_TABLE.find(name).attribute)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values or name in STORE_NAMES
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._values
+        yield from sorted(STORE_NAMES)
+
+    def key(self, name: str) -> Key:
+        """The row of a setting: type, default, what it is for. UnknownConfig."""
+        return _BY_NAME[name] if name in _BY_NAME else BROKER_TABLE.find(name)
+
+    def is_set(self, name: str) -> bool:
+        """Whether it was given, as opposed to its default."""
+        return name in self._given
+
+    def overrides(self) -> dict[str, str]:
+        """What was given, as text, by name."""
+        return {name: value_text(value) for name, value in sorted(self._given.items())}
+
+    def given(self) -> dict[str, Any]:
+        """What was given, by name: `ServerConfig` takes it back."""
+        return dict(self._given)
+
+    def of_listener(self, listener: str, name: str) -> Any:
+        """A setting for one listener: its own, or the server's."""
+        value = self._listener_values.get(f"listener.name.{listener.lower()}.{name}")
+        return self._values[name] if value is None else parse_value(_BY_NAME[name], value)
+
+    @property
+    def listener_settings(self) -> tuple[str, ...]:
+        """The names of all that was given for one listener."""
+        return tuple(sorted(self._listener_values))
+
+    def listener_setting(self, listener: str, name: str) -> Any:
+        """What was given for this listener alone, as text, such as a mechanism's users; None where nothing was."""
+        return self._listener_values.get(f"listener.name.{listener.lower()}.{name}")
+
+    def replace(self, **values: Any) -> ServerConfig:
+        """A copy with some settings changed; keywords have underscores for dots."""
+        return ServerConfig({**self._given, **{name.replace("_", "."): value for name, value in values.items()}})
+
+    def with_(self, values: Mapping[str, Any]) -> ServerConfig:
+        """A copy with some settings changed, by dotted names; None takes one back to its default."""
+        merged = {**self._given, **values}
+        return ServerConfig({name: value for name, value in merged.items() if value is not None})
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """The data directories of `log.dirs`, or `log.dir`."""
+        for name in _DIRECTORIES:
+            if name in self._given:
+                return tuple(part.strip() for part in value_text(self._given[name]).split(",") if part.strip())
+        return ()
+
+    def tell_ignored(self) -> None:
+        """One line in the log for the names that mean nothing here, and one for each that is likely a slip."""
+        from difflib import get_close_matches
+
+        known = [*self]
+        for name in self.ignored:
+            near = get_close_matches(name, known, n=1, cutoff=0.9)
+            if near:
+                _LOG.warning("%s is no setting of a server; did you mean %s?", name, near[0])
+        if self.ignored:
+            _LOG.info("settings without a meaning for a single node are left out: %s", ", ".join(self.ignored))
+
+
+def _for_one_node(store: dict[str, Any]) -> dict[str, Any]:
+    """A store's settings without the number of copies, which files of clusters set to 3: there is one."""
+    return {name: value for name, value in store.items() if name != "default.replication.factor"}
+
+
+def read_server_properties(path: str | os.PathLike[str], fs: FileSystem = OS) -> dict[str, str]:
+    """The pairs of a `server.properties` file. StorageError, ConfigError."""
+    try:
+        content = fs.read_file(path, MAX_FILE_BYTES)
+    except OSError as error:
+        raise StorageError.from_os(error, "read the settings", path=path) from error
+    except ValueError as error:
+        raise ConfigError(f"cannot read the settings: {error}", path=path, hint=MAX_FILE_HINT) from None
+    return parse_properties(content)

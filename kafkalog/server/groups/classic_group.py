@@ -1,0 +1,202 @@
+"""A group of the classic protocol: its state, its members, and what can be said of them without changing anything."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from kafkalog.records.message import MessageError, Source
+from kafkalog.records.schemas.consumer_protocol import SUBSCRIPTION
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.classic_member import ClassicMember
+from kafkalog.server.groups.values import Joined
+
+CONSUMER: Final = "consumer"
+
+
+class State(StrEnum):
+    """The states of a classic group, by the names that clients are told."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ClassicGroup:
+    """The members of a group, who leads it, and the generation that they are in.
+
+    What changes it is in `rebalance.py`. One thread at a time.
+    """
+
+    __slots__ = (
+        "_state", "generation", "id", "initial_left_ms", "instances", "leader", "members", "new_member_added",
+        "pending", "pending_sync", "previous_state", "protocol", "protocol_type", "state_ms",
+    )  # fmt: skip
+
+    def __init__(self, group_id: str, now_ms: int) -> None:
+        self.id = group_id
+        self._state = State.EMPTY
+        self.previous_state = State.DEAD
+        self.state_ms = now_ms
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, ClassicMember] = {}
+        self.instances: dict[str, str] = {}
+        self.pending: set[str] = set()  # ids that were given out and have not come back (KIP-394)
+        self.pending_sync: set[str] = set()
+        self.new_member_added = False
+        self.initial_left_ms: int | None = None
+
+    @property
+    def state(self) -> State:
+        """What the group is at; it is changed by `move_to`."""
+        return self._state
+
+    def move_to(self, state: State, now_ms: int) -> None:
+        """Into another state; offsets of an empty group grow old from that time on."""
+        self.previous_state, self._state, self.state_ms = self._state, state, now_ms
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is in it; those who were only given an id are not in it."""
+        return not self.members
+
+    @property
+    def has_all_joined(self) -> bool:
+        """Whether the members all wait for the next generation."""
+        return not self.pending and all(member.awaiting_join is not None for member in self.members.values())
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest time that a member asked for."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def check_member(self, member_id: str, instance_id: str | None) -> int:
+        """0 for a member of the group; an instance that another member has taken over is fenced."""
+        if instance_id is not None:
+            known = self.instances.get(instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return 0 if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def supports(self, protocol_type: str, protocols: Mapping[str, bytes]) -> bool:
+        """Whether somebody with these protocols can be with those that are there."""
+        if not protocol_type or not protocols:
+            return False
+        if self.is_empty:
+            return True
+        return protocol_type == self.protocol_type and bool(self._candidates() & set(protocols))
+
+    def _candidates(self) -> set[str]:
+        spoken = [{name for name, _ in member.protocols} for member in self.members.values()]
+        return set.intersection(*spoken) if spoken else set()
+
+    def select_protocol(self) -> str:
+        """The protocol of most votes among those that all members speak."""
+        candidates = self._candidates()
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return max(votes, key=lambda name: votes[name])
+
+    def elect_leader(self) -> bool:
+        """Gives the lead of a member that did not come back to one that did; False where none did."""
+        leader = None if self.leader is None else self.members.get(self.leader)
+        if leader is not None and leader.awaiting_join is not None:
+            return True
+        joined = next((member.id for member in self.members.values() if member.awaiting_join is not None), None)
+        if joined is None:
+            return False
+        self.leader = joined
+        return True
+
+    def listing(self) -> tuple[tuple[str, str | None, bytes], ...]:
+        """What the leader is told of the members."""
+        return tuple((one.id, one.instance_id, one.metadata(self.protocol)) for one in self.members.values())
+
+    def joined(self, member: ClassicMember) -> Joined:
+        """What a member is told of the generation that it is in."""
+        is_leader = member.id == self.leader
+        return Joined(
+            0, member.id, self.generation, self.protocol_type, self.protocol, self.leader or "",
+            members=self.listing() if is_leader else (),
+        )  # fmt: skip
+
+    def subscribed_topics(self) -> set[str] | None:
+        """The topics that the members of a consumer group read, None where that cannot be known."""
+        if self.protocol_type != CONSUMER:
+            return None
+        if self.is_empty:
+            return set()
+        if self.protocol is None:
+            return None
+        topics: set[str] = set()
+        for member in self.members.values():
+            read = _topics(member.metadata(self.protocol))
+            if read is None:
+                return None
+            topics |= read
+        return topics
+
+    def fields(self, assignments: Mapping[str, bytes] | None = None) -> dict[str, Any]:
+        """The group as its record has it, with the members' assignments or with others."""
+        return {
+            "protocolType": self.protocol_type or "",
+            "generation": self.generation,
+            "protocol": self.protocol,
+            "leader": self.leader,
+            "currentStateTimestamp": self.state_ms,
+            "members": [*self._rows(assignments)],
+        }
+
+    def _rows(self, assignments: Mapping[str, bytes] | None) -> Iterator[dict[str, Any]]:
+        for one in self.members.values():
+            given = one.assignment if assignments is None else assignments.get(one.id, b"")
+            yield {
+                "memberId": one.id,
+                "groupInstanceId": one.instance_id,
+                "clientId": one.client_id,
+                "clientHost": one.client_host,
+                "rebalanceTimeout": one.rebalance_timeout_ms,
+                "sessionTimeout": one.session_timeout_ms,
+                "subscription": one.metadata(self.protocol),
+                "assignment": given,
+            }
+
+    @classmethod
+    def of_fields(cls, group_id: str, fields: Mapping[str, Any], now_ms: int) -> ClassicGroup:
+        """The group that a record says: stable where it has members."""
+        kept_ms = fields.get("currentStateTimestamp", -1)
+        group = cls(group_id, now_ms if kept_ms == -1 else kept_ms)
+        group.generation = fields["generation"]
+        group.protocol_type = fields["protocolType"] or None
+        group.protocol, group.leader = fields["protocol"], fields["leader"]
+        for row in fields["members"]:
+            session_ms = row["sessionTimeout"]
+            rebalance_ms = row.get("rebalanceTimeout", -1)
+            member = ClassicMember(
+                row["memberId"], row.get("groupInstanceId"), row["clientId"], row["clientHost"], session_ms,
+                session_ms if rebalance_ms == -1 else rebalance_ms, fields["protocolType"],
+                ((group.protocol or "", row["subscription"]),), row["assignment"],
+            )  # fmt: skip
+            group.members[member.id] = member
+            if member.instance_id is not None:
+                group.instances[member.instance_id] = member.id
+        if group.members:
+            group.previous_state, group._state = State.COMPLETING_REBALANCE, State.STABLE
+        return group
+
+
+def _topics(metadata: bytes) -> set[str] | None:
+    source = Source(metadata)
+    try:
+        return set(SUBSCRIPTION.read(source, source.i16())["topics"])
+    except (MessageError, struct.error):
+        return None

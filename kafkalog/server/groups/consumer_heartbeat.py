@@ -1,0 +1,353 @@
+"""What a heartbeat does to a consumer group (KIP-848): joining, changing a subscription, leaving, being assigned.
+
+The plan of a heartbeat is the records that it takes; the group of the plan has taken them in already.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
+
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups import records
+from kafkalog.server.groups.assignors import ASSIGNORS, Subscriber
+from kafkalog.server.groups.consumer_group import (
+    LEFT,
+    LEFT_FOR_A_WHILE,
+    NO_PARTITIONS,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Partitions,
+)
+from kafkalog.server.groups.reconcile import reconcile
+from kafkalog.server.groups.records import Record, record, tombstone
+
+
+class Beat(NamedTuple):
+    """A heartbeat; what a member says only when it changes is None otherwise, `regex` "" takes a pattern back."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topics: tuple[str, ...] | None
+    regex: str | None
+    assignor: str | None
+    owned: Partitions | None
+
+
+class Refused(Exception):
+    """The heartbeat is answered with an error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class TopicsView(Protocol):
+    """The topics there are, as a group needs them."""
+
+    def places(self, names: Iterable[str]) -> dict[UUID, int]:
+        """The number of partitions of each of these topics that exists."""
+
+    def ids(self, names: Iterable[str]) -> frozenset[UUID]:
+        """The ids of those of these topics that exist."""
+
+    def matching(self, pattern: str) -> frozenset[str]:
+        """The topics that a pattern stands for; Refused for one that is none."""
+
+
+class Rules(NamedTuple):
+    """The settings that consumer groups go by, and the time."""
+
+    assignors: tuple[str, ...]
+    max_size: int
+    now_ms: int
+
+
+class Beaten(NamedTuple):
+    """What a heartbeat led to: the group and the records that make it so, and what its member is told."""
+
+    group: ConsumerGroup
+    records: tuple[Record, ...]
+    member: ConsumerMember | None  # None: it left
+    epoch: int
+    is_assignment_told: bool = False
+    replaced: str | None = None  # the member whose place it took
+
+
+class _Draft:
+    """A group being changed: the records that change it, each taken in as it is made."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self.group = group
+        self.records: list[Record] = []
+
+    def put(self, kind: int, names: tuple[Any, ...], fields: Mapping[str, Any] | None) -> None:
+        """Makes a record of the group, whose id comes first in all of their keys, and takes it in."""
+        if not self.records:
+            self.group = self.group.copy()
+        key = (self.group.id, *names)
+        self.records.append(tombstone(kind, *key) if fields is None else record(kind, key, fields))
+        name = "regularExpression" if kind == records.REGULAR_EXPRESSION else "memberId"
+        self.group.apply(kind, {name: names[0]} if names else {}, fields)
+
+    def bump(self, metadata_hash: int) -> None:
+        """The group enters another epoch."""
+        fields: dict[str, Any] = {"epoch": self.group.epoch + 1}
+        if metadata_hash:
+            fields["metadataHash"] = metadata_hash
+        self.put(records.CONSUMER_GROUP, (), fields)
+
+    def remove(self, member_id: str) -> None:
+        """Takes back all that is known of a member."""
+        for kind in (records.CURRENT_MEMBER, records.TARGET_MEMBER, records.CONSUMER_MEMBER):
+            self.put(kind, (member_id,), None)
+
+    def beaten(self, member: ConsumerMember | None, epoch: int, *more: Any) -> Beaten:
+        """What came of it."""
+        return Beaten(self.group, tuple(self.records), member, epoch, *more)
+
+
+def beat(group: ConsumerGroup, event: Beat, topics: TopicsView, rules: Rules) -> Beaten:
+    """A heartbeat of a member, or of somebody who wants to be one. Refused with the code that a broker gives."""
+    draft = _Draft(group)
+    if event.epoch in (LEFT, LEFT_FOR_A_WHILE):
+        return _leave(draft, event)
+    old, replaced = _member(group, event, rules)
+    if replaced is not None:
+        _take_place(draft, replaced, event)
+        old = draft.group.members[event.member_id]
+    is_bumped = _update_subscription(draft, old, event, topics, rules)
+    if is_bumped or not group.has_current_topics:
+        is_bumped = _look_at_topics(draft, topics) or is_bumped
+        draft.group.has_current_topics = True
+    if is_bumped:
+        draft.bump(_hash(draft.group, topics))
+    if draft.group.epoch > draft.group.target_epoch:
+        _assign(draft, topics, rules)
+    before = draft.group.members[event.member_id]
+    after = _reconcile(draft, before, event)
+    is_full = event.topics is not None and event.rebalance_timeout_ms >= 0 and event.owned is not None
+    is_told = event.epoch == 0 or is_full or after.assigned != (old or after).assigned
+    return draft.beaten(after, after.epoch, is_told, None if replaced is None else replaced.id)
+
+
+def _member(group: ConsumerGroup, event: Beat, rules: Rules) -> tuple[ConsumerMember | None, ConsumerMember | None]:
+    """The member that speaks, None for a new one; and the static member whose place it takes."""
+    known = group.members.get(event.member_id)
+    if event.instance_id is not None:
+        holder_id = group.instances.get(event.instance_id)
+        holder = None if holder_id is None else group.members[holder_id]
+        if event.epoch > 0:
+            if holder is None:
+                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {event.instance_id} is unknown.")
+            if holder.id != event.member_id:
+                raise Refused(
+                    ErrorCode.FENCED_INSTANCE_ID,
+                    f"Static member {event.member_id} with instance id {event.instance_id} was fenced by member "
+                    f"{holder.id}.",
+                )
+        elif holder is not None and holder.id != event.member_id:
+            if holder.epoch != LEFT_FOR_A_WHILE:
+                raise Refused(
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                    f"Static member {event.member_id} with instance id {event.instance_id} cannot join the group "
+                    f"because the instance id is owned by member {holder.id}.",
+                )
+            return None, holder
+    if known is None:
+        if event.epoch > 0:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {event.member_id} is not a member of group {group.id}.")
+        if len(group.members) >= rules.max_size:
+            raise Refused(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {rules.max_size} members.",
+            )
+        return None, None
+    _check_epoch(known, event)
+    return known, None
+
+
+def _check_epoch(member: ConsumerMember, event: Beat) -> None:
+    if event.epoch == 0:
+        return
+    if event.epoch > member.epoch:
+        raise Refused(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a greater member epoch ({event.epoch}) than the one known by the group "
+            f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+        )
+    # the answer with the newer epoch may have been lost: one that has nothing else may go on
+    if event.epoch < member.epoch and (
+        event.epoch != member.previous_epoch or event.owned is None or not _is_within(event.owned, member.assigned)
+    ):
+        raise Refused(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a smaller member epoch ({event.epoch}) than the one known by the group "
+            f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+        )
+
+
+def _is_within(owned: Partitions, assigned: Partitions) -> bool:
+    return all(numbers <= assigned.get(topic_id, frozenset()) for topic_id, numbers in owned.items())
+
+
+def _take_place(draft: _Draft, old: ConsumerMember, event: Beat) -> None:
+    """A static member comes back under another id, and has what it had."""
+    target = draft.group.targets.get(old.id, NO_PARTITIONS)
+    new = old._replace(id=event.member_id, epoch=0, previous_epoch=0)
+    draft.remove(old.id)
+    draft.put(records.CONSUMER_MEMBER, (new.id,), new.subscription_fields())
+    draft.put(records.TARGET_MEMBER, (new.id,), {"topicPartitions": records.partition_rows(target)})
+    draft.put(records.CURRENT_MEMBER, (new.id,), new.assignment_fields())
+
+
+def _update_subscription(
+    draft: _Draft, old: ConsumerMember | None, event: Beat, topics: TopicsView, rules: Rules
+) -> bool:
+    """Takes over what the member asks for; whether the group has to be assigned anew for it."""
+    known = old or ConsumerMember(event.member_id)
+    new = known._replace(
+        instance_id=event.instance_id if event.instance_id is not None else known.instance_id,
+        rack_id=known.rack_id if event.rack_id is None else event.rack_id,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        topics=known.topics if event.topics is None else frozenset(event.topics),
+        regex=known.regex if event.regex is None else event.regex or None,
+        rebalance_timeout_ms=event.rebalance_timeout_ms if event.rebalance_timeout_ms >= 0
+        else known.rebalance_timeout_ms,
+        assignor=known.assignor if event.assignor is None else event.assignor,
+        is_classic=False,
+    )  # fmt: skip
+    is_pattern_new = new.regex is not None and new.regex not in draft.group.regexes
+    if is_pattern_new:
+        assert new.regex is not None
+        found = topics.matching(new.regex)  # before anything is changed: it may be no pattern
+    if old is None or new != old:
+        draft.put(records.CONSUMER_MEMBER, (new.id,), new.subscription_fields())
+    if is_pattern_new:
+        assert new.regex is not None
+        _put_pattern(draft, new.regex, found, rules.now_ms)
+    for pattern in set(draft.group.regexes) - draft.group.patterns():
+        draft.put(records.REGULAR_EXPRESSION, (pattern,), None)
+    return (
+        old is None or new.topics != old.topics or new.regex != old.regex or new.assignor != old.assignor
+        or new.rack_id != old.rack_id
+    )  # fmt: skip
+
+
+def _put_pattern(draft: _Draft, pattern: str, found: frozenset[str], now_ms: int) -> None:
+    known = draft.group.regexes.get(pattern)
+    fields = {"topics": sorted(found), "version": 0 if known is None else known.version + 1, "timestamp": now_ms}
+    draft.put(records.REGULAR_EXPRESSION, (pattern,), fields)
+
+
+def _look_at_topics(draft: _Draft, topics: TopicsView) -> bool:
+    """Whether the topics that the group reads are others than those it was assigned by."""
+    for pattern in sorted(draft.group.patterns()):
+        found, known = topics.matching(pattern), draft.group.regexes.get(pattern)
+        if known is None or found != known.topics:
+            _put_pattern(draft, pattern, found, 0 if known is None else known.timestamp_ms)
+    return _hash(draft.group, topics) != draft.group.metadata_hash
+
+
+def _hash(group: ConsumerGroup, topics: TopicsView) -> int:
+    """A number that changes with the topics of a group; 0 for none."""
+    import hashlib  # takes milliseconds that a start does not have
+
+    places = topics.places(group.subscribed_topics())
+    if not places:
+        return 0
+    text = ",".join(f"{topic_id}:{count}" for topic_id, count in sorted(places.items()))
+    digest = hashlib.sha256(text.encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:8], "big", signed=True) or 1
+
+
+def _assign(draft: _Draft, topics: TopicsView, rules: Rules) -> None:
+    """Computes who should have what, and writes down what is new of it."""
+    group = draft.group
+    members = {
+        one.id: Subscriber(one.instance_id, topics.ids(group.topics_of(one)), group.targets.get(one.id, NO_PARTITIONS))
+        for one in group.members.values()
+    }
+    assign = ASSIGNORS[_assignor(group, rules)]
+    for member_id, target in assign(members, topics.places(group.subscribed_topics())).items():
+        if target != group.targets.get(member_id):
+            fields = {"topicPartitions": records.partition_rows(target)}
+            draft.put(records.TARGET_MEMBER, (member_id,), fields)
+    draft.put(records.TARGET, (), {"assignmentEpoch": group.epoch, "assignmentTimestamp": rules.now_ms})
+
+
+def _assignor(group: ConsumerGroup, rules: Rules) -> str:
+    votes = Counter(one.assignor for one in group.members.values() if one.assignor in rules.assignors)
+    return votes.most_common(1)[0][0] or rules.assignors[0] if votes else rules.assignors[0]
+
+
+def _reconcile(draft: _Draft, member: ConsumerMember, event: Beat) -> ConsumerMember:
+    group = draft.group
+    after = reconcile(
+        member,
+        group.target_epoch,
+        group.targets.get(member.id, NO_PARTITIONS),
+        event.owned,
+        lambda topic_id, partition: group.owners.get((topic_id, partition)) in (None, member.id),
+    )
+    if after is None:
+        raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, f"Member {member.id} has to join the group again.")
+    if after != member:
+        draft.put(records.CURRENT_MEMBER, (member.id,), after.assignment_fields())
+    return after
+
+
+def _leave(draft: _Draft, event: Beat) -> Beaten:
+    group = draft.group
+    member = group.members.get(event.member_id)
+    if event.instance_id is not None:
+        holder_id = group.instances.get(event.instance_id)
+        if holder_id is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {event.instance_id} is unknown.")
+        if holder_id != event.member_id:
+            raise Refused(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {event.member_id} with instance id {event.instance_id} was fenced by member "
+                f"{holder_id}.",
+            )
+    if member is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {event.member_id} is not a member of group {group.id}.")
+    if event.epoch == LEFT_FOR_A_WHILE:
+        away = member._replace(epoch=LEFT_FOR_A_WHILE, revoking=NO_PARTITIONS, state=MemberState.STABLE)
+        draft.put(records.CURRENT_MEMBER, (member.id,), away.assignment_fields())
+        return draft.beaten(away, LEFT_FOR_A_WHILE)
+    return fence(group, member.id)._replace(epoch=LEFT)
+
+
+def fence(group: ConsumerGroup, member_id: str) -> Beaten:
+    """The member is out: it left, or was silent for too long; the others get what it had."""
+    draft = _Draft(group)
+    draft.remove(member_id)
+    for pattern in set(draft.group.regexes) - draft.group.patterns():
+        draft.put(records.REGULAR_EXPRESSION, (pattern,), None)
+    draft.bump(group.metadata_hash if draft.group.members else 0)
+    draft.group.has_current_topics = False
+    return draft.beaten(None, LEFT)
+
+
+def delete(group: ConsumerGroup) -> list[Record]:
+    """The records that take back a group that nobody is in."""
+    made: list[Record] = []
+    for member_id in group.members:
+        made += [
+            tombstone(kind, group.id, member_id)
+            for kind in (records.CURRENT_MEMBER, records.TARGET_MEMBER, records.CONSUMER_MEMBER)
+        ]
+    made += [tombstone(records.REGULAR_EXPRESSION, group.id, pattern) for pattern in group.regexes]
+    kinds = (records.TARGET, records.CONSUMER_PARTITIONS, records.CONSUMER_GROUP)
+    return [*made, *(tombstone(kind, group.id) for kind in kinds)]

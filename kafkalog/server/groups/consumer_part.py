@@ -1,0 +1,162 @@
+"""The part of the coordinator that has consumer groups (KIP-848): heartbeats, and members that are silent or slow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+from uuid import UUID
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups import records
+from kafkalog.server.groups.classic_group import ClassicGroup
+from kafkalog.server.groups.consumer_group import ConsumerGroup, ConsumerMember, MemberState
+from kafkalog.server.groups.consumer_heartbeat import Beat, Beaten, Refused, Rules, beat, delete, fence
+from kafkalog.server.groups.effects import MEMBER_TIMER
+from kafkalog.server.groups.group_base import GroupBase
+from kafkalog.server.groups.group_log import group_error_code
+
+_LOG: Final = logging.getLogger(__name__)
+_REVOKE_TIMER: Final = "revoke "
+
+
+class KnownTopics:
+    """The topics of the node as groups need them."""
+
+    __slots__ = ("_may_see", "_topics")
+
+    def __init__(self, topics: Any, may_see: Callable[[str], bool]) -> None:
+        self._topics = topics
+        self._may_see = may_see
+
+    def places(self, names: Iterable[str]) -> dict[UUID, int]:
+        """The number of partitions of each of these topics that exists."""
+        found = (self._topics.get(name) for name in names)
+        return {topic.id: topic.partitions for topic in found if topic is not None}
+
+    def ids(self, names: Iterable[str]) -> frozenset[UUID]:
+        """The ids of those of these topics that exist."""
+        return frozenset(self.places(names))
+
+    def matching(self, pattern: str) -> frozenset[str]:
+        """The topics that a pattern stands for, as a whole; Refused for one that is none."""
+        from kafkalog.util.safe_pattern import PatternError, SafePattern
+
+        try:
+            compiled = SafePattern(pattern)
+        except PatternError as error:
+            raise Refused(
+                ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex `{pattern}` is not a valid regular "
+                f"expression: {error}."
+            ) from None  # fmt: skip
+        return frozenset(name for name in self._topics.names() if compiled.matches(name) and self._may_see(name))
+
+
+class ConsumerPart(GroupBase):
+    """Consumer groups; a part of `GroupCoordinator`."""
+
+    async def consumer_beat(
+        self, group_id: str, event: Beat, may_see: Callable[[str], bool] = lambda name: True
+    ) -> Beaten:
+        """What a heartbeat leads to. Refused with the code for the client; nothing has changed then.
+
+        A pattern stands for the topics that `may_see` lets the member know of.
+        """
+        error = await self.ready(group_id)
+        if error:
+            raise Refused(error, ErrorCode(error).message or "")
+        group = self.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            is_free = group.is_empty and not group.pending
+            if event.epoch != 0 or not is_free:
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+            self._write(group_id, [records.tombstone(records.CLASSIC_GROUP, group_id)])
+            group = None
+        if group is None:
+            if event.epoch != 0:
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            group = ConsumerGroup(group_id)
+        config = self._node.config
+        rules = Rules(config["group.consumer.assignors"], config["group.consumer.max.size"], self._node.clock())
+        done = beat(group, event, KnownTopics(self._node.topics, may_see), rules)
+        before = group.members.get(event.member_id)
+        self._keep(done)
+        if done.replaced is not None:
+            self._end_timers(group_id, done.replaced)
+        self._watch(done, event, before)
+        return done
+
+    def _write(self, group_id: str, made: list[records.Record]) -> None:
+        try:
+            self.log.append(group_id, made)
+        except (KafkalogError, OSError) as error:
+            _LOG.error("group %s cannot be written: %s", group_id, error)
+            code = ErrorCode(group_error_code(error))
+            raise Refused(code, code.message or str(error)) from error
+
+    def _keep(self, done: Beaten) -> None:
+        """The records first: what cannot be written has not happened."""
+        if done.records:
+            self._write(done.group.id, list(done.records))
+        self.groups[done.group.id] = done.group
+
+    def _watch(self, done: Beaten, event: Beat, before: ConsumerMember | None) -> None:
+        group_id, member = done.group.id, done.member
+        if member is None:
+            self._end_timers(group_id, event.member_id)
+            return
+        session_ms = self._node.config["group.consumer.session.timeout.ms"]
+        self.timers.set(group_id, MEMBER_TIMER + member.id, session_ms)
+        timer = _REVOKE_TIMER + member.id
+        if member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self.timers.set(group_id, timer, None)
+        elif before is None or before.revoking != member.revoking or not self.timers.has(group_id, timer):
+            self.timers.set(group_id, timer, member.rebalance_timeout_ms)
+
+    def _end_timers(self, group_id: str, member_id: str) -> None:
+        for prefix in (MEMBER_TIMER, _REVOKE_TIMER):
+            self.timers.set(group_id, prefix + member_id, None)
+
+    def watch_all(self, group: ConsumerGroup) -> None:
+        """Starts the timers of a group that was loaded."""
+        session_ms = self._node.config["group.consumer.session.timeout.ms"]
+        for member in group.members.values():
+            self.timers.set(group.id, MEMBER_TIMER + member.id, session_ms)
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                self.timers.set(group.id, _REVOKE_TIMER + member.id, member.rebalance_timeout_ms)
+
+    def on_consumer_timer(self, group: ConsumerGroup, name: str) -> None:
+        """A member was silent for too long, or did not give its partitions back in time."""
+        prefix = _REVOKE_TIMER if name.startswith(_REVOKE_TIMER) else MEMBER_TIMER
+        member_id = name.removeprefix(prefix)  # once: a member may call itself "revoke m"
+        if name.startswith(prefix) and member_id in group.members:
+            _LOG.info("group %s: member %s is out: %s", group.id, member_id, name.split()[0])
+            self._fence(group, member_id)
+
+    def _fence(self, group: ConsumerGroup, member_id: str) -> int:
+        try:
+            self._keep(fence(group, member_id))
+        except Refused as error:
+            # it is tried again when its session would end the next time
+            self.timers.set(group.id, MEMBER_TIMER + member_id, self._node.config["group.consumer.session.timeout.ms"])
+            return error.code
+        self._end_timers(group.id, member_id)
+        return 0
+
+    def leave_as_classic(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> int:
+        """LeaveGroup for a consumer group: an admin removes a member by its id or by that of its instance."""
+        if instance_id is not None and not member_id:
+            member_id = group.instances.get(instance_id, "")
+        member = group.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if instance_id is not None and member.instance_id != instance_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+        return self._fence(group, member_id)
+
+    def forget_consumer(self, group: ConsumerGroup) -> None:
+        """A group that nobody is in becomes a classic one; its offsets stay. Errors as for an append."""
+        self.log.append_many(group.id, delete(group))
+        self.timers.cancel(group.id)
+        del self.groups[group.id]

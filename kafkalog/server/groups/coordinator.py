@@ -1,0 +1,270 @@
+"""The group coordinator of a node: all groups with their timers and waiting requests, over the pure rules.
+
+All of it runs on the loop. What a request changes is written into `__consumer_offsets` before it is answered; reading
+that topic at the start is done by threads of the pool, one partition after the other, and a group can be used as soon
+as its partition was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups import rebalance
+from kafkalog.server.groups.classic_group import ClassicGroup
+from kafkalog.server.groups.consumer_group import ConsumerGroup
+from kafkalog.server.groups.consumer_part import ConsumerPart
+from kafkalog.server.groups.effects import JOIN_TIMER, MEMBER_TIMER, SYNC_TIMER, Reply
+from kafkalog.server.groups.group_base import Group
+from kafkalog.server.groups.group_log import OFFSETS_TOPIC, group_error_code
+from kafkalog.server.groups.offset_part import OffsetPart
+from kafkalog.server.groups.values import Joined, Joining, KeptPosition, Synced, Syncing
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.groups.replay import Replay
+    from kafkalog.server.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class GroupOverview(NamedTuple):
+    """A group in a list: its state by the name that clients are told, and what it has committed."""
+
+    group_id: str
+    protocol_type: str
+    group_type: str  # "classic" or "consumer"
+    state: str
+    members: int
+    offsets: dict[TopicPartition, int]
+
+
+class GroupCoordinator(OffsetPart, ConsumerPart):
+    """The groups of a node. Made by `make`, between `start` and `stop`."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._loading: asyncio.Task[None] | None = None
+
+    # Start and stop
+
+    async def start(self) -> None:
+        """Begins to read what there is; returns at once."""
+        self._node.topics.on_change(self._on_topic)
+        topic = self._node.topics.get(OFFSETS_TOPIC)
+        positions = () if self._node.is_read_only else self._node.kept_positions
+        if topic is not None or positions:
+            count = 0 if topic is None else topic.partitions
+            self._unloaded = set(range(count))
+            self._loading = asyncio.get_running_loop().create_task(self._load(count, positions))
+        self._expire_later()
+
+    async def stop(self) -> None:
+        """Ends the timers; requests that wait are answered, so that their clients go elsewhere."""
+        self.timers.cancel_all()
+        if self._expiry is not None:
+            self._expiry.cancel()
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.gather(self._loading, return_exceptions=True)
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                effects = rebalance.disband(group, ErrorCode.NOT_COORDINATOR, self._node.clock())
+                self._run(group, [effect for effect in effects if isinstance(effect, Reply)])
+
+    async def loaded(self) -> None:
+        """Returns once all of `__consumer_offsets` was read."""
+        if self._loading is not None:
+            await asyncio.shield(self._loading)
+
+    async def _load(self, partitions: int, positions: Sequence[KeptPosition]) -> None:
+        from kafkalog.server.groups.replay import replay_log  # a fresh directory starts without it
+
+        chunk_bytes = self._node.config["offsets.load.buffer.size"]
+        for partition in range(partitions):
+            try:
+                log = self._node.replicas.partition(OFFSETS_TOPIC, partition).log
+                self._take(await self._node.run(replay_log, log, chunk_bytes))
+            except Exception as error:  # the groups of the other partitions can be used all the same
+                known = isinstance(error, KafkalogError | OSError)
+                told = None if known else error
+                _LOG.error("the groups of %s-%d cannot be read: %s", OFFSETS_TOPIC, partition, error, exc_info=told)
+                self._failed.add(partition)
+            self._unloaded.discard(partition)
+        try:
+            await self.adopt(positions)
+        except (KafkalogError, OSError) as error:
+            _LOG.error("positions that readers kept by name cannot be taken in: %s", error)
+
+    def _take(self, replay: Replay) -> None:
+        now_ms = self._node.clock()
+        self.offsets.take(replay.offsets)
+        for group_id, fields in replay.classic.items():
+            group = self.groups[group_id] = ClassicGroup.of_fields(group_id, fields, now_ms)
+            self._run(group, [rebalance.session(group, member_id) for member_id in group.members])
+        for group_id, consumers in replay.consumer.items():
+            self.groups[group_id] = consumers
+            self.watch_all(consumers)
+        for group_id in replay.offsets.groups():
+            self.groups.setdefault(group_id, ClassicGroup(group_id, now_ms))
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether some groups cannot be used yet."""
+        return bool(self._unloaded)
+
+    # The classic protocol
+
+    async def join(self, group_id: str, event: Joining) -> Joined:
+        """Answers once the next generation has begun, which may be a while."""
+        config = self._node.config
+        error = await self.ready(group_id)
+        lowest, highest = config["group.min.session.timeout.ms"], config["group.max.session.timeout.ms"]
+        if not error and not lowest <= event.session_timeout_ms <= highest:
+            error = ErrorCode.INVALID_SESSION_TIMEOUT
+        if error:
+            return Joined(error, event.member_id)
+        group = self.groups.get(group_id)
+        if group is None and event.member_id:
+            return Joined(ErrorCode.UNKNOWN_MEMBER_ID, event.member_id)
+        if isinstance(group, ConsumerGroup):
+            if not group.is_empty:
+                return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id)
+            self.forget_consumer(group)
+            group = None
+        if group is None:
+            group = ClassicGroup(group_id, self._node.clock())
+        waiter = asyncio.get_running_loop().create_future()
+        effects = rebalance.join(group, event, waiter, self._rules())
+        if group.members or group.pending or self.offsets.has(group_id):
+            self.groups[group_id] = group
+        self._run(group, effects)
+        joined: Joined = await waiter
+        return joined
+
+    async def sync(self, group_id: str, event: Syncing) -> Synced:
+        """Answers once the leader has brought the assignments."""
+        error = await self.ready(group_id)
+        if error:
+            # a member that cannot tell this from its group having ended joins again
+            return Synced(ErrorCode.REBALANCE_IN_PROGRESS if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error)
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            return Synced(ErrorCode.UNKNOWN_MEMBER_ID)
+        waiter = asyncio.get_running_loop().create_future()
+        self._run(group, rebalance.sync(group, event, waiter, self._rules()))
+        synced: Synced = await waiter
+        return synced
+
+    async def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
+        """The error code for a member that says it lives."""
+        error = await self.ready(group_id)
+        if error:
+            return 0 if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        code, effects = rebalance.heartbeat(group, member_id, instance_id, generation)
+        self._run(group, effects)
+        return code
+
+    async def leave(self, group_id: str, members: Sequence[tuple[str, str | None]]) -> tuple[int, list[int]]:
+        """The error code of all, and one for each member: (id, instance id)."""
+        error = await self.ready(group_id)
+        if error:
+            return error, []
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            if isinstance(group, ConsumerGroup):
+                return 0, [self.leave_as_classic(group, *member) for member in members]
+            return 0, [int(ErrorCode.UNKNOWN_MEMBER_ID)] * len(members)
+        codes = []
+        for member_id, instance_id in members:
+            code, effects = rebalance.leave(group, member_id, instance_id, self._rules())
+            codes.append(int(code))
+            self._run(group, effects)
+        return 0, codes
+
+    def _rules(self) -> rebalance.Rules:
+        config = self._node.config
+        return rebalance.Rules(config["group.initial.rebalance.delay.ms"], config["group.max.size"], self._node.clock())
+
+    def _on_timer(self, group_id: str, name: str) -> None:
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            self.on_consumer_timer(group, name)
+        elif isinstance(group, ClassicGroup):
+            rules = self._rules()
+            if name == JOIN_TIMER:
+                self._run(group, rebalance.on_join_timer(group, rules))
+            elif name == SYNC_TIMER:
+                self._run(group, rebalance.on_sync_timer(group, rules))
+            else:
+                member_id = name.removeprefix(MEMBER_TIMER)
+                if member_id in group.members:
+                    _LOG.info("group %s: member %s was silent for too long", group_id, member_id)
+                self._run(group, rebalance.on_session_end(group, member_id, rules))
+
+    # All groups
+
+    def overview(self, *, has_offsets: bool = True) -> list[GroupOverview]:
+        """All groups, by name; without offsets it is quick where there are many."""
+        return [self._overview_of(self.groups[group_id], has_offsets) for group_id in sorted(self.groups)]
+
+    def _overview_of(self, group: Group, has_offsets: bool) -> GroupOverview:
+        known = self.offsets.all_of(group.id) if has_offsets else {}
+        offsets = {TopicPartition(*place): one.offset for place, one in known.items()}
+        if isinstance(group, ClassicGroup):
+            return GroupOverview(
+                group.id, group.protocol_type or "", "classic", str(group.state), len(group.members), offsets
+            )
+        return GroupOverview(group.id, "consumer", "consumer", str(group.state), len(group.members), offsets)
+
+    async def delete(self, group_id: str) -> int:
+        """The error code for deleting a group: only one without members can be."""
+        error = await self.ready(group_id, is_written=False)
+        if error:
+            return error
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if not group.is_empty or (isinstance(group, ClassicGroup) and group.pending):
+            return ErrorCode.NON_EMPTY_GROUP
+        try:
+            self.forget(group)
+        except (KafkalogError, OSError) as failure:
+            _LOG.error("group %s cannot be deleted: %s", group_id, failure)
+            return group_error_code(failure)
+        return 0
+
+    def _on_topic(self, before: Any, after: Any) -> None:
+        """A topic was made, changed or deleted."""
+        for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                group.has_current_topics = False
+        if before is not None and after is None:
+            if before.name == OFFSETS_TOPIC:
+                self._forget_all()
+            else:
+                self.forget_topic(before.name)
+
+    def _forget_all(self) -> None:
+        """The topic that has all groups was deleted: nothing of them would be there after a restart."""
+        _LOG.warning("%s was deleted, and all %d groups with it", OFFSETS_TOPIC, len(self.groups))
+        for group in list(self.groups.values()):
+            self.timers.cancel(group.id)
+            if isinstance(group, ClassicGroup):
+                effects = rebalance.disband(group, ErrorCode.NOT_COORDINATOR, self._node.clock())
+                self._run(group, [effect for effect in effects if isinstance(effect, Reply)])
+        self.groups.clear()
+        self.offsets.clear()
+        self._failed.clear()
+
+
+def make(node: Node) -> GroupCoordinator:
+    """The coordinator of a node."""
+    return GroupCoordinator(node)

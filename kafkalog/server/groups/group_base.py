@@ -1,0 +1,80 @@
+"""What all parts of the coordinator share: the groups, their timers, and what has to be done after a change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups import records
+from kafkalog.server.groups.classic_group import ClassicGroup
+from kafkalog.server.groups.consumer_group import ConsumerGroup
+from kafkalog.server.groups.effects import Effect, Reply, Wake
+from kafkalog.server.groups.group_log import OFFSETS_TOPIC, GroupLog, group_error_code
+from kafkalog.server.groups.offsets import GroupOffsets
+from kafkalog.server.groups.timers import GroupTimers
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+Group = ClassicGroup | ConsumerGroup
+
+
+class GroupBase:
+    """The groups of a node, those that are loaded."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.groups: dict[str, Group] = {}
+        self.offsets = GroupOffsets()
+        self.log = GroupLog(node)
+        self.timers = GroupTimers(node, self._on_timer)
+        self._unloaded: set[int] = set()  # partitions that are being read, and those that could not be
+        self._failed: set[int] = set()
+        self._expiry: Any = None
+
+    async def ready(self, group_id: str, *, is_written: bool = True) -> int:
+        """0 when the group can be used, else the code for the client, which asks again.
+
+        The topic is made when something has to be written for the first time. StorageError where it cannot be.
+        """
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        if self._node.topics.get(OFFSETS_TOPIC) is None:
+            if not is_written:
+                return 0
+            await self._node.topics.ensure_internal(OFFSETS_TOPIC)
+        partition = self.log.partition_for(group_id)
+        if partition in self._unloaded:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NOT_COORDINATOR if partition in self._failed else 0
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that has a group's records."""
+        return self.log.partition_for(group_id)
+
+    def _run(self, group: ClassicGroup, effects: Iterable[Effect]) -> None:
+        """Does what a group's rules ask for, and what follows from that."""
+        left = list(effects)
+        while left:
+            effect = left.pop(0)
+            if isinstance(effect, Reply):
+                if not effect.waiter.done():  # its client may be gone
+                    effect.waiter.set_result(effect.answer)
+            elif isinstance(effect, Wake):
+                self.timers.set(group.id, effect.name, effect.delay_ms)
+            else:
+                try:
+                    self.log.append(group.id, [records.group_record(group.id, effect.fields)])
+                    code = 0
+                    _LOG.info("group %s: generation %d, %d members", group.id, group.generation, len(group.members))
+                except (KafkalogError, OSError) as error:
+                    _LOG.error("group %s cannot be written: %s", group.id, error)
+                    code = group_error_code(error)
+                left = [*effect.then(code), *left]
+
+    def _on_timer(self, group_id: str, name: str) -> None:
+        raise NotImplementedError

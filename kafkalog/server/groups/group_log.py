@@ -1,0 +1,106 @@
+"""Where the coordinator's records go: batches of `__consumer_offsets`, each group's in its own partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.records.builder import RecordsBuilder
+from kafkalog.records.format import CompressionType
+from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.groups.records import Record
+from kafkalog.server.java_hash import partition_for
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+MOST_RECORDS: Final = 1000
+"""In one batch, of changes that need not be made at once."""
+
+_AVAILABLE_LATER: Final = frozenset({
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+})  # fmt: skip
+_NOT_HERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
+_TOO_LARGE: Final = frozenset({
+    ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE,
+})  # fmt: skip
+
+
+class GroupLog:
+    """Appends records for groups. All of it on the loop: the batches are small."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._codec = CompressionType(node.config["offsets.topic.compression.codec"])
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the topic has, or will have."""
+        topic = self._node.topics.get(OFFSETS_TOPIC)
+        return int(self._node.config["offsets.topic.num.partitions"] if topic is None else topic.partitions)
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition that has a group's records."""
+        return partition_for(group_id, self.partitions)
+
+    def append(self, group_id: str, records: Sequence[Record]) -> int:
+        """Writes records of a group in one batch and returns the offset of the last one. Errors as for an append."""
+        return self._append(group_id, self._builder(), records)
+
+    def append_many(self, group_id: str, records: Sequence[Record]) -> None:
+        """Writes any number of records of a group, in as many batches as it takes."""
+        for first in range(0, len(records), MOST_RECORDS):
+            self.append(group_id, records[first : first + MOST_RECORDS])
+
+    def append_in_transaction(
+        self, group_id: str, records: Sequence[Record], producer_id: int, producer_epoch: int
+    ) -> int:
+        """Writes records that count when the producer's transaction is committed.
+
+        The sequence is 0 each time: that is how a broker's coordinator writes, and nobody looks at it.
+        """
+        builder = self._builder(
+            producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=0, is_transactional=True
+        )
+        return self._append(group_id, builder, records, producer=(producer_id, producer_epoch))
+
+    def _builder(self, **producer: Any) -> RecordsBuilder:
+        return RecordsBuilder(compression=self._codec, **producer)
+
+    def _append(
+        self,
+        group_id: str,
+        builder: RecordsBuilder,
+        records: Sequence[Record],
+        producer: tuple[int, int] | None = None,
+    ) -> int:
+        now_ms = self._node.clock()
+        for key, value in records:
+            builder.append(now_ms, key, value)
+        place = TopicPartition(OFFSETS_TOPIC, self.partition_for(group_id))
+        replicas = self._node.replicas
+        if producer is None:
+            return int(replicas.append_now(place, builder.build(), "coordinator"))
+        producer_id, epoch = producer
+        guard = replicas.partition(*place).log.maybe_start_verification(producer_id, 0, epoch, False)
+        return int(replicas.append_now(place, builder.build(), "coordinator", guard=guard))
+
+
+def group_error_code(error: Exception) -> int:
+    """What a member is told when the group's record could not be written."""
+    code = code_of(error)
+    if code in _AVAILABLE_LATER:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if code in _NOT_HERE:
+        return ErrorCode.NOT_COORDINATOR
+    return ErrorCode.UNKNOWN_SERVER_ERROR if code in _TOO_LARGE else code
+
+
+def commit_error_code(error: Exception) -> int:
+    """What a client is told when its offsets could not be written."""
+    if code_of(error) in _TOO_LARGE:
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    return group_error_code(error)

@@ -1,0 +1,340 @@
+"""The part of the coordinator that has offsets: committing, fetching, deleting, growing old."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from kafkalog.config_keys import MAX_LONG
+from kafkalog.errors import KafkalogError
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups import consumer_heartbeat, rebalance, records
+from kafkalog.server.groups.classic_group import ClassicGroup, State
+from kafkalog.server.groups.consumer_group import ConsumerGroup
+from kafkalog.server.groups.group_base import Group, GroupBase
+from kafkalog.server.groups.group_log import OFFSETS_TOPIC, commit_error_code
+from kafkalog.server.groups.offsets import Place, expired
+from kafkalog.server.groups.records import Record
+from kafkalog.server.groups.values import NO_GENERATION, NO_MEMBER, CommittedOffset, KeptPosition
+
+_LOG: Final = logging.getLogger(__name__)
+_FIRST_WITH_EPOCHS: Final = 9
+"""The version of OffsetCommit and OffsetFetch that knows epochs of members (KIP-848)."""
+
+
+class Committer(NamedTuple):
+    """Who commits, or asks for what was committed: a member, or nobody (generation -1, no ids)."""
+
+    member_id: str = NO_MEMBER
+    generation: int = NO_GENERATION
+    instance_id: str | None = None
+    version: int = _FIRST_WITH_EPOCHS
+
+    @property
+    def is_nobody(self) -> bool:
+        """Whether it says nothing of a group."""
+        return self.generation < 0 and not self.member_id and self.instance_id is None
+
+
+class NewOffset(NamedTuple):
+    """What is committed for a partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    topic_id: UUID | None = None
+
+
+class OffsetPart(GroupBase):
+    """Offsets of groups; a part of `GroupCoordinator`."""
+
+    async def commit(
+        self,
+        group_id: str,
+        committer: Committer,
+        offsets: Mapping[Place, Any],
+        retention_ms: int = -1,
+    ) -> dict[Place, int]:
+        """The error code of each partition; `offsets` have offset, leader_epoch and metadata."""
+        error = await self.ready(group_id) or self._check_commit(group_id, committer, offsets)
+        if error:
+            return dict.fromkeys(offsets, int(error))
+        codes, kept = self._new_offsets(offsets, retention_ms)
+        if kept:
+            self._touch(group_id, committer)
+            made = [records.offset_record(group_id, *place, one) for place, one in kept.items()]
+            try:
+                last = self.log.append(group_id, made)
+            except (KafkalogError, OSError) as failure:
+                _LOG.error("offsets of group %s cannot be written: %s", group_id, failure)
+                return codes | dict.fromkeys(kept, int(commit_error_code(failure)))
+            for at, (place, one) in enumerate(kept.items(), last - len(kept) + 1):
+                self.offsets.put(group_id, place, one, at)
+        return codes
+
+    async def commit_offsets_in_transaction(
+        self,
+        group_id: str,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        offsets: Mapping[Place, Any],
+        member_id: str = NO_MEMBER,
+        generation: int = NO_GENERATION,
+        group_instance_id: str | None = None,
+    ) -> dict[Place, int]:
+        """The same for a transaction, which is known to be open: the offsets count when it is committed."""
+        committer = Committer(member_id, generation, group_instance_id)
+        error = await self.ready(group_id) or self._check_commit(group_id, committer, offsets, is_transactional=True)
+        if error:
+            return dict.fromkeys(offsets, int(error))
+        codes, kept = self._new_offsets(offsets, -1)
+        if kept:
+            made = [records.offset_record(group_id, *place, one) for place, one in kept.items()]
+            try:
+                last = self.log.append_in_transaction(group_id, made, producer_id, producer_epoch)
+            except (KafkalogError, OSError) as failure:
+                _LOG.error("offsets of %s in group %s cannot be written: %s", transactional_id, group_id, failure)
+                return codes | dict.fromkeys(kept, int(commit_error_code(failure)))
+            for at, (place, one) in enumerate(kept.items(), last - len(kept) + 1):
+                self.offsets.put_pending(producer_id, group_id, place, one, at)
+        return codes
+
+    def on_transaction_ended(
+        self, producer_id: int, producer_epoch: int, partitions: Iterable[int], is_committed: bool
+    ) -> None:
+        """The markers of a transaction are in these partitions of `__consumer_offsets`."""
+        meant = set(partitions)
+        self.offsets.end_transaction(producer_id, is_committed, lambda group: self.partition_for(group) in meant)
+
+    def _new_offsets(
+        self, offsets: Mapping[Place, Any], retention_ms: int
+    ) -> tuple[dict[Place, int], dict[Place, CommittedOffset]]:
+        longest = self._node.config["offset.metadata.max.bytes"]
+        now_ms = self._node.clock()
+        expire_ms = None if retention_ms < 0 else min(now_ms + retention_ms, MAX_LONG)
+        codes: dict[Place, int] = {}
+        kept: dict[Place, CommittedOffset] = {}
+        for place, new in offsets.items():
+            metadata = new.metadata or ""
+            if len(metadata) > longest:
+                codes[place] = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                continue
+            codes[place] = 0
+            topic_id = getattr(new, "topic_id", None)
+            kept[place] = CommittedOffset(new.offset, new.leader_epoch, metadata, now_ms, expire_ms, topic_id)
+        return codes, kept
+
+    def _check_commit(
+        self, group_id: str, committer: Committer, offsets: Mapping[Place, Any], *, is_transactional: bool = False
+    ) -> int:
+        group = self.groups.get(group_id)
+        if group is None:
+            if committer.generation >= 0:
+                is_new = not is_transactional and committer.version >= _FIRST_WITH_EPOCHS
+                return ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION
+            self.groups[group_id] = ClassicGroup(group_id, self._node.clock())
+            return 0
+        if committer.generation < 0 and group.is_empty:
+            return 0
+        if committer.is_nobody:
+            return 0 if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
+        if isinstance(group, ConsumerGroup):
+            return _check_epoch(group, committer, [(one, place[1]) for one, place in self._ids_of(offsets)])
+        error = group.check_member(committer.member_id, committer.instance_id)
+        if error:
+            return error
+        if committer.generation != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        is_waiting = group.state is State.COMPLETING_REBALANCE and not is_transactional
+        return ErrorCode.REBALANCE_IN_PROGRESS if is_waiting else 0
+
+    def _ids_of(self, offsets: Mapping[Place, Any]) -> Iterable[tuple[UUID | None, Place]]:
+        for place in offsets:
+            topic = self._node.topics.get(place[0])
+            yield (None if topic is None else topic.id), place
+
+    def _touch(self, group_id: str, committer: Committer) -> None:
+        """A commit is a sign of life."""
+        group = self.groups[group_id]
+        if isinstance(group, ClassicGroup) and committer.member_id in group.members:
+            self._run(group, [rebalance.session(group, committer.member_id)])
+
+    async def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> int:
+        """The error code for somebody who asks for a group's offsets, with a member's epoch or without."""
+        error = await self.ready(group_id, is_written=False) if group_id else 0
+        group = self.groups.get(group_id)
+        if error or not isinstance(group, ConsumerGroup) or (member_id is None and epoch < 0):
+            return error
+        return _check_epoch(group, Committer(member_id or "", epoch))
+
+    def fetched(self, group_id: str, place: Place, is_stable_wanted: bool) -> CommittedOffset | None:
+        """What a group has committed; Unstable where a transaction may change that and it matters."""
+        if is_stable_wanted and self.offsets.is_pending(group_id, place):
+            return UNSTABLE
+        one = self.offsets.get(group_id, place)
+        return None if one is None or self._is_of_another(place[0], one) else one
+
+    def _is_of_another(self, name: str, one: CommittedOffset) -> bool:
+        """Whether an offset was committed for a topic that is gone, and another has its name now.
+
+        A crash may come between the delete of a topic and the records that take back its offsets.
+        """
+        topic = self._node.topics.get(name)
+        return topic is not None and one.topic_id is not None and topic.id != one.topic_id
+
+    async def delete_offsets(self, group_id: str, places: Iterable[Place]) -> tuple[int, dict[Place, int]]:
+        """The error code of all, and that of each partition: those that members read now are kept."""
+        error = await self.ready(group_id, is_written=False)
+        if error:
+            return error, {}
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND, {}
+        if isinstance(group, ConsumerGroup):
+            read: frozenset[str] | set[str] | None = group.subscribed_topics()
+        else:
+            read = set() if group.is_empty else group.subscribed_topics()
+            if read is None and group.protocol_type != "consumer":
+                return ErrorCode.NON_EMPTY_GROUP, {}
+        codes = {
+            place: int(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) if read is None or place[0] in read else 0
+            for place in places
+        }
+        gone = [place for place, code in codes.items() if not code and self.offsets.get(group_id, place) is not None]
+        try:
+            self._drop(group_id, gone)
+        except (KafkalogError, OSError) as failure:
+            return commit_error_code(failure), {}
+        return 0, codes
+
+    def _drop(self, group_id: str, places: list[Place]) -> None:
+        made = [records.tombstone(records.OFFSET, group_id, *place) for place in places]
+        self.log.append_many(group_id, made)
+        for place in places:
+            self.offsets.remove(group_id, place)
+
+    def forget_topic(self, topic: str) -> None:
+        """The offsets of a topic that was deleted go with it."""
+        by_group: dict[str, list[Place]] = {}
+        for group_id, place in self.offsets.of_topic(topic):
+            by_group.setdefault(group_id, []).append(place)
+        for group_id, places in by_group.items():
+            try:
+                self._drop(group_id, places)
+            except (KafkalogError, OSError) as error:
+                _LOG.error("offsets of topic %s in group %s cannot be taken back: %s", topic, group_id, error)
+
+    # Coming from elsewhere
+
+    async def adopt(self, positions: Iterable[KeptPosition]) -> int:
+        """Takes in what readers kept by themselves, where it is newer than what is committed; how many were."""
+        adopted = 0
+        for one in positions:
+            topic = self._node.topics.get(one.topic)
+            if topic is None or one.partition >= topic.partitions or await self.ready(one.group_id):
+                continue
+            place = (one.topic, one.partition)
+            known = self.offsets.get(one.group_id, place)
+            if known is not None and known.commit_ms >= one.committed_ms:
+                continue
+            new = CommittedOffset(one.offset, -1, "", self._node.clock(), None, topic.id)
+            at = self.log.append(one.group_id, [records.offset_record(one.group_id, *place, new)])
+            self.offsets.put(one.group_id, place, new, at)
+            self.groups.setdefault(one.group_id, ClassicGroup(one.group_id, self._node.clock()))
+            adopted += 1
+        if adopted:
+            _LOG.info("%d positions that readers kept by name are offsets of groups now", adopted)
+        return adopted
+
+    # Growing old
+
+    def _expire_later(self) -> None:
+        period_ms = self._node.config["offsets.retention.check.interval.ms"]
+        self._expiry = self._node.later(period_ms, self._expire_and_go_on)
+
+    def _expire_and_go_on(self) -> None:
+        try:
+            self.expire()
+        finally:
+            self._expire_later()
+
+    def expire(self) -> int:
+        """Takes back what nobody has needed for `offsets.retention.minutes`; how many offsets that were."""
+        if self._node.topics.get(OFFSETS_TOPIC) is None or self._node.is_read_only:
+            return 0
+        retention_ms = self._node.config["offsets.retention.minutes"] * 60_000
+        dropped = 0
+        for group in list(self.groups.values()):
+            if self.log.partition_for(group.id) in self._unloaded:
+                continue
+            try:
+                dropped += self._expire_group(group, retention_ms)
+            except (KafkalogError, OSError) as error:
+                _LOG.error("old offsets of group %s cannot be taken back: %s", group.id, error)
+        if dropped:
+            _LOG.info("%d offsets were not needed for %d minutes", dropped, retention_ms // 60_000)
+        return dropped
+
+    def _expire_group(self, group: Group, retention_ms: int) -> int:
+        offsets = {
+            place: one
+            for place, one in self.offsets.all_of(group.id).items()
+            if not self.offsets.is_pending(group.id, place)
+        }
+        places = self._old_places(group, offsets, retention_ms)
+        self._drop(group.id, places)
+        is_gone = len(places) == len(offsets) and not self.offsets.has_pending(group.id)
+        if is_gone and group.is_empty and not (isinstance(group, ClassicGroup) and group.pending):
+            self.forget(group)
+        return len(places)
+
+    def _old_places(self, group: Group, offsets: Mapping[Place, CommittedOffset], retention_ms: int) -> list[Place]:
+        now_ms = self._node.clock()
+        if isinstance(group, ConsumerGroup):
+            return expired(offsets, now_ms, retention_ms, None, group.subscribed_topics())
+        if group.protocol_type is None:
+            return expired(offsets, now_ms, retention_ms)
+        if group.state is State.EMPTY:
+            return expired(offsets, now_ms, retention_ms, group.state_ms)
+        read = group.subscribed_topics()
+        return [] if read is None or group.state is not State.STABLE else expired(
+            offsets, now_ms, retention_ms, None, read
+        )  # fmt: skip
+
+    def forget(self, group: Group) -> None:
+        """Takes back all that is written of a group without members, its offsets first."""
+        places = [*self.offsets.all_of(group.id)]
+        places += [place for place in self.offsets.pending_places(group.id) if place not in places]
+        made = [records.tombstone(records.OFFSET, group.id, *place) for place in places]
+        self.log.append_many(group.id, [*made, *self.group_tombstones(group)])
+        self.offsets.drop_group(group.id)
+        self.timers.cancel(group.id)
+        del self.groups[group.id]
+
+    def group_tombstones(self, group: Group) -> list[Record]:
+        """The records that take back a group itself."""
+        if isinstance(group, ConsumerGroup):
+            return consumer_heartbeat.delete(group)
+        return [records.tombstone(records.CLASSIC_GROUP, group.id)]
+
+
+UNSTABLE: Final = CommittedOffset(-1, -1, "", -1)
+"""In place of an offset that a transaction may change."""
+
+
+def _check_epoch(group: ConsumerGroup, committer: Committer, places: Iterable[tuple[UUID | None, int]] = ()) -> int:
+    """0 for the epoch the member is in, or an earlier one since which it has all these partitions (KIP-1251)."""
+    member = group.members.get(committer.member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if committer.version < _FIRST_WITH_EPOCHS:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if committer.generation == member.epoch:
+        return 0
+    places = list(places)
+    had = [member.epochs.get((one, number), member.epoch) for one, number in places if one is not None]
+    is_ours = 0 <= committer.generation < member.epoch and len(had) == len(places) > 0
+    return 0 if is_ours and max(had) <= committer.generation else ErrorCode.STALE_MEMBER_EPOCH

@@ -1,0 +1,420 @@
+"""How a classic group changes: joining, waiting for the others, handing out assignments, leaving, being late.
+
+Every function takes the group and what happened, changes the group, and returns what has to be done (`effects.py`).
+The rules are those of a broker of 4.3.1; KIP-62, KIP-134, KIP-345, KIP-394, KIP-814 say why.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.classic_group import ClassicGroup, State
+from kafkalog.server.groups.classic_member import ClassicMember
+from kafkalog.server.groups.effects import JOIN_TIMER, MEMBER_TIMER, SYNC_TIMER, Effect, Reply, Wake, Write
+from kafkalog.server.groups.values import Joined, Joining, Synced, Syncing
+
+NEW_MEMBER_TIMEOUT_MS: Final = 300_000
+"""How long somebody who has just joined may keep the others waiting (KAFKA-8151)."""
+
+
+class Rules(NamedTuple):
+    """The settings that a group goes by, and the time."""
+
+    initial_delay_ms: int
+    max_size: int
+    now_ms: int
+
+
+def join(group: ClassicGroup, event: Joining, waiter: Any, rules: Rules) -> list[Effect]:
+    """Somebody wants to be a member of the next generation."""
+    refused = _refusal(group, event, rules)
+    if refused:
+        return [Reply(waiter, Joined(refused, event.member_id))]
+    if event.member_id:
+        return _join_again(group, event, waiter, rules)
+    if event.instance_id is not None:
+        return _join_static(group, event, waiter, rules)
+    if event.is_id_required:
+        group.pending.add(event.new_id)
+        timer = Wake(MEMBER_TIMER + event.new_id, event.session_timeout_ms)
+        return [timer, Reply(waiter, Joined(ErrorCode.MEMBER_ID_REQUIRED, event.new_id))]
+    return _add(group, event, event.new_id, waiter, rules)
+
+
+def _refusal(group: ClassicGroup, event: Joining, rules: Rules) -> int:
+    if group.state is State.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if not _accepts(group, event.member_id, rules.max_size):
+        return ErrorCode.GROUP_MAX_SIZE_REACHED
+    if not group.supports(event.protocol_type, dict(event.protocols)):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return 0
+
+
+def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
+    if group.state is State.EMPTY:
+        return True
+    member = group.members.get(member_id)
+    if group.state is State.PREPARING_REBALANCE:
+        # those who come back are let in as long as there is room among those who already did
+        awaiting = sum(one.awaiting_join is not None for one in group.members.values())
+        return (member is not None and member.awaiting_join is not None) or awaiting < max_size
+    return member is not None or len(group.members) < max_size
+
+
+def _join_again(group: ClassicGroup, event: Joining, waiter: Any, rules: Rules) -> list[Effect]:
+    if event.member_id in group.pending:
+        if event.instance_id is not None:
+            return [Reply(waiter, Joined(ErrorCode.UNKNOWN_MEMBER_ID, event.member_id))]
+        return _add(group, event, event.member_id, waiter, rules)
+    error = group.check_member(event.member_id, event.instance_id)
+    if error or group.state is State.EMPTY:
+        return [Reply(waiter, Joined(error or ErrorCode.UNKNOWN_MEMBER_ID, event.member_id))]
+    member = group.members[event.member_id]
+    is_same = member.protocols == event.protocols
+    if group.state is State.COMPLETING_REBALANCE and is_same:
+        return [Reply(waiter, group.joined(member))]  # the answer was lost: it is given once more
+    if group.state is State.STABLE and is_same and member.id != group.leader:
+        return [Reply(waiter, group.joined(member))]
+    out: list[Effect] = []
+    member.update(event)
+    _await_join(member, waiter, out)
+    _prepare_or_complete(group, rules, out)
+    return out
+
+
+def _add(group: ClassicGroup, event: Joining, member_id: str, waiter: Any, rules: Rules) -> list[Effect]:
+    out: list[Effect] = []
+    member = ClassicMember.of(event, member_id)
+    member.is_new = True
+    if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
+        group.new_member_added = True
+    if group.is_empty:
+        group.protocol_type = event.protocol_type
+    if group.leader is None or group.leader not in group.members:
+        group.leader = member_id
+    group.members[member_id] = member
+    if member.instance_id is not None:
+        group.instances[member.instance_id] = member_id
+    group.pending.discard(member_id)
+    member.awaiting_join = waiter
+    out.append(Wake(MEMBER_TIMER + member_id, NEW_MEMBER_TIMEOUT_MS))
+    _prepare_or_complete(group, rules, out)
+    return out
+
+
+def _join_static(group: ClassicGroup, event: Joining, waiter: Any, rules: Rules) -> list[Effect]:
+    assert event.instance_id is not None
+    old_id = group.instances.get(event.instance_id)
+    if old_id is None:
+        return _add(group, event, event.new_id, waiter, rules)
+    old_leader = group.leader
+    out: list[Effect] = []
+    old = group.members[old_id]
+    member = _replace(group, old, event, out)
+    if group.state is State.STABLE and group.select_protocol() == group.protocol:
+        return [*out, Write(group.fields(), lambda error: _replaced(group, member, old, old_leader, error, waiter))]
+    member.awaiting_join = waiter
+    if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+        _prepare(group, rules, out)
+    else:
+        _complete_if_all_joined(group, rules, out)
+    return out
+
+
+def _replace(group: ClassicGroup, old: ClassicMember, event: Joining, out: list[Effect]) -> ClassicMember:
+    """The member that takes the place of a static one, which is fenced; nobody else is disturbed by it."""
+    assert event.instance_id is not None
+    error = ErrorCode.FENCED_INSTANCE_ID
+    if old.awaiting_join is not None:
+        out.append(Reply(old.awaiting_join, Joined(error, old.id)))
+    if old.awaiting_sync is not None:
+        out.append(Reply(old.awaiting_sync, Synced(error)))
+    member = ClassicMember.of(event, event.new_id)
+    member.assignment = old.assignment
+    if old.id in group.pending_sync:
+        group.pending_sync.remove(old.id)
+        group.pending_sync.add(member.id)
+    _put_in_place(group, old, member)
+    if group.leader == old.id:
+        group.leader = member.id
+    out.append(Wake(MEMBER_TIMER + old.id, None))
+    out.append(Wake(MEMBER_TIMER + member.id, member.session_timeout_ms))
+    return member
+
+
+def _put_in_place(group: ClassicGroup, old: ClassicMember, new: ClassicMember) -> None:
+    group.members = {one.id: one for one in (new if one is old else one for one in group.members.values())}
+    if new.instance_id is not None:
+        group.instances[new.instance_id] = new.id
+
+
+def _replaced(
+    group: ClassicGroup, member: ClassicMember, old: ClassicMember, old_leader: str | None, error: int, waiter: Any
+) -> list[Effect]:
+    """Answers a static member that came back to a stable group: it goes on with the assignment that it had."""
+    if error:
+        _put_in_place(group, member, old)
+        group.leader = old_leader
+        timers = [Wake(MEMBER_TIMER + member.id, None), Wake(MEMBER_TIMER + old.id, old.session_timeout_ms)]
+        return [*timers, Reply(waiter, Joined(error, member.id))]
+    if member.skips_assignment:
+        answer = group.joined(member)._replace(skips_assignment=group.leader == member.id)
+    else:  # one that leads and cannot skip would hand out assignments: it is told of the leader that is gone
+        answer = group.joined(member)._replace(leader=old_leader or "", members=())
+    return [Reply(waiter, answer)]
+
+
+def _await_join(member: ClassicMember, waiter: Any, out: list[Effect]) -> None:
+    if member.awaiting_join is not None:  # the client gave up on its last request and asks again
+        out.append(Reply(member.awaiting_join, Joined(ErrorCode.UNKNOWN_MEMBER_ID, member.id)))
+    member.awaiting_join = waiter
+
+
+def _prepare_or_complete(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
+    if group.state is State.PREPARING_REBALANCE:
+        _complete_if_all_joined(group, rules, out)
+    else:
+        _prepare(group, rules, out)
+
+
+def _prepare(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
+    """The generation ends: whoever does not join in time is not in the next one."""
+    if group.state is State.COMPLETING_REBALANCE:
+        _drop_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, out)
+    group.pending_sync.clear()
+    out.append(Wake(SYNC_TIMER, None))
+    was_empty = group.state is State.EMPTY
+    group.move_to(State.PREPARING_REBALANCE, rules.now_ms)
+    if was_empty:
+        group.initial_left_ms = max(group.rebalance_timeout_ms - rules.initial_delay_ms, 0)
+        group.new_member_added = False
+        if rules.initial_delay_ms <= 0:
+            _complete(group, rules, out)
+        else:
+            out.append(Wake(JOIN_TIMER, rules.initial_delay_ms))
+        return
+    group.initial_left_ms = None
+    out.append(Wake(JOIN_TIMER, group.rebalance_timeout_ms))
+    _complete_if_all_joined(group, rules, out)
+
+
+def _complete_if_all_joined(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
+    # a group that is just forming waits for its time, for all that are known have joined from the start
+    if group.state is State.PREPARING_REBALANCE and group.initial_left_ms is None and group.has_all_joined:
+        _complete(group, rules, out)
+
+
+def _drop_assignments(group: ClassicGroup, error: int, out: list[Effect]) -> None:
+    for member in group.members.values():
+        member.assignment = b""
+        if member.awaiting_sync is not None:
+            waiter, member.awaiting_sync = member.awaiting_sync, None
+            out.append(Reply(waiter, Synced(error)))
+            out.append(Wake(MEMBER_TIMER + member.id, member.session_timeout_ms))
+
+
+def on_join_timer(group: ClassicGroup, rules: Rules) -> list[Effect]:
+    """The time to join is over, or the first part of it where the group was empty before."""
+    out: list[Effect] = []
+    if group.state is not State.PREPARING_REBALANCE:
+        return out
+    left_ms = group.initial_left_ms
+    if left_ms and group.new_member_added:
+        delay_ms = min(rules.initial_delay_ms, left_ms)
+        group.new_member_added, group.initial_left_ms = False, max(left_ms - delay_ms, 0)
+        return [Wake(JOIN_TIMER, delay_ms)]
+    _complete(group, rules, out)
+    return out
+
+
+def _complete(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
+    """The next generation begins with those who joined; static members who did not are waited for (KIP-345)."""
+    group.initial_left_ms = None
+    out.append(Wake(JOIN_TIMER, None))
+    for member_id in group.pending:
+        out.append(Wake(MEMBER_TIMER + member_id, None))
+    group.pending.clear()
+    for member in [one for one in group.members.values() if one.awaiting_join is None and one.instance_id is None]:
+        _remove(group, member, out)
+    if group.members and not group.elect_leader():
+        out.append(Wake(JOIN_TIMER, group.rebalance_timeout_ms))
+        return
+    group.generation += 1
+    group.pending_sync.clear()
+    if not group.members:
+        group.protocol = None
+        group.move_to(State.EMPTY, rules.now_ms)
+        out.append(Write(group.fields(), lambda error: []))
+        return
+    group.protocol = group.select_protocol()
+    group.move_to(State.COMPLETING_REBALANCE, rules.now_ms)
+    for member in group.members.values():
+        waiter, member.awaiting_join, member.is_new = member.awaiting_join, None, False
+        if waiter is not None:
+            out.append(Reply(waiter, group.joined(member)))
+        out.append(Wake(MEMBER_TIMER + member.id, member.session_timeout_ms))
+        group.pending_sync.add(member.id)
+    out.append(Wake(SYNC_TIMER, group.rebalance_timeout_ms))
+
+
+def on_sync_timer(group: ClassicGroup, rules: Rules) -> list[Effect]:
+    """Those who joined and never asked for their assignment are removed (KAFKA-9752)."""
+    out: list[Effect] = []
+    if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
+        return out
+    for member_id in list(group.pending_sync):
+        member = group.members.get(member_id)
+        if member is not None:
+            _remove(group, member, out)
+    _prepare(group, rules, out)
+    return out
+
+
+def sync(group: ClassicGroup, event: Syncing, waiter: Any, rules: Rules) -> list[Effect]:
+    """A member asks for its assignment, which the leader brings."""
+    error = group.check_member(event.member_id, event.instance_id) or _sync_refusal(group, event)
+    if error:
+        return [Reply(waiter, Synced(error))]
+    member = group.members[event.member_id]
+    timer = Wake(MEMBER_TIMER + member.id, member.session_timeout_ms)
+    if group.state is State.STABLE:
+        group.pending_sync.discard(member.id)
+        return [timer, Reply(waiter, Synced(0, group.protocol_type, group.protocol, member.assignment))]
+    if member.awaiting_sync is not None:
+        out: list[Effect] = [Reply(member.awaiting_sync, Synced(ErrorCode.UNKNOWN_MEMBER_ID))]
+    else:
+        out = []
+    member.awaiting_sync = waiter
+    group.pending_sync.discard(member.id)
+    if member.id != group.leader:
+        return out
+    generation = group.generation
+    assignments = {one: event.assignments.get(one, b"") for one in group.members}
+    fields = group.fields(assignments)
+
+    def written(error: int) -> list[Effect]:
+        if group.state is not State.COMPLETING_REBALANCE or group.generation != generation:
+            return []
+        after: list[Effect] = []
+        if error:
+            _drop_assignments(group, error, after)
+            _prepare(group, rules, after)
+        else:
+            _hand_out(group, assignments, rules, after)
+        return after
+
+    return [*out, Write(fields, written)]
+
+
+def _sync_refusal(group: ClassicGroup, event: Syncing) -> int:
+    if event.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    for told, own in ((event.protocol_type, group.protocol_type), (event.protocol, group.protocol)):
+        if told is not None and told != own:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is State.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.UNKNOWN_MEMBER_ID if group.state in (State.EMPTY, State.DEAD) else 0
+
+
+def _hand_out(group: ClassicGroup, assignments: dict[str, bytes], rules: Rules, out: list[Effect]) -> None:
+    for member in group.members.values():
+        member.assignment = assignments.get(member.id, b"")
+        if member.awaiting_sync is not None:
+            waiter, member.awaiting_sync = member.awaiting_sync, None
+            out.append(Reply(waiter, Synced(0, group.protocol_type, group.protocol, member.assignment)))
+            out.append(Wake(MEMBER_TIMER + member.id, member.session_timeout_ms))
+    group.move_to(State.STABLE, rules.now_ms)
+
+
+def heartbeat(
+    group: ClassicGroup, member_id: str, instance_id: str | None, generation: int
+) -> tuple[int, list[Effect]]:
+    """The error code for a member that says it lives, and its session begun anew."""
+    if group.state is State.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+    error = group.check_member(member_id, instance_id)
+    if error:
+        return error, []
+    if generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION, []
+    if group.state is State.EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID, []
+    code = ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING_REBALANCE else 0
+    return code, [session(group, member_id)]
+
+
+def session(group: ClassicGroup, member_id: str) -> Wake:
+    """A member's session, begun anew."""
+    return Wake(MEMBER_TIMER + member_id, group.members[member_id].session_timeout_ms)
+
+
+def leave(group: ClassicGroup, member_id: str, instance_id: str | None, rules: Rules) -> tuple[int, list[Effect]]:
+    """The error code for a member that leaves, by its id or by its instance's, and what follows."""
+    out: list[Effect] = []
+    if group.state is State.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, out
+    if instance_id is not None and not member_id:
+        member_id = group.instances.get(instance_id, "")
+    if member_id in group.pending and instance_id is None:
+        return 0, on_session_end(group, member_id, rules)
+    error = group.check_member(member_id, instance_id)
+    if error:
+        return error, out
+    _remove(group, group.members[member_id], out)
+    _after_removal(group, rules, out)
+    return 0, out
+
+
+def on_session_end(group: ClassicGroup, member_id: str, rules: Rules) -> list[Effect]:
+    """A member was silent for too long; one whose request waits is not."""
+    out: list[Effect] = []
+    if member_id in group.pending:
+        group.pending.discard(member_id)
+        out.append(Wake(MEMBER_TIMER + member_id, None))
+        _complete_if_all_joined(group, rules, out)
+        return out
+    member = group.members.get(member_id)
+    if member is None or member.is_waiting:
+        return out
+    _remove(group, member, out)
+    _after_removal(group, rules, out)
+    return out
+
+
+def _remove(group: ClassicGroup, member: ClassicMember, out: list[Effect]) -> None:
+    del group.members[member.id]
+    if member.instance_id is not None and group.instances.get(member.instance_id) == member.id:
+        del group.instances[member.instance_id]
+    group.pending_sync.discard(member.id)
+    if group.leader == member.id:
+        group.leader = next(iter(group.members), None)
+    out.append(Wake(MEMBER_TIMER + member.id, None))
+    if member.awaiting_join is not None:
+        out.append(Reply(member.awaiting_join, Joined(ErrorCode.UNKNOWN_MEMBER_ID, member.id)))
+    if member.awaiting_sync is not None:
+        out.append(Reply(member.awaiting_sync, Synced(ErrorCode.UNKNOWN_MEMBER_ID)))
+
+
+def _after_removal(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
+    if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+        _prepare(group, rules, out)
+    elif group.state is State.PREPARING_REBALANCE:
+        _complete_if_all_joined(group, rules, out)
+
+
+def disband(group: ClassicGroup, error: int, now_ms: int) -> list[Effect]:
+    """The group is no more: whoever waits for it is answered."""
+    out: list[Effect] = [Wake(JOIN_TIMER, None), Wake(SYNC_TIMER, None)]
+    for member in list(group.members.values()):
+        _remove(group, member, out)
+    out = [_with_error(one, error) if isinstance(one, Reply) else one for one in out]
+    out += [Wake(MEMBER_TIMER + one, None) for one in group.pending]
+    group.move_to(State.DEAD, now_ms)
+    return out
+
+
+def _with_error(reply: Reply, error: int) -> Reply:
+    return reply._replace(answer=reply.answer._replace(error_code=error))

@@ -1,0 +1,82 @@
+"""How a member of a consumer group comes from what it has to what it should have (KIP-848).
+
+It gives back first what it should not have, says so, and is given what nobody else has any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from kafkalog.server.groups.consumer_group import NO_PARTITIONS, ConsumerMember, MemberState, Partitions
+
+
+def reconcile(
+    member: ConsumerMember,
+    target_epoch: int,
+    target: Partitions,
+    owned: Partitions | None,
+    is_free: Callable[[UUID, int], bool],
+) -> ConsumerMember | None:
+    """The member after a heartbeat, itself where nothing changes; None for one that has to join anew.
+
+    `owned` is what it says it has, None where it says nothing; `is_free` whether nobody has a partition.
+    """
+    if member.state is MemberState.UNKNOWN and (owned is None or any(owned.values())):
+        return None
+    if member.state is MemberState.STABLE and member.epoch == target_epoch:
+        return member
+    if member.state is MemberState.UNREVOKED_PARTITIONS and _still_has(owned, member.revoking):
+        return member
+    return _next(member, target_epoch, target, owned, is_free)
+
+
+def _still_has(owned: Partitions | None, revoking: Partitions) -> bool:
+    if owned is None:
+        return True
+    return any(owned.get(topic_id, frozenset()) & partitions for topic_id, partitions in revoking.items())
+
+
+def _next(
+    member: ConsumerMember,
+    target_epoch: int,
+    target: Partitions,
+    owned: Partitions | None,
+    is_free: Callable[[UUID, int], bool],
+) -> ConsumerMember:
+    kept: dict[UUID, frozenset[int]] = {}
+    revoking: dict[UUID, frozenset[int]] = {}
+    added: dict[UUID, frozenset[int]] = {}
+    has_to_wait = False
+    for topic_id in {**member.assigned, **target}:
+        wanted = target.get(topic_id, frozenset())
+        had = member.assigned.get(topic_id, frozenset())
+        _put(kept, topic_id, had & wanted)
+        _put(revoking, topic_id, had - wanted)
+        free = frozenset(one for one in wanted - had if is_free(topic_id, one))
+        has_to_wait = has_to_wait or free != wanted - had
+        _put(added, topic_id, free)
+    if revoking and _still_has(owned, revoking):
+        return member._replace(state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=revoking)
+    epochs = {place: epoch for place, epoch in member.epochs.items() if place[1] in kept.get(place[0], ())}
+    for topic_id, partitions in added.items():
+        kept[topic_id] = kept.get(topic_id, frozenset()) | partitions
+        epochs |= {(topic_id, number): target_epoch for number in partitions}
+    return with_epoch(member, target_epoch)._replace(
+        state=MemberState.UNRELEASED_PARTITIONS if has_to_wait else MemberState.STABLE,
+        assigned=kept,
+        revoking=NO_PARTITIONS,
+        epochs=epochs,
+    )
+
+
+def _put(to: dict[UUID, frozenset[int]], topic_id: UUID, partitions: frozenset[int]) -> None:
+    if partitions:
+        to[topic_id] = partitions
+
+
+def with_epoch(member: ConsumerMember, epoch: int) -> ConsumerMember:
+    """The member in an epoch; the one before it is kept, since its answer may have been lost."""
+    if epoch == member.epoch:
+        return member
+    return member._replace(epoch=epoch, previous_epoch=member.epoch)

@@ -1,0 +1,128 @@
+"""What the coordinator writes into `__consumer_offsets`: keys and values as a broker of 4.3.1 writes them.
+
+A key is the number of its type and its fields, a value the number of its version and its fields; a record without a
+value takes back what its key stands for.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from kafkalog.records.encoder import encoded
+from kafkalog.records.schemas.groups import KEYS, VALUES
+from kafkalog.server.groups.values import CommittedOffset
+
+OFFSET: Final = 1
+CLASSIC_GROUP: Final = 2
+CONSUMER_GROUP: Final = 3
+CONSUMER_PARTITIONS: Final = 4
+CONSUMER_MEMBER: Final = 5
+TARGET: Final = 6
+TARGET_MEMBER: Final = 7
+CURRENT_MEMBER: Final = 8
+REGULAR_EXPRESSION: Final = 16
+
+_OFFSET_VERSION, _OFFSET_VERSION_WITH_EXPIRY, _GROUP_VERSION = 4, 1, 3
+_NO_ID: Final = "A" * 22
+_SHORT: Final = struct.Struct(">h")
+_KEY_FIELDS: Final = {number: tuple(field.name for field in schema.fields) for number, schema in KEYS.items()}
+
+
+class Record(NamedTuple):
+    """A record of the topic, as bytes; `value` None is a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+def tombstone(kind: int, *names: Any) -> Record:
+    """Takes back the record of type `kind` whose key has these fields, in their order."""
+    return Record(_key(kind, names), None)
+
+
+def record(kind: int, names: tuple[Any, ...], fields: Mapping[str, Any], version: int = 0) -> Record:
+    """A record of type `kind`: the fields of its key in their order, those of its value by name."""
+    return Record(_key(kind, names), _SHORT.pack(version) + encoded(VALUES[kind], fields, version))
+
+
+def _key(kind: int, names: tuple[Any, ...]) -> bytes:
+    return _SHORT.pack(kind) + encoded(KEYS[kind], dict(zip(_KEY_FIELDS[kind], names, strict=True)), 0)
+
+
+def offset_record(group_id: str, topic: str, partition: int, one: CommittedOffset) -> Record:
+    """A committed offset. Only one with a time of its own to expire needs the old version that has room for it."""
+    fields: dict[str, Any] = {
+        "offset": one.offset, "metadata": one.metadata, "commitTimestamp": one.commit_ms,
+    }  # fmt: skip
+    version = _OFFSET_VERSION
+    if one.expire_ms is not None:
+        version = _OFFSET_VERSION_WITH_EXPIRY
+        fields["expireTimestamp"] = one.expire_ms
+    else:
+        fields["leaderEpoch"] = one.leader_epoch
+        if one.topic_id is not None:
+            fields["topicId"] = id_text(one.topic_id)
+    return record(OFFSET, (group_id, topic, partition), fields, version)
+
+
+def committed_offset(value: Mapping[str, Any]) -> CommittedOffset:
+    """The committed offset that a record's value says, of any version."""
+    expire_ms = value.get("expireTimestamp", -1)
+    topic_id = value.get("topicId", _NO_ID)
+    return CommittedOffset(
+        value["offset"],
+        value.get("leaderEpoch", -1),
+        value["metadata"],
+        value["commitTimestamp"],
+        None if expire_ms == -1 else expire_ms,
+        None if topic_id == _NO_ID else id_of(topic_id),
+    )
+
+
+def group_record(group_id: str, fields: Mapping[str, Any]) -> Record:
+    """A classic group with its members and their assignments."""
+    return record(CLASSIC_GROUP, (group_id,), fields, _GROUP_VERSION)
+
+
+def id_text(topic_id: UUID) -> str:
+    """A topic's id as the records of the schemas have it: 22 characters of base64."""
+    return base64.urlsafe_b64encode(topic_id.bytes)[:22].decode()
+
+
+def id_of(text: str) -> UUID:
+    """The topic's id that `id_text` wrote."""
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
+def partitions_of(rows: Iterable[Mapping[str, Any]]) -> dict[UUID, frozenset[int]]:
+    """Partitions by topic, from the rows of a record."""
+    return {id_of(row["topicId"]): frozenset(row["partitions"]) for row in rows}
+
+
+def partition_rows(partitions: Mapping[UUID, Iterable[int]]) -> list[dict[str, Any]]:
+    """The rows of a record for partitions by topic."""
+    return [{"topicId": id_text(topic_id), "partitions": sorted(those)} for topic_id, those in partitions.items()]
+
+
+def epochs_of(rows: Iterable[Mapping[str, Any]], default: int) -> dict[tuple[UUID, int], int]:
+    """Since which epoch a member has each partition; `default` where an older record does not say it."""
+    found: dict[tuple[UUID, int], int] = {}
+    for row in rows:
+        epochs = row.get("assignmentEpochs") or [default] * len(row["partitions"])
+        topic_id = id_of(row["topicId"])
+        found |= {(topic_id, number): epoch for number, epoch in zip(row["partitions"], epochs, strict=False)}
+    return found
+
+
+def rows_with_epochs(
+    partitions: Mapping[UUID, Iterable[int]], epochs: Mapping[tuple[UUID, int], int], default: int
+) -> list[dict[str, Any]]:
+    """The rows of a record for partitions by topic, each with the epoch since which a member has it."""
+    return [
+        row | {"assignmentEpochs": [epochs.get((topic_id, number), default) for number in row["partitions"]]}
+        for topic_id, row in zip(partitions, partition_rows(partitions), strict=True)
+    ]

@@ -1,0 +1,151 @@
+"""The coordinator's records, read again: what was known of the groups of one partition of `__consumer_offsets`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from kafkalog._core.scan import BatchHeader, BatchTable
+from kafkalog.errors import CorruptRecord
+from kafkalog.records.control import ControlType, control_record
+from kafkalog.records.internal import UnknownRecordType, coordinator_record
+from kafkalog.records.message import MessageError
+from kafkalog.records.schemas.groups import KEYS, VALUES
+from kafkalog.records.tables import batch_table
+from kafkalog.server.groups import records
+from kafkalog.server.groups.consumer_group import ConsumerGroup
+from kafkalog.server.groups.offsets import GroupOffsets
+from kafkalog.types import FetchDataInfo
+
+_LOG: Final = logging.getLogger(__name__)
+_LEGACY_OFFSET: Final = 0
+NO_PRODUCER: Final = -1
+
+
+class Replay:
+    """The state of a partition's groups after so many records. One thread at a time."""
+
+    __slots__ = ("classic", "consumer", "offsets", "unread")
+
+    def __init__(self) -> None:
+        self.offsets = GroupOffsets()
+        self.classic: dict[str, Mapping[str, Any]] = {}
+        self.consumer: dict[str, ConsumerGroup] = {}
+        self.unread = 0
+
+    def apply(self, key: bytes | None, value: bytes | None, at: int, producer_id: int = NO_PRODUCER) -> None:
+        """Takes in one record; `producer_id` where it belongs to a transaction, `at` is its offset.
+
+        Records of kinds that this coordinator does not keep (share and streams groups) stay in the log untouched.
+        """
+        if key is None:
+            self.unread += 1
+            return
+        try:
+            found = coordinator_record(key, value, KEYS, VALUES)
+        except UnknownRecordType:
+            self.unread += 1
+            return
+        names = found.key
+        if found.type in (_LEGACY_OFFSET, records.OFFSET):
+            self._offset(names, found.value, at, producer_id)
+        elif found.type == records.CLASSIC_GROUP:
+            self._classic(names["group"], found.value)
+        elif records.CONSUMER_GROUP <= found.type <= records.CURRENT_MEMBER or found.type == records.REGULAR_EXPRESSION:
+            self._consumer(found.type, names, found.value)
+        else:
+            self.unread += 1
+
+    def _offset(self, names: Mapping[str, Any], value: Mapping[str, Any] | None, at: int, producer_id: int) -> None:
+        group_id, place = names["group"], (names["topic"], names["partition"])
+        if value is None:
+            self.offsets.remove(group_id, place)
+        elif producer_id == NO_PRODUCER:
+            self.offsets.put(group_id, place, records.committed_offset(value), at)
+        else:
+            self.offsets.put_pending(producer_id, group_id, place, records.committed_offset(value), at)
+
+    def _classic(self, group_id: str, value: Mapping[str, Any] | None) -> None:
+        if value is None:
+            self.classic.pop(group_id, None)
+        else:
+            self.classic[group_id] = value
+
+    def _consumer(self, kind: int, names: Mapping[str, Any], value: Mapping[str, Any] | None) -> None:
+        group_id = names["groupId"]
+        group = self.consumer.get(group_id)
+        if group is None:
+            if value is None:  # what it took back was cleaned away
+                return
+            group = self.consumer[group_id] = ConsumerGroup(group_id)
+            self.classic.pop(group_id, None)
+        if group.apply(kind, names, value):
+            del self.consumer[group_id]
+
+    def end_transaction(self, producer_id: int, is_committed: bool) -> None:
+        """A marker: the transaction of this producer is over."""
+        self.offsets.end_transaction(producer_id, is_committed, lambda group_id: True)
+
+
+class ReadableLog(Protocol):
+    """A log of ours, or a view of another's."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """Where it begins."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """Where it ends."""
+
+    def read(self, start_offset: int, max_length: int, /) -> FetchDataInfo:
+        """Some of it, from that offset on."""
+
+
+def replay_log(log: ReadableLog, chunk_bytes: int) -> Replay:
+    """Reads a partition of `__consumer_offsets` from its start to its end, so many bytes at a time.
+
+    Runs in a thread of the pool. A record that cannot be read is left out with a line in the log, as a broker does;
+    CorruptRecord and StorageError for batches that cannot.
+    """
+    replay = Replay()
+    offset, end = log.log_start_offset, log.log_end_offset
+    while offset < end:
+        found = log.read(offset, chunk_bytes)
+        before = offset
+        for data, table in found.records.scanned(check_crc=True):
+            for row in range(len(table)):
+                header = table[row]
+                if not header.is_valid or not offset < header.next_offset <= end:
+                    raise _damaged(header, found.records.path)
+                _replay_batch(replay, data, table, row, found.records.path)
+                offset = header.next_offset
+        if offset == before:
+            break
+    if replay.unread:
+        _LOG.info("%d records of groups are of kinds that are not kept here", replay.unread)
+    return replay
+
+
+def _damaged(header: BatchHeader, path: str) -> CorruptRecord:
+    return CorruptRecord(
+        "a batch of groups does not match its checksum or its place",
+        path=path, offset=header.base_offset, position=header.position,
+        hint="kafkalog verify says what is damaged, kafkalog repair what can be done",
+    )  # fmt: skip
+
+
+def _replay_batch(replay: Replay, data: bytes, table: BatchTable, row: int, path: str) -> None:
+    header = table[row]
+    producer_id = header.producer_id if header.is_transactional else NO_PRODUCER
+    for record in batch_table(data, table, row, base_position=table[0].position, path=path):
+        if header.is_control:
+            kind = control_record(record.key, record.value).type
+            if kind in (ControlType.COMMIT, ControlType.ABORT):
+                replay.end_transaction(header.producer_id, kind is ControlType.COMMIT)
+            continue
+        try:
+            replay.apply(record.key, record.value, record.offset, producer_id)
+        except MessageError as error:
+            _LOG.error("a record of groups at offset %d of %s cannot be read: %s", record.offset, path, error)

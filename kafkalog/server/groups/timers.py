@@ -1,0 +1,52 @@
+"""The timers of groups: one at most of each name for a group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+
+class GroupTimers:
+    """Timers by group and name, each of which calls `on_timer(group id, name)` on the loop when its time has come."""
+
+    __slots__ = ("_handles", "_node", "_on_timer")
+
+    def __init__(self, node: Node, on_timer: Callable[[str, str], object]) -> None:
+        self._node = node
+        self._on_timer = on_timer
+        self._handles: dict[str, dict[str, Any]] = {}
+
+    def set(self, group_id: str, name: str, delay_ms: int | None) -> None:
+        """Starts a timer anew; None ends it."""
+        handles = self._handles.setdefault(group_id, {})
+        old = handles.pop(name, None)
+        if old is not None:
+            old.cancel()
+        if delay_ms is not None:
+            handles[name] = self._node.later(delay_ms, self._call, group_id, name)
+        elif not handles:
+            del self._handles[group_id]
+
+    def has(self, group_id: str, name: str) -> bool:
+        """Whether the timer runs."""
+        return name in self._handles.get(group_id, ())
+
+    def cancel(self, group_id: str) -> None:
+        """Ends all timers of a group."""
+        for handle in self._handles.pop(group_id, {}).values():
+            handle.cancel()
+
+    def cancel_all(self) -> None:
+        """Ends all timers."""
+        for group_id in list(self._handles):
+            self.cancel(group_id)
+
+    def _call(self, group_id: str, name: str) -> None:
+        handles = self._handles.get(group_id, {})
+        handles.pop(name, None)
+        if not handles:
+            self._handles.pop(group_id, None)
+        self._on_timer(group_id, name)

@@ -1,0 +1,181 @@
+"""Answers over HTTP for those who watch: metrics, health, and the status page, on a port of its own.
+
+    GET /          the status page                       GET /health    200 as long as the process answers
+    GET /metrics   Prometheus' text                      GET /ready     200 once clients are served, else 503
+
+One request a connection, no body, no more than `MOST_CONNECTIONS` at once: whatever comes, a scrape costs the clients
+of the broker's protocol nothing but the time to write its text, most of which another thread takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+
+from kafkalog.errors import StorageError
+from kafkalog.server.metric_families import families
+from kafkalog.server.net.endpoints import parse_endpoint
+from kafkalog.server.status_page import page, status_of
+from kafkalog.util.prometheus import CONTENT_TYPE, lines
+
+MOST_HEAD_BYTES: Final = 8192
+MOST_CONNECTIONS: Final = 64
+HEAD_S: Final = 5.0
+"""How long a request may take to arrive, and its answer to leave."""
+_LOG = logging.getLogger(__name__)
+_HEADERS: Final = (
+    "Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+    "Referrer-Policy: no-referrer\r\n"
+    "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'\r\n"
+)
+
+
+class Page(NamedTuple):
+    """An answer."""
+
+    body: str
+    content_type: str = "text/plain; charset=utf-8"
+    status: HTTPStatus = HTTPStatus.OK
+
+
+class HttpListener:
+    """A port where pages are read; a page is made anew for each request."""
+
+    def __init__(self, host: str, port: int, pages: Mapping[str, Callable[[], Awaitable[Page]]]) -> None:
+        self._host = host
+        self._wanted_port = port
+        self._pages = pages
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        assert self._server is not None, "not started"
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def start(self) -> None:
+        """Begins to listen. Raises StorageError where the address cannot be had."""
+        try:
+            self._server = await asyncio.start_server(
+                self._connected, self._host or None, self._wanted_port, limit=MOST_HEAD_BYTES, backlog=MOST_CONNECTIONS
+            )
+        except OSError as error:
+            where = f"{self._host}:{self._wanted_port}"
+            raise StorageError(
+                f"cannot listen at {where}, where kafkalog.http.listener says: {error.strerror or error}",
+                errno=error.errno,
+            ) from None
+
+    async def stop(self) -> None:
+        """Listens no more and ends what is open."""
+        if self._server is None:
+            return
+        self._server.close()
+        for task in list(self._open):
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._open) >= MOST_CONNECTIONS:
+            writer.write(_answer(_error(HTTPStatus.SERVICE_UNAVAILABLE), with_body=True))
+            writer.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with contextlib.suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError):
+                await self._exchange(reader, writer)
+        finally:
+            writer.close()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        method = ""
+        try:
+            async with asyncio.timeout(HEAD_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            answer = _error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        except TimeoutError:
+            answer = _error(HTTPStatus.REQUEST_TIMEOUT)
+        else:
+            method, path = _asked(head)
+            answer = await self._page(method, path)
+        writer.write(_answer(answer, with_body=method != "HEAD"))
+        async with asyncio.timeout(HEAD_S):
+            await writer.drain()
+            if writer.can_write_eof():
+                writer.write_eof()
+            # a close with bytes unread would take the answer away from who sent more than a head
+            await reader.read(MOST_HEAD_BYTES)
+
+    async def _page(self, method: str, path: str) -> Page:
+        if not method:
+            return _error(HTTPStatus.BAD_REQUEST)
+        make = self._pages.get(path)
+        if make is None:
+            return _error(HTTPStatus.NOT_FOUND)
+        if method not in ("GET", "HEAD"):
+            return _error(HTTPStatus.METHOD_NOT_ALLOWED)
+        try:
+            return await make()
+        except Exception:
+            _LOG.exception("could not answer GET %s", path)
+            return _error(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _asked(head: bytes) -> tuple[str, str]:
+    """Method and path of a request; both empty where it is none."""
+    parts = head.partition(b"\r\n")[0].split(b" ")
+    if len(parts) != 3 or not parts[2].startswith(b"HTTP/1.") or not parts[0].isalpha() or not parts[1].isascii():
+        return "", ""
+    return parts[0].decode("ascii"), parts[1].partition(b"?")[0].decode("ascii")
+
+
+def _error(status: HTTPStatus) -> Page:
+    return Page(f"{status.value} {status.phrase}\n", status=status)
+
+
+def _answer(answer: Page, *, with_body: bool) -> bytes:
+    body = answer.body.encode("utf-8", "backslashreplace")
+    allow = "Allow: GET, HEAD\r\n" if answer.status is HTTPStatus.METHOD_NOT_ALLOWED else ""
+    head = (
+        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\nContent-Type: {answer.content_type}\r\n"
+        f"Content-Length: {len(body)}\r\n{allow}{_HEADERS}\r\n"
+    )
+    return head.encode("ascii") + (body if with_body else b"")
+
+
+def listener_of(node: Any) -> HttpListener | None:
+    """The pages of a node, where `kafkalog.http.listener` says; None where it says nothing. ConfigError."""
+    where = node.config["kafkalog.http.listener"]
+    if not where:
+        return None
+    endpoint = parse_endpoint(where)
+
+    async def metrics() -> Page:
+        logs = "" if node.log_metrics is None else await node.run(node.log_metrics)
+        own = "".join(line for family in families(node.metrics) for line in lines(family))
+        return Page(own + logs, CONTENT_TYPE)
+
+    async def health() -> Page:
+        return Page("ok\n")
+
+    async def ready() -> Page:
+        if node.is_ready:
+            return Page("ready\n")
+        return Page("not ready\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+
+    async def status() -> Page:
+        return Page(page(await status_of(node)), "text/html; charset=utf-8")
+
+    pages = {"/": status, "/metrics": metrics, "/health": health, "/ready": ready}
+    return HttpListener(endpoint.host, endpoint.port, pages)

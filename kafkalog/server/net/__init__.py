@@ -1,0 +1,1 @@
+"""Sockets: listeners, connections and frames. Nothing here knows what a request means."""

@@ -1,0 +1,349 @@
+"""Listeners, and what all connections share: limits, the buffer they are read into, the count of what is in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import select
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final
+
+from kafkalog.errors import ConfigError, StorageError
+from kafkalog.server.config import ServerConfig
+from kafkalog.server.context import Connection
+from kafkalog.server.metrics import NetworkCounts
+from kafkalog.server.net.connection import Channel
+from kafkalog.server.net.endpoints import Endpoint
+from kafkalog.server.net.tls import PrincipalRules, principal_of, tls_context
+from kafkalog.server.pool import CallPool
+from kafkalog.util.descriptors import DESCRIPTORS
+
+_LOG: Final = logging.getLogger(__name__)
+BUFFER_BYTES: Final = 1 << 16
+_ACCEPTS: Final = 64
+_FULL: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_AGAIN_SECONDS: Final = 1.0
+_SPARE_DESCRIPTORS: Final = 64
+_SWEEP_SECONDS: Final = 10
+
+Dispatch = Callable[[Connection, bytearray], Coroutine[Any, Any, Any]]
+
+
+class Network:
+    """All listeners and connections of a server; of the loop's thread.
+
+    `dispatch` makes an answer of a frame. No socket is read while `queued.max.requests` calls wait for a thread, and no
+    request that has not begun while those in memory have `queued.max.request.bytes`.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        dispatch: Dispatch,
+        counts: NetworkCounts,
+        pool: CallPool,
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.dispatch = dispatch
+        self.counts = counts
+        self.pool = pool
+        self.run = pool.run
+        self.monotonic_ms = monotonic_ms
+        self.buffer = memoryview(bytearray(BUFFER_BYTES))
+        self.max_frame_bytes: int = config["socket.request.max.bytes"]
+        self.channels: dict[int, Channel] = {}
+        self.listeners: dict[str, Listener] = {}
+        self.by_address: Counter[str] = Counter()
+        self._config = config
+        self._ids = 0
+        self._waiting: set[Channel] = set()  # not read for now: too much is at hand
+        self._max_waiting: int = config["queued.max.requests"]
+        self._max_bytes: int = config["queued.max.request.bytes"]
+        self._idle_ms: int = config["connections.max.idle.ms"]
+        self._accepts = False
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._most_descriptors = soft if soft != resource.RLIM_INFINITY else 1 << 30
+        self._spare = min(_SPARE_DESCRIPTORS, self._most_descriptors // 2)
+        self._sweep: asyncio.TimerHandle | None = None
+        self.takes_connection: Callable[[str], bool] = lambda _: True
+        """Whether an address may have another connection, by its quota."""
+        pool.on_change = self._look_again
+
+    def listen(self, endpoint: Endpoint) -> Listener:
+        """A listener that holds its address; `accept` lets it accept. StorageError where the address cannot be had."""
+        listener = self.listeners[endpoint.name] = Listener(self, endpoint, self._config)
+        return listener
+
+    def accept(self) -> None:
+        """Accept connections from now on."""
+        self._accepts = True
+        for listener in self.listeners.values():
+            listener.resume()
+        self._sweep_later()
+
+    def take_config(self, config: ServerConfig) -> None:
+        """Settings have changed: those of `dynamic.LIVE` count at once. Connections that are open stay."""
+        self._config = config
+        self._idle_ms = config["connections.max.idle.ms"]
+        for listener in self.listeners.values():
+            listener.take_limits(config)
+            if self._accepts:
+                listener.resume()
+        if self._accepts:
+            self._sweep_later()
+
+    # What there is room for
+
+    def may_read(self, channel: Channel) -> bool:
+        """Whether a connection may be read; it is asked to go on when it may again."""
+        if self.pool.waiting < self._max_waiting and (
+            self._max_bytes < 0 or self.counts.request_bytes < self._max_bytes or channel.is_inside_frame
+        ):
+            return True
+        self._waiting.add(channel)
+        return False
+
+    def _look_again(self) -> None:
+        if self._waiting:
+            waiting, self._waiting = self._waiting, set()
+            for channel in waiting:
+                channel.read_on()
+
+    def max_frame_bytes_of(self, connection: Connection) -> int:
+        """The largest frame that is taken: of a stranger no more than authentication needs."""
+        if connection.is_authenticated:
+            return self.max_frame_bytes
+        wanted: int = self._config.of_listener(connection.listener, "sasl.server.max.receive.size")
+        return min(wanted, self.max_frame_bytes)
+
+    def released(self) -> None:
+        """Bytes of requests are free again."""
+        if self._waiting and self._max_bytes >= 0:
+            self.loop.call_soon(self._look_again)
+
+    def has_descriptors(self, taken: int) -> bool:
+        """Whether there is one for another connection, so that files of logs and modules can be opened after it."""
+        return taken + len(DESCRIPTORS) + self._spare < self._most_descriptors
+
+    # Connections
+
+    def opened(self, sock: socket.socket, listener: Listener, peer: tuple[str, int]) -> None:
+        """Take a connection that was accepted."""
+        self._ids += 1
+        local = sock.getsockname()
+        if listener.tls is not None:
+            sock = listener.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        connection = Connection(self._ids, listener.endpoint.name, listener.endpoint.protocol, peer, local[:2])
+        channel = Channel(self, sock, connection, partial(listener.secured, connection))
+        self.channels[self._ids] = channel
+        self.by_address[peer[0]] += 1
+        listener.count += 1
+        self.counts.accepted += 1
+        self.counts.open += 1
+        channel.read_on()
+
+    def closed(self, channel: Channel) -> None:
+        """A connection is closed: there is room for another one."""
+        connection = channel.connection
+        if self.channels.pop(connection.id, None) is None:
+            return
+        self._waiting.discard(channel)
+        self.by_address[connection.peer_host] -= 1
+        if not self.by_address[connection.peer_host]:
+            del self.by_address[connection.peer_host]
+        self.counts.open -= 1
+        self.listeners[connection.listener].count -= 1
+        for listener in self.listeners.values():
+            listener.resume()
+
+    def _sweep_later(self) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+        seconds = max(0.05, min(self._idle_ms / 10_000, _SWEEP_SECONDS)) if self._idle_ms > 0 else _SWEEP_SECONDS
+        self._sweep = self.loop.call_later(seconds, self._close_unused)
+
+    def _close_unused(self) -> None:
+        self._sweep_later()
+        if self._idle_ms > 0:
+            self._close_idle()
+        self._close_gone()
+
+    def _close_idle(self) -> None:
+        oldest = self.monotonic_ms() - self._idle_ms
+        for channel in [one for one in self.channels.values() if one.active_ms < oldest and not one.is_waiting]:
+            self.counts.refuse("idle")
+            channel.close()
+
+    def _close_gone(self) -> None:
+        """End what waits for clients that have gone, but sent more before: that is in the way of their end."""
+        asked = {one.fileno(): one for one in self.channels.values() if one.would_miss_its_end}
+        if asked:
+            poll = select.poll()
+            for descriptor in asked:
+                poll.register(descriptor, getattr(select, "POLLRDHUP", select.POLLHUP))
+            for descriptor, _ in poll.poll(0):
+                asked[descriptor].cancel()
+
+    # The end
+
+    def stop_accepting(self) -> None:
+        """Close the listeners; connections go on."""
+        for listener in self.listeners.values():
+            listener.close()
+
+    async def drain(self, seconds: float) -> None:
+        """Close the connections that have no request, the others once theirs is answered; wait for that so long."""
+        for channel in list(self.channels.values()):
+            channel.end()
+        until = self.loop.time() + seconds
+        while self.channels and self.loop.time() < until:
+            await asyncio.sleep(0.005)
+
+    async def finish(self, seconds: float) -> None:
+        """`drain`, and whatever is left after that is closed in any case."""
+        await self.drain(seconds)
+        for channel in list(self.channels.values()):
+            channel.cancel()
+        if self._sweep is not None:
+            self._sweep.cancel()
+
+
+class Listener:
+    """One listening socket (or two: an empty host is IPv6 and IPv4 together)."""
+
+    def __init__(self, network: Network, endpoint: Endpoint, config: ServerConfig) -> None:
+        self._network = network
+        self.endpoint = endpoint
+        self.count = 0
+        self.take_limits(config)
+        self._overrides = _overrides(config["max.connections.per.ip.overrides"])
+        self._buffers = (config["socket.receive.buffer.bytes"], config["socket.send.buffer.bytes"])
+        self.tls = tls_context(config, endpoint.name) if endpoint.protocol in ("SSL", "SASL_SSL") else None
+        self._rules = PrincipalRules(config.of_listener(endpoint.name, "ssl.principal.mapping.rules"))
+        self._sock = _bound(endpoint, config["socket.listen.backlog.size"])
+        self._is_accepting = False
+        self._is_closed = False
+
+    def take_limits(self, config: ServerConfig) -> None:
+        """How many connections there may be."""
+        self._max_all: int = config["max.connections"]
+        self._max_own: int = config.of_listener(self.endpoint.name, "max.connections")
+        self._max_of_address: int = config["max.connections.per.ip"]
+
+    @property
+    def port(self) -> int:
+        """The port it was given."""
+        return int(self._sock.getsockname()[1])
+
+    def secured(self, connection: Connection, sock: ssl.SSLSocket) -> None:
+        """The handshake is done: a certificate names the client, unless SASL is to do that."""
+        if connection.security_protocol == "SSL":
+            connection.principal = principal_of(sock.getpeercert(), self._rules)
+
+    def resume(self) -> None:
+        """Accept, if there is room for one more."""
+        if not self._is_accepting and not self._is_closed and self._has_room():
+            self._is_accepting = True
+            self._network.loop.add_reader(self._sock.fileno(), self._on_acceptable)
+
+    def _pause(self) -> None:
+        if self._is_accepting:
+            self._is_accepting = False
+            self._network.loop.remove_reader(self._sock.fileno())
+
+    def _has_room(self) -> bool:
+        network = self._network
+        taken = len(network.channels)
+        return taken < self._max_all and self.count < self._max_own and network.has_descriptors(taken)
+
+    def _on_acceptable(self) -> None:
+        for _ in range(_ACCEPTS):
+            if not self._has_room():
+                _LOG.warning(
+                    "listener %s has %d connections and takes no more for now: see max.connections and ulimit -n",
+                    self.endpoint.name,
+                    self.count,
+                )
+                self._network.counts.refuse("wait_for_room")
+                self._pause()
+                return
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                _LOG.error("cannot accept a connection: %s; see ulimit -n", error.strerror)
+                self._network.counts.refuse("no_descriptors")
+                self._pause()
+                self._network.loop.call_later(_AGAIN_SECONDS, self.resume)
+                return
+            try:
+                self._take(sock, address)
+            except OSError:  # it is gone already
+                sock.close()
+
+    def _take(self, sock: socket.socket, address: Any) -> None:
+        host = address[0].removeprefix("::ffff:")
+        if self._network.by_address[host] >= self._overrides.get(host, self._max_of_address):
+            self._network.counts.refuse("address_limit")
+            sock.close()
+            return
+        if not self._network.takes_connection(host):
+            self._network.counts.refuse("address_rate")
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, size in zip((socket.SO_RCVBUF, socket.SO_SNDBUF), self._buffers, strict=True):
+            if size > 0:
+                sock.setsockopt(socket.SOL_SOCKET, option, size)
+        self._network.opened(sock, self, (host, address[1]))
+
+    def close(self) -> None:
+        """Accept no more."""
+        if not self._is_closed:
+            self._pause()
+            self._is_closed = True
+            self._sock.close()
+
+
+def _bound(endpoint: Endpoint, backlog: int) -> socket.socket:
+    host, port = endpoint.host, endpoint.port
+    try:
+        if endpoint.is_everywhere and socket.has_dualstack_ipv6() and host != "0.0.0.0":
+            sock = socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+        else:
+            family, *_, address = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0]
+            sock = socket.create_server(address[:2], family=family, backlog=backlog)
+    except socket.gaierror as error:
+        raise ConfigError(f"listener {endpoint.name}: nobody knows the host {host!r}: {error.strerror}") from None
+    except OSError as error:
+        where = f"{host}:{port}"
+        in_use = "another server has the port: stop it, or take another one"
+        raise StorageError(
+            f"cannot listen at {where}: {error.strerror or error}",
+            errno=error.errno,
+            hint=in_use if error.errno == errno.EADDRINUSE else None,
+        ) from None
+    sock.setblocking(False)
+    return sock
+
+
+def _overrides(items: tuple[str, ...]) -> dict[str, int]:
+    found = {}
+    for item in items:
+        host, _, count = item.rpartition(":")
+        if not host or not count.isdecimal():
+            raise ConfigError(f"max.connections.per.ip.overrides: {item!r}", hint="it takes ADDRESS:COUNT")
+        found[host] = int(count)
+    return found

@@ -1,0 +1,162 @@
+"""TLS: contexts of PEM settings, and the principal of a client's certificate."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from kafkalog.errors import ConfigError, KafkalogError, StorageError
+from kafkalog.server.config import ServerConfig
+from kafkalog.server.context import ANONYMOUS
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_CLIENTS: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_SHORT: Final = {
+    "commonName": "CN", "organizationalUnitName": "OU", "organizationName": "O", "localityName": "L",
+    "stateOrProvinceName": "ST", "countryName": "C", "streetAddress": "STREET", "domainComponent": "DC",
+    "userId": "UID",
+}  # fmt: skip
+_SPECIAL: Final = re.compile(r'([,+"\\<>;])|^([ #])|( )$')
+_RULE: Final = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)", re.DOTALL)
+
+
+def tls_context(config: ServerConfig, listener: str) -> ssl.SSLContext:
+    """The context of a listener. ConfigError for settings that OpenSSL does not take, StorageError for their files."""
+    setting = partial(config.of_listener, listener)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _set_versions(context, setting("ssl.enabled.protocols"))
+    ciphers = setting("ssl.cipher.suites")
+    if ciphers:
+        _told("ssl.cipher.suites", context.set_ciphers, ":".join(ciphers))
+    _load_key(context, setting)
+    context.verify_mode = _CLIENTS[setting("ssl.client.auth")]
+    location, text = setting("ssl.truststore.location"), setting("ssl.truststore.certificates")
+    if location:
+        _told("ssl.truststore.location", context.load_verify_locations, location, path=location)
+    elif text:
+        _told("ssl.truststore.certificates", partial(context.load_verify_locations, cadata=text))
+    elif context.verify_mode is not ssl.CERT_NONE:
+        raise ConfigError(
+            f"listener {listener} asks clients for certificates, but trusts none",
+            hint="set ssl.truststore.location to a PEM file with the certificates of those who sign them",
+        )
+    return context
+
+
+def principal_of(certificate: Any, rules: PrincipalRules) -> str:
+    """`User:` and the name of a certificate as `SSLSocket.getpeercert` gives it, by the rules; else anonymous."""
+    if not certificate:
+        return ANONYMOUS
+    return "User:" + rules.name_of(distinguished_name(certificate.get("subject", ())))
+
+
+def distinguished_name(subject: Any) -> str:
+    """The name as Java writes it (RFC 2253): the last part first, joined by commas."""
+    parts = []
+    for rdn in reversed(subject):
+        parts.append("+".join(f"{_SHORT.get(key, key)}={_SPECIAL.sub(_escaped, value)}" for key, value in rdn))
+    return ",".join(parts)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "\\" + found[0]
+
+
+class _Rule(NamedTuple):
+    pattern: re.Pattern[str] | None  # None: the name as it is
+    replacement: str
+    case: str
+
+
+class PrincipalRules:
+    """`ssl.principal.mapping.rules`: the first rule whose pattern is the whole name makes the principal's name."""
+
+    def __init__(self, text: str) -> None:
+        self._rules: list[_Rule] = []
+        left = text.strip() or "DEFAULT"
+        while left:
+            left = left.lstrip(" ,")
+            if left.startswith("DEFAULT"):
+                self._rules.append(_Rule(None, "", ""))
+                left = left[len("DEFAULT") :]
+                continue
+            found = _RULE.match(left)
+            if found is None:
+                if not left:
+                    break
+                raise ConfigError(
+                    f"ssl.principal.mapping.rules: {left!r} is no rule",
+                    hint="it takes RULE:pattern/replacement/, with L or U after it for lower or upper case, or DEFAULT",
+                )
+            self._rules.append(_Rule(_pattern(found[1]), re.sub(r"\$(\d)", r"\\\1", found[2]), found[3]))
+            left = left[found.end() :]
+
+    def name_of(self, distinguished: str) -> str:
+        """The principal's name without `User:`; the distinguished name where no rule fits."""
+        for rule in self._rules:
+            if rule.pattern is None:
+                return distinguished
+            found = rule.pattern.fullmatch(distinguished)
+            if found is not None:
+                name = found.expand(rule.replacement)
+                return name.lower() if rule.case == "L" else name.upper() if rule.case == "U" else name
+        return distinguished
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"ssl.principal.mapping.rules: {text!r} is no pattern: {error}") from None
+
+
+def _set_versions(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
+    unknown = [name for name in names if name not in _VERSIONS]
+    if unknown or not names:
+        raise ConfigError(f"ssl.enabled.protocols={','.join(names)}", hint=f"it takes {', '.join(_VERSIONS)}")
+    context.minimum_version = min(_VERSIONS[name] for name in names)
+    context.maximum_version = max(_VERSIONS[name] for name in names)
+
+
+def _load_key(context: ssl.SSLContext, setting: Callable[[str], Any]) -> None:
+    password = setting("ssl.key.password")
+    location = setting("ssl.keystore.location")
+    if location:
+        load = partial(context.load_cert_chain, location, password=password or _no_password)
+        _told("ssl.keystore.location", load, path=location)
+        return
+    key, chain = setting("ssl.keystore.key"), setting("ssl.keystore.certificate.chain")
+    if not key or not chain:
+        raise ConfigError(
+            "a listener with TLS has no key",
+            hint="set ssl.keystore.location to a PEM file with the private key and the certificates",
+        )
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # of mode 600; OpenSSL takes a key from files alone
+        file.write(f"{key}\n{chain}\n")
+        file.flush()
+        load = partial(context.load_cert_chain, file.name, password=password or _no_password)
+        _told("ssl.keystore.key", load)
+
+
+def _no_password() -> str:
+    raise ConfigError("the private key has a password", hint="set ssl.key.password")
+
+
+def _told(name: str, call: Callable[..., object], *args: Any, path: str | None = None) -> None:
+    """Call, and tell of which setting an error is."""
+    try:
+        call(*args)
+    except KafkalogError:
+        raise
+    except ssl.SSLError as error:
+        reason = getattr(error, "reason", None) or str(error)
+        hint = "it takes PEM; `openssl pkcs12 -in STORE -nodes -out FILE` makes it of a Java store"
+        raise ConfigError(f"{name}: OpenSSL does not take it: {reason}", path=path, hint=hint) from None
+    except OSError as error:
+        raise StorageError.from_os(error, f"read {name}", path=path and os.fspath(path)) from error

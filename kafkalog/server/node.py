@@ -1,0 +1,162 @@
+"""What one server is: its settings, its store, and the parts that answer requests, put together.
+
+No socket here: `net/` brings the requests, and tests hand them to `apis/dispatch.py` themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kafkalog.errors import ConfigError, IllegalArgument
+from kafkalog.manager.log_manager import LogManager
+from kafkalog.server.config import STORE_NAMES, ServerConfig
+from kafkalog.server.metrics import ServerMetrics
+from kafkalog.server.parts import make_parts
+from kafkalog.server.pool import CallPool
+from kafkalog.server.store import Store
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+
+if TYPE_CHECKING:
+    from kafkalog.server.groups.values import KeptPosition
+    from kafkalog.server.parts import Part
+
+_LOG: Final = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Node:
+    """One server, between `start` and `stop`; all of it belongs to the loop's thread.
+
+    Parts (`parts.PARTS`) are attributes: `topics`, `replicas`, `groups`, `transactions`, `authorizer`, `credentials`,
+    `quotas`, `dynamic`.
+    """
+
+    authorizer: Any
+    credentials: Any
+    quotas: Any
+    dynamic: Any
+    topics: Any
+    replicas: Any
+    groups: Any
+    transactions: Any
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        opened: Store,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        log_metrics: Callable[[], str] | None = None,
+        is_read_only: bool = False,
+        kept_positions: Sequence[KeptPosition] = (),
+    ) -> None:
+        self.config = config
+        self.opened = opened
+        self.known = opened.known
+        self.log_metrics = log_metrics
+        """The text of the logs' own metrics, from whoever is above this layer."""
+        self.kept_positions = kept_positions
+        """What readers of the directories keep by name, from whoever is above this layer: offsets of groups."""
+        self.is_ready = False
+        self.is_read_only = is_read_only
+        self.on_config_change: list[Callable[[ServerConfig], object]] = []
+        self._started: list[str] = []
+        self.store: LogManager = opened.manager
+        self.node_id = opened.identity.node_id
+        self.cluster_id = opened.identity.cluster_id
+        self.metrics = ServerMetrics()
+        self.requests = self.metrics.requests
+        self.started_ms = clock.milliseconds()
+        self.clock: Callable[[], int] = clock.milliseconds
+        self.monotonic_ms: Callable[[], int] = clock.monotonic_ms
+        self.monotonic = time.perf_counter
+        self.pool = CallPool(config["num.io.threads"], self.metrics.queue)
+        self.run = self.pool.run
+        self.large = asyncio.Semaphore(1)
+        """Whoever reads or writes a message that is large: one at a time, so that their memory does not add up."""
+        self.endpoints: dict[str, tuple[str, int]] = {}
+        """Listener -> (host, port) that clients are told."""
+        self.default_listener = ""
+        self.parts: dict[str, Part] = make_parts(self)
+
+    def endpoint(self, listener: str) -> tuple[str, int]:
+        """Where a client of this listener is told to connect. IllegalArgument for a name that is none."""
+        found = self.endpoints.get(listener)
+        if found is None:
+            raise IllegalArgument(f"there is no listener {listener!r}", hint=f"there are {', '.join(self.endpoints)}")
+        return found
+
+    def later(self, delay_ms: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        """Call back after so long; the handle has `cancel()`."""
+        return asyncio.get_running_loop().call_later(delay_ms / 1000, callback, *args)
+
+    def alter_config(self, changes: Mapping[str, str | None]) -> None:
+        """Change settings that may change while it runs; None takes one back to its default. ConfigError."""
+        fixed = sorted(name for name in changes if not self.config.key(name).dynamic)
+        if fixed:
+            hint = "stop the server, and start it with the new value"
+            raise ConfigError(f"{fixed[0]} cannot change while the server runs", hint=hint)
+        changed = self.config.with_(changes)
+        of_store = {name: value for name, value in changes.items() if name in STORE_NAMES}
+        if of_store:
+            self.store.alter_config(of_store)
+        self.config = changed
+        for callback in self.on_config_change:
+            callback(changed)
+
+    async def start(self) -> None:
+        """Start the parts, in their order."""
+        for name, part in self.parts.items():
+            await part.start()
+            self._started.append(name)
+
+    async def stop_parts(self) -> None:
+        """Stop the parts, the last one first. One that fails does not keep the others: the first error is raised."""
+        failures: list[Exception] = []
+        while self._started:
+            name = self._started.pop()
+            try:
+                await self.parts[name].stop()
+            except Exception as error:
+                _LOG.error("cannot stop the %s", name, exc_info=error)
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    async def close(self) -> None:
+        """End the threads, and close the store. Errors as `LogManager.close`."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self.pool.close()
+        self.opened.close()
+
+    async def stop(self) -> None:
+        """All of it: stop the parts, and close the store in any case."""
+        try:
+            await self.stop_parts()
+        finally:
+            await self.close()
+
+
+def run_later(awaitable: Awaitable[Any], what: str) -> asyncio.Task[Any]:
+    """A task of its own for something that nobody awaits: what it raises is logged."""
+
+    async def watched() -> Any:
+        try:
+            return await awaitable
+        except Exception as error:
+            _LOG.error("%s failed", what, exc_info=error)
+
+    task = asyncio.get_running_loop().create_task(watched())
+    _RUNNING.add(task)
+    task.add_done_callback(_RUNNING.discard)
+    return task
+
+
+_RUNNING: Final[set[asyncio.Task[Any]]] = set()
+"""A loop holds its tasks weakly."""

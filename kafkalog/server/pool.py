@@ -1,0 +1,65 @@
+"""The threads for the log's long calls: `num.io.threads` of them, with a count of what waits for one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import monotonic
+from typing import Any, TypeVar
+
+from kafkalog.server.metrics import QueueCounts
+
+T = TypeVar("T")
+
+
+class CallPool:
+    """Runs functions in threads; used by the loop's thread alone.
+
+    `pending` calls have been handed over and have not come back. `on_change` is called when one comes back.
+    """
+
+    def __init__(self, threads: int, counts: QueueCounts | None = None) -> None:
+        self.threads = threads
+        self.pending = 0
+        self.counts = QueueCounts() if counts is None else counts
+        self.on_change: Callable[[], object] | None = None
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="kafkalog-io")
+
+    @property
+    def waiting(self) -> int:
+        """Calls that no thread has taken yet."""
+        return max(0, self.pending - self.threads)
+
+    def run(self, function: Callable[..., T], *args: Any, **named: Any) -> Awaitable[T]:
+        """What the function gives, or raises, once a thread has run it."""
+        if named:
+            function = partial(function, **named)
+        loop = asyncio.get_running_loop()
+        self.pending += 1
+        self.counts.waiting = self.waiting
+        future = loop.run_in_executor(self._executor, _timed, function, args, monotonic())
+        future.add_done_callback(self._came_back)
+        return _result(future)
+
+    def _came_back(self, future: asyncio.Future[Any]) -> None:
+        self.pending -= 1
+        self.counts.waiting = self.waiting
+        if not future.cancelled() and future.exception() is None:
+            self.counts.waits_ms.add(future.result()[1] * 1000)
+        if self.on_change is not None:
+            self.on_change()
+
+    def close(self) -> None:
+        """Wait for the calls that run, and end the threads."""
+        self._executor.shutdown()
+
+
+def _timed(function: Callable[..., T], args: tuple[Any, ...], asked: float) -> tuple[T, float]:
+    waited = monotonic() - asked
+    return function(*args), waited
+
+
+async def _result(future: asyncio.Future[tuple[T, float]]) -> T:
+    return (await future)[0]

@@ -1,0 +1,59 @@
+"""What a produce answers for a partition: an append that was done, or the error that it met (FLOW-7, FLOW-8)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kafkalog.errors import (
+    CorruptRecord,
+    KafkalogError,
+    LogClosed,
+    NotLeaderOrFollower,
+    RecordBatchTooLarge,
+    RecordRefused,
+    RecordTooLarge,
+    StorageError,
+    UnknownTopicOrPartition,
+)
+from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.replica.partition import Partition
+from kafkalog.server.replica.results import AppendResult
+from kafkalog.types import LogAppendInfo, TopicPartition
+
+_LOG: Final = logging.getLogger(__name__)
+_SAYS_NO_START: Final = (
+    UnknownTopicOrPartition, NotLeaderOrFollower, RecordTooLarge, RecordBatchTooLarge, CorruptRecord, StorageError,
+    LogClosed,
+)  # fmt: skip
+
+
+def appended(info: LogAppendInfo) -> AppendResult:
+    """The answer to what was written, or had been before."""
+    return AppendResult(
+        0, info.first_offset, info.log_append_time, info.log_start_offset, last_offset=info.last_offset
+    )
+
+
+def refused(key: TopicPartition, error: Exception, partition: Partition | None) -> AppendResult:
+    """The answer to what was not written.
+
+    The log start is told where the error is about the records themselves, the records' own errors with a text. What is
+    no error of ours is logged.
+    """
+    code = code_of(error)
+    if code == ErrorCode.UNKNOWN_SERVER_ERROR:
+        _LOG.error("cannot append to %s", key, exc_info=error)
+    if partition is None or isinstance(error, _SAYS_NO_START):
+        return AppendResult(code)
+    start = partition.log.log_start_offset
+    if isinstance(error, RecordRefused) and error.record_errors:
+        return AppendResult(code, log_start_offset=start, record_errors=error.record_errors, message=error.message)
+    return AppendResult(code, log_start_offset=start)
+
+
+def code_for_reader(error: Exception, key: TopicPartition) -> int:
+    """The code of an error that a reader of a partition met; logged where it is no error of ours."""
+    if not isinstance(error, KafkalogError):
+        _LOG.error("cannot read %s", key, exc_info=error)
+    return code_of(error)

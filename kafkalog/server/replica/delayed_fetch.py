@@ -1,0 +1,66 @@
+"""A fetch that waits until there is as much to read as it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.replica.partition import Partition
+from kafkalog.server.replica.purgatory import DelayedOperation
+from kafkalog.server.replica.results import FetchParams, FetchPartition
+from kafkalog.types import LogOffsetMetadata, TopicPartition
+
+FindPartition = Callable[[TopicPartition], Partition]
+Waiting = tuple[FetchPartition, LogOffsetMetadata]
+"""What is asked of a partition, and the place that it began from; an offset of -1 is a place that is not known."""
+
+
+class DelayedFetch(DelayedOperation):
+    """Waits until what came since it asked has `min_bytes` (FLOW-13); `respond` then reads anew."""
+
+    __slots__ = ("_find", "_params", "_respond", "_waiting")
+
+    def __init__(
+        self,
+        params: FetchParams,
+        waiting: Sequence[Waiting],
+        find: FindPartition,
+        respond: Callable[[], object],
+    ) -> None:
+        super().__init__(params.max_wait_ms)
+        self._params = params
+        self._waiting = waiting
+        self._find = find
+        self._respond = respond
+
+    def try_complete(self) -> bool:
+        gathered = 0
+        for asked, place in self._waiting:
+            if place.message_offset < 0:
+                continue
+            try:
+                available = self._available(asked, place)
+            except KafkalogError:  # gone, offline, not led here any more, or of another epoch
+                available = None
+            if available is None:
+                return self.force_complete()
+            gathered += available
+        return gathered >= self._params.min_bytes and self.force_complete()
+
+    def on_complete(self) -> None:
+        self._respond()
+
+    def _available(self, asked: FetchPartition, place: LogOffsetMetadata) -> int | None:
+        """Bytes that there are to read from `place` on; None where the answer cannot wait."""
+        partition = self._find(asked.topic_partition)
+        partition.check_epoch(asked.current_leader_epoch, self._params.only_leader)
+        end = partition.log.readable_end(self._params.isolation)
+        available = 0
+        if place.message_offset > end.message_offset:  # the log was cut
+            return None
+        if place.message_offset < end.message_offset and not (place.message_offset_only or end.message_offset_only):
+            if place.on_older_segment(end):
+                return None
+            if place.on_same_segment(end):
+                available = min(end.position_diff(place), asked.max_bytes)
+        return None if partition.diverges(asked) else available

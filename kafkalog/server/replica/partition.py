@@ -1,0 +1,423 @@
+"""One partition as a node serves it: its log, its role, and how far its replicas are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from kafkalog._core.scan import BatchTable
+from kafkalog.errors import (
+    FencedLeaderEpoch,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+    PolicyViolation,
+    UnexpectedAppendOffset,
+    UnknownLeaderEpoch,
+)
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
+from kafkalog.server.replica.roles import (
+    ALL,
+    FollowerState,
+    Role,
+    effective_min_isr,
+    low_watermark,
+    next_high_watermark,
+)
+from kafkalog.storage.append import Origin
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.producer_state import VerificationGuard
+from kafkalog.types import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_TIMESTAMP,
+    Isolation,
+    LogAppendInfo,
+    LogOffsetMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+
+_LOG: Final = logging.getLogger(__name__)
+_EARLIEST: Final = frozenset({EARLIEST_TIMESTAMP, -4})
+_TIERED: Final = frozenset({-5, -6})
+HIGH_WATERMARK: Final = -1
+"""Asked for as an offset to delete up to."""
+
+
+class Listener(Protocol):
+    """Who follows a partition; called on the loop."""
+
+    def on_high_watermark(self, topic_partition: TopicPartition, offset: int) -> object:
+        """The high watermark moved to `offset`."""
+
+    def on_failed(self, topic_partition: TopicPartition) -> object:
+        """Its disk failed."""
+
+    def on_deleted(self, topic_partition: TopicPartition) -> object:
+        """It was deleted: nothing more is told."""
+
+
+class Partition:
+    """A partition that this node has a log of.
+
+    `role` is one immutable value, replaced as a whole. All of it belongs to the loop, but for `append`, which may run
+    in a pool: it takes the role once and the log has its own lock; `after_append` then belongs to the loop again.
+    """
+
+    __slots__ = (
+        "_followers", "_listeners", "_now_ms", "_told", "future_log", "is_deleted", "lag_max_ms",
+        "leader_epoch_start_offset", "log", "node_id", "role", "topic_id", "topic_partition",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        log: UnifiedLog,
+        node_id: int,
+        monotonic_ms: Callable[[], int],
+        *,
+        topic_id: UUID | None = None,
+        lag_max_ms: int = 30_000,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.node_id = node_id
+        self.lag_max_ms = lag_max_ms
+        self.future_log: UnifiedLog | None = None
+        self.is_deleted = False
+        self.leader_epoch_start_offset: int | None = None
+        self.role = Role(-1, -1, -1, (), ())
+        self._now_ms = monotonic_ms
+        self._followers: dict[int, FollowerState] = {}
+        self._listeners: list[Listener] = []
+        self._told = log.high_watermark
+
+    # Roles
+
+    def become_leader(self, role: Role, high_watermark: int | None = None) -> bool:
+        """True when this made the node the leader of a new epoch.
+
+        A role of an older partition epoch is ignored; with the same leader epoch what is known of the followers, and
+        where the epoch began, stays (PART-15). Alone, a leader's high watermark is its log's end; else it begins at
+        the one given (the checkpoint's), within the log (PART-12), and moves with the followers.
+        """
+        before = self.role
+        if role.partition_epoch < before.partition_epoch:
+            _LOG.info("%s: partition epoch %d is older than %d", self.topic_partition, role.partition_epoch, before[2])
+            return False
+        is_new = before.leader != self.node_id or role.leader_epoch > before.leader_epoch
+        others = [node_id for node_id in role.replicas if node_id != self.node_id]
+        now_ms = self._now_ms()
+        if is_new:
+            fresh = FollowerState(last_caught_up_ms=now_ms)
+            self._followers = {
+                node_id: fresh if node_id in role.isr else FollowerState() for node_id in others
+            }
+            self.leader_epoch_start_offset = self.log.log_end_offset
+        else:
+            self._followers = {node_id: self._followers.get(node_id, FollowerState()) for node_id in others}
+        self.log.leader_epoch = role.leader_epoch
+        self.log.high_watermark_follows_end = not others
+        if others and high_watermark is not None and is_new:
+            self.log.update_high_watermark(high_watermark)
+        self.role = role
+        if not others:
+            self.log.update_high_watermark(self.log.log_end_offset)
+        self.after_append()
+        return is_new
+
+    def become_follower(self, role: Role) -> bool:
+        """True when this node follows another leader, or a new epoch, from now on."""
+        before = self.role
+        if role.partition_epoch < before.partition_epoch:
+            return False
+        self._followers = {}
+        self.leader_epoch_start_offset = None
+        self.log.high_watermark_follows_end = False
+        self.role = role
+        return role.leader != before.leader or role.leader_epoch > before.leader_epoch
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads the partition."""
+        return self.role.leader == self.node_id
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node leads the partition and nobody else has a copy: what is written is replicated."""
+        return not self._followers and self.role.leader == self.node_id
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the leader, -1 before there was one."""
+        return self.role.leader_epoch
+
+    @property
+    def followers(self) -> Mapping[int, FollowerState]:
+        """How far the other replicas are, by node."""
+        return self._followers
+
+    def _leader_role(self) -> Role:
+        role = self.role
+        if role.leader != self.node_id:
+            raise NotLeaderOrFollower(f"node {self.node_id} does not lead {self.topic_partition}, {role.leader} does")
+        return role
+
+    def check_epoch(self, current_leader_epoch: int, only_leader: bool = True) -> None:
+        """Return where a request with this leader epoch (-1: none given) may be answered here (PART-4, PART-5).
+
+        FencedLeaderEpoch below the partition's, UnknownLeaderEpoch above; NotLeaderOrFollower for a leader's business.
+        """
+        role = self.role
+        if current_leader_epoch >= 0:
+            if current_leader_epoch < role.leader_epoch:
+                raise FencedLeaderEpoch(f"epoch {current_leader_epoch} of {self.topic_partition} has passed")
+            if current_leader_epoch > role.leader_epoch:
+                raise UnknownLeaderEpoch(f"epoch {current_leader_epoch} of {self.topic_partition} is not known here")
+        if only_leader and role.leader != self.node_id:
+            self._leader_role()
+
+    # Writing
+
+    def append(
+        self,
+        batch: Any,
+        required_acks: int,
+        *,
+        origin: Origin = "client",
+        table: BatchTable | None = None,
+        guard: VerificationGuard | None = None,
+        epoch_bumps: bool = False,
+    ) -> LogAppendInfo:
+        """What was appended by the leader, as `UnifiedLog.append_as_leader` says; `after_append` is to follow.
+
+        NotLeaderOrFollower; NotEnoughReplicas before anything is written, where acks are all and the ISR is too small.
+        """
+        role = self._leader_role()
+        if required_acks == ALL and len(role.isr) < effective_min_isr(self.log.config.min_insync_replicas, role):
+            raise NotEnoughReplicas(
+                f"The size of the current ISR {sorted(role.isr)} is insufficient to satisfy the min.isr requirement of "
+                f"{self.log.config.min_insync_replicas} for partition {self.topic_partition}"
+            )
+        return self.log.append_as_leader(
+            batch, leader_epoch=role.leader_epoch, origin=origin, table=table, guard=guard, epoch_bumps=epoch_bumps
+        )
+
+    def append_as_follower(self, batches: Any, leader_epoch: int) -> LogAppendInfo:
+        """What was appended of a leader's batches. A batch that the log start of an empty log lies in begins the log
+        anew at its first offset (PART-13); UnexpectedAppendOffset for others below the log end."""
+        log = self.log
+        try:
+            return log.append_as_follower(batches, leader_epoch)
+        except UnexpectedAppendOffset as error:
+            end, first, last = log.log_end_offset, error.first_offset, error.last_offset
+            if first is None or last is None or not (log.log_start_offset == end and first < end <= last):
+                raise
+            _LOG.info("%s: empty, it begins anew at %d instead of %d", self.topic_partition, first, end)
+            log.truncate_fully_and_start_at(first)
+            return log.append_as_follower(batches, leader_epoch)
+
+    def after_append(self) -> bool:
+        """True when the high watermark moved since it was last looked at; its listeners have been told."""
+        if self._followers:
+            self._raise_high_watermark()
+        mark = self.log.high_watermark
+        if mark == self._told:
+            return False
+        self._told = mark
+        if self._listeners:
+            self._tell(lambda listener: listener.on_high_watermark(self.topic_partition, mark))
+        return True
+
+    def _raise_high_watermark(self) -> None:
+        role = self.role
+        if role.leader != self.node_id or self.is_under_min_isr:
+            return
+        end = self.log.readable_end("log_end")
+        mark = next_high_watermark(end, role, self._followers, self._now_ms(), self.lag_max_ms)
+        if mark.message_offset >= 0:
+            self.log.maybe_increment_high_watermark(mark)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether fewer replicas are in sync than acks=all needs: the high watermark stays then (PART-2)."""
+        return len(self.role.isr) < effective_min_isr(self.log.config.min_insync_replicas, self.role)
+
+    def reached(self, required_offset: int) -> tuple[bool, int]:
+        """Whether enough replicas have all below `required_offset`, and the error code if so, or never (PART-3)."""
+        if not self.is_leader:
+            return False, ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.log.high_watermark < required_offset:
+            return False, 0
+        return True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if self.is_under_min_isr else 0
+
+    # Reading
+
+    def read(self, params: FetchParams, asked: FetchPartition, max_bytes: int, min_one_message: bool) -> FetchResult:
+        """What is there from the offset asked for on, at most `max_bytes`; no record byte is read (FLOW-12, FLOW-15).
+
+        A follower's or client's last epoch that ended elsewhere gives (epoch, end offset) instead of records (PART-6).
+        NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, OffsetOutOfRange, StorageError.
+        """
+        self.check_epoch(asked.current_leader_epoch, params.only_leader)
+        log = self.log
+        state = log.state
+        offset = asked.fetch_offset
+        result = FetchResult(
+            0, state.high_watermark, state.last_stable_offset, state.log_start_offset, state.log_end_offset
+        )
+        if asked.last_fetched_epoch >= 0:
+            result.diverging_epoch = self._diverging(asked)
+            if result.diverging_epoch is not None:
+                result.place = LogOffsetMetadata(offset)
+                return result
+        found = log.read(offset, max_bytes, params.isolation, min_one_message)
+        result.place = found.fetch_offset_metadata
+        if not found.first_entry_incomplete:
+            result.records = found.records
+        if found.aborted_transactions is not None:
+            result.aborted = [(one.producer_id, one.first_offset) for one in found.aborted_transactions]
+        return result
+
+    def _diverging(self, asked: FetchPartition) -> tuple[int, int] | None:
+        found = self.log.end_offset_for_epoch(asked.last_fetched_epoch)
+        if found is None:
+            raise OffsetOutOfRange(
+                f"the end of epoch {asked.last_fetched_epoch} is not known", offset=asked.fetch_offset
+            )
+        if asked.fetch_offset < self.log.log_start_offset:
+            raise OffsetOutOfRange("the offset lies before the log start", offset=asked.fetch_offset)
+        return found if found[0] < asked.last_fetched_epoch or found[1] < asked.fetch_offset else None
+
+    def diverges(self, asked: FetchPartition) -> bool:
+        """Whether a fetch that waits has to be answered because its last epoch ended elsewhere (FLOW-13)."""
+        if asked.last_fetched_epoch < 0:
+            return False
+        found = self.log.end_offset_for_epoch(asked.last_fetched_epoch)
+        return found is None or found[0] < asked.last_fetched_epoch or found[1] < asked.fetch_offset
+
+    def offset_for_time(
+        self, timestamp: int, isolation: Isolation | None, current_leader_epoch: int = -1, only_leader: bool = True
+    ) -> OffsetAndTimestamp | None:
+        """What ListOffsets finds (PART-8 to PART-10); None for no such record.
+
+        `isolation` None is a replica's question, which sees the log to its end. OffsetNotAvailable where a new leader's
+        high watermark is still below the begin of its epoch.
+        """
+        self.check_epoch(current_leader_epoch, only_leader)
+        log = self.log
+        end = log.readable_end("log_end" if isolation is None else isolation).message_offset
+        start = self.leader_epoch_start_offset
+        lags = isolation is not None and start is not None and start > log.high_watermark
+        if timestamp == LATEST_TIMESTAMP:
+            if lags:
+                raise self._not_available()
+            return OffsetAndTimestamp(end, NO_TIMESTAMP, self.leader_epoch)
+        found = log.offset_for_time(timestamp)
+        if timestamp in _EARLIEST or found is None or timestamp in _TIERED:
+            return found
+        if found.offset < end:
+            return found
+        if lags:
+            raise self._not_available()
+        return None
+
+    def _not_available(self) -> OffsetNotAvailable:
+        return OffsetNotAvailable(
+            f"the high watermark of {self.topic_partition} has not reached the begin of epoch {self.leader_epoch}"
+        )
+
+    def end_offset_for_epoch(self, epoch: int, current_leader_epoch: int, only_leader: bool) -> tuple[int, int]:
+        """(epoch, end offset) of the newest epoch up to `epoch`, or (-1, -1); errors as `check_epoch`."""
+        self.check_epoch(current_leader_epoch, only_leader)
+        found = self.log.end_offset_for_epoch(epoch)
+        return (-1, -1) if found is None else found
+
+    # Deleting
+
+    def delete_records(self, offset: int) -> int:
+        """The low watermark after giving up what lies below `offset` (-1: the high watermark) (PART-11).
+
+        NotLeaderOrFollower; PolicyViolation for a topic that is only compacted; OffsetOutOfRange.
+        """
+        self._leader_role()
+        log = self.log
+        if not log.config.delete:
+            raise PolicyViolation(
+                f"Records of partition {self.topic_partition} can not be deleted due to the configured policy"
+            )
+        wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
+        if wanted < 0:
+            raise OffsetOutOfRange(f"The offset {wanted} for partition {self.topic_partition} is not valid")
+        log.maybe_increment_log_start_offset(wanted)
+        return self.low_watermark
+
+    @property
+    def low_watermark(self) -> int:
+        """The lowest log start of all replicas."""
+        future = None if self.future_log is None else self.future_log.log_start_offset
+        return low_watermark(self.log.log_start_offset, self._followers.values(), future)
+
+    # Followers
+
+    def follower_fetched(self, node_id: int, result: FetchResult, log_start_offset: int) -> bool:
+        """True when the fetch of a follower moved the high watermark. A fetch that failed or diverged tells nothing of
+        where the follower is (FLOW-20). NotLeaderOrFollower for a node that is no replica."""
+        state = self._followers.get(node_id)
+        if state is None:
+            raise NotLeaderOrFollower(f"node {node_id} is no follower of {self.topic_partition}")
+        if result.error_code or result.diverging_epoch is not None:
+            return False
+        now_ms = self._now_ms()
+        self._followers[node_id] = state.fetched(result.place, log_start_offset, now_ms, result.log_end_offset)
+        return self.after_append()
+
+    # Listeners
+
+    def add_listener(self, listener: Listener) -> bool:
+        """False for a partition that was deleted: it has nothing more to tell (PART-16)."""
+        if self.is_deleted:
+            return False
+        self._listeners.append(listener)
+        return True
+
+    def remove_listener(self, listener: Listener) -> None:
+        """Tell it nothing more."""
+        self._listeners = [one for one in self._listeners if one is not listener]
+
+    def deleted(self) -> None:
+        """The partition is gone: tell who follows it, once."""
+        if not self.is_deleted:
+            self.is_deleted = True
+            self._tell(lambda listener: listener.on_deleted(self.topic_partition))
+            self._listeners = []
+
+    def failed(self) -> None:
+        """Its disk failed: tell who follows it."""
+        self._tell(lambda listener: listener.on_failed(self.topic_partition))
+
+    def _tell(self, tell: Callable[[Listener], object]) -> None:
+        for listener in tuple(self._listeners):
+            try:
+                tell(listener)
+            except Exception:
+                _LOG.exception("a listener of %s failed", self.topic_partition)
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset below which every record is safe."""
+        return self.log.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which every transaction is decided."""
+        return self.log.last_stable_offset
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic_partition} of {self.role.leader}, epoch {self.role.leader_epoch}, {self.log!r}>"

@@ -1,0 +1,49 @@
+"""One fetch over many partitions: how many bytes each may have, and whether the answer waits (FLOW-11, FLOW-12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kafkalog.errors import InconsistentTopicId
+from kafkalog.server.replica.append_results import code_for_reader
+from kafkalog.server.replica.partition import Partition
+from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
+from kafkalog.types import TopicPartition
+
+
+def read_partitions(
+    params: FetchParams, asked: Sequence[FetchPartition], find: Callable[[TopicPartition], Partition]
+) -> list[FetchResult]:
+    """What the partitions give, in order.
+
+    A partition has what is left of the whole, at most its own limit. The first one with records gives one batch at
+    least, whatever the limits; those after it only whole batches that fit.
+    """
+    left, min_one_message = params.max_bytes, True
+    results = []
+    for one in asked:
+        try:
+            partition = find(one.topic_partition)
+            if one.topic_id is not None and partition.topic_id not in (None, one.topic_id):
+                raise InconsistentTopicId(f"{one.topic_partition} has the topic id {partition.topic_id}")
+            result = partition.read(params, one, max(0, min(one.max_bytes, left)), min_one_message)
+        except Exception as error:
+            result = FetchResult(code_for_reader(error, one.topic_partition))
+        size = result.size
+        if size:
+            min_one_message = False
+            left = max(0, left - size)
+        results.append(result)
+    return results
+
+
+def must_wait(params: FetchParams, results: Sequence[FetchResult]) -> bool:
+    """Whether there is not enough yet, and nothing that has to be told at once."""
+    if params.max_wait_ms <= 0 or not results:
+        return False
+    size = 0
+    for result in results:
+        if result.error_code or result.diverging_epoch is not None:
+            return False
+        size += result.size
+    return size < params.min_bytes

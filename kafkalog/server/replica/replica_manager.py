@@ -1,0 +1,395 @@
+"""The partitions of a node: appends and reads over several of them, and the requests that wait for one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kafkalog._core.scan import BatchTable, scan
+from kafkalog.errors import InvalidTopic, KafkalogError, StorageError, UnknownTopicOrPartition
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.replica.append_results import appended, refused
+from kafkalog.server.replica.delayed_fetch import DelayedFetch
+from kafkalog.server.replica.delayed_produce import DelayedProduce
+from kafkalog.server.replica.fetch_session import FetchSessions
+from kafkalog.server.replica.partition import Partition
+from kafkalog.server.replica.reading import must_wait, read_partitions
+from kafkalog.server.replica.results import AppendResult, FetchParams, FetchPartition, FetchResult
+from kafkalog.server.replica.roles import ALL, Role
+from kafkalog.server.replica.verification import Verified, Verifier, transactional_batches, verified
+from kafkalog.server.replica.waiting import Later, WaitingRequests
+from kafkalog.storage.append import Origin
+from kafkalog.storage.producer_state import VerificationGuard
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.manager.log_manager import LogManager
+
+_LOG: Final = logging.getLogger(__name__)
+ACKS: Final = frozenset({-1, 0, 1})
+PLAIN_BYTES: Final = 1 << 20
+COMPRESSED_BYTES: Final = 2 << 10
+"""An append of more than this goes to the pool. What is compressed may be ten thousand times as large inside."""
+UNPACKED_AT_ONCE: Final = 2
+"""As many appends are decompressed side by side: each may take the 256 MiB that one batch may have."""
+_LAG_MAX_MS: Final = 30_000
+Batches = Mapping[TopicPartition, tuple[Any, BatchTable]]
+
+
+class Topics(Protocol):
+    """What is asked about topics here."""
+
+    def get(self, name: str, /) -> Any: ...
+
+    def on_change(self, callback: Callable[[Any, Any], object], /) -> None: ...
+
+
+class ReplicaManager:
+    """All of it belongs to the loop; what takes long goes to the pool by `run`.
+
+    `verify` asks the coordinator of a transaction; without it transactions are not verified.
+    """
+
+    def __init__(
+        self,
+        store: LogManager,
+        topics: Topics,
+        *,
+        node_id: int,
+        monotonic_ms: Callable[[], int],
+        run: Callable[..., Awaitable[Any]],
+        later: Later,
+        lag_max_ms: int = _LAG_MAX_MS,
+        verify: Verifier | None = None,
+        fetch_sessions: int = 1000,
+        **purge_intervals: int,
+    ) -> None:
+        self.sessions = FetchSessions(fetch_sessions, monotonic_ms)
+        self.waiting = WaitingRequests(monotonic_ms, later, **purge_intervals)
+        self._store = store
+        self._topics = topics
+        self._node_id = node_id
+        self._monotonic_ms = monotonic_ms
+        self._run = run
+        self._lag_max_ms = lag_max_ms
+        self._verify = verify
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._unpacking = asyncio.Semaphore(UNPACKED_AT_ONCE)
+        topics.on_change(self._topic_changed)
+
+    async def start(self) -> None:
+        """Nothing is left to do: partitions are looked up when they are first asked for."""
+
+    async def stop(self) -> None:
+        """Answer all requests that wait, with what there is."""
+        self.waiting.stop()
+
+    # Partitions
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The partition; UnknownTopicOrPartition, or StorageError where its disk is offline."""
+        return self.find(TopicPartition(topic, index))
+
+    def find(self, key: TopicPartition) -> Partition:
+        """As `partition`."""
+        partition = self._partitions.get(key)
+        if partition is not None and not partition.log.closed:
+            return partition
+        return self._looked_up(key, partition)
+
+    def _looked_up(self, key: TopicPartition, before: Partition | None) -> Partition:
+        topic = self._topics.get(key.topic)
+        if topic is None or not 0 <= key.partition < topic.partitions:
+            raise UnknownTopicOrPartition(f"there is no partition {key}")
+        log = self._store.get(key)
+        if log is None or log.closed:
+            if before is not None:
+                before.failed()
+            if any(True for _ in self._store.offline):
+                raise StorageError(f"the disk of {key} is offline", hint="the server's log has the disk's error")
+            raise UnknownTopicOrPartition(f"there is no partition {key}")
+        if before is not None:  # its log was moved to another directory
+            before.log = log
+            partition = before
+        else:
+            partition = Partition(
+                key, log, self._node_id, self._monotonic_ms, topic_id=topic.id, lag_max_ms=self._lag_max_ms
+            )
+        log.verifies_transactions = self._verify is not None
+        epochs = log.leader_epochs
+        alone = (self._node_id,)
+        partition.become_leader(Role(self._node_id, epochs[-1][0] if epochs else 0, 0, alone, alone))
+        self._partitions[key] = partition
+        return partition
+
+    def _topic_changed(self, before: Any, after: Any) -> None:
+        if before is None or after is not None:
+            return
+        for index in range(before.partitions):
+            key = TopicPartition(before.name, index)
+            partition = self._partitions.pop(key, None)
+            if partition is not None:
+                partition.deleted()
+                self.waiting.wake(key)
+
+    def on_high_watermark(self, key: TopicPartition, callback: Callable[[TopicPartition, int], object]) -> bool:
+        """Call back with each move of a partition's high watermark; False for one that is gone."""
+        return self.find(key).add_listener(_HighWatermarkListener(callback))
+
+    # Appends
+
+    async def append(
+        self,
+        entries: Mapping[TopicPartition, Any],
+        *,
+        required_acks: int,
+        timeout_ms: int,
+        internal_allowed: bool = False,
+        origin: Origin = "client",
+        transactional_id: str | None = None,
+        produce_version: int = 0,
+        on_wait: Callable[[], object] | None = None,
+    ) -> dict[TopicPartition, AppendResult]:
+        """What came of an append of one batch to each partition, in the order given; it waits as `required_acks` says.
+
+        Batches are writable buffers and are edited in place. `on_wait` is called before the wait, when the batches are
+        needed no more. A partition that fails harms no other (FLOW-6).
+        """
+        batches = {key: (data, scan(data)) for key, data in entries.items()}
+        return await self.append_scanned(
+            batches,
+            required_acks=required_acks,
+            timeout_ms=timeout_ms,
+            internal_allowed=internal_allowed,
+            origin=origin,
+            transactional_id=transactional_id,
+            produce_version=produce_version,
+            on_wait=on_wait,
+        )
+
+    async def append_scanned(
+        self,
+        batches: Batches,
+        *,
+        required_acks: int,
+        timeout_ms: int,
+        internal_allowed: bool = False,
+        origin: Origin = "client",
+        transactional_id: str | None = None,
+        produce_version: int = 0,
+        on_wait: Callable[[], object] | None = None,
+    ) -> dict[TopicPartition, AppendResult]:
+        """As `append`, of batches that were scanned already."""
+        if required_acks not in ACKS:
+            return dict.fromkeys(batches, AppendResult(ErrorCode.INVALID_REQUIRED_ACKS))
+        checked = self._verified(batches, transactional_id, produce_version) if origin == "client" else _NOT_ASKED
+        results = {}
+        must_wait = False
+        for key, (data, table) in batches.items():
+            refusal = checked.refused.get(key)
+            if refusal is not None:
+                results[key] = refusal
+                continue
+            guard = checked.guards.get(key)
+            partition = None
+            try:
+                partition = self._writable(key, internal_allowed)
+                if _takes_long(table):
+                    info = await self._append_in_pool(partition, data, table, required_acks, origin, guard)
+                else:
+                    info = partition.append(data, required_acks, origin=origin, table=table, guard=guard)
+                    self.appended_to(partition)
+            except Exception as error:
+                results[key] = refused(key, error, partition)
+            else:
+                results[key] = appended(info)
+                must_wait = must_wait or not partition.is_alone
+        if required_acks != ALL or not must_wait:  # alone, a leader's append is replicated as soon as it is done
+            return results
+        return await self._replicated(results, timeout_ms, on_wait)
+
+    def append_now(
+        self,
+        key: TopicPartition,
+        batch: Any,
+        origin: Origin = "coordinator",
+        *,
+        required_acks: int = ALL,
+        guard: VerificationGuard | None = None,
+        epoch_bumps: bool = False,
+    ) -> int:
+        """The last offset of a small batch of a coordinator, written on the loop. Errors as `Partition.append`."""
+        data = bytearray(batch) if isinstance(batch, bytes) else batch
+        partition = self.find(key)
+        info = partition.append(data, required_acks, origin=origin, guard=guard, epoch_bumps=epoch_bumps)
+        self.appended_to(partition)
+        return info.last_offset
+
+    def appended_to(self, partition: Partition) -> None:
+        """Let those know who wait for a partition: something was appended, or its high watermark moved."""
+        partition.after_append()
+        self.waiting.wake(partition.topic_partition)
+
+    def _writable(self, key: TopicPartition, internal_allowed: bool) -> Partition:
+        partition = self.find(key)
+        if not internal_allowed and key.topic.startswith("__") and self._topics.get(key.topic).is_internal:
+            raise InvalidTopic(f"Cannot append to internal topic {key.topic}")
+        return partition
+
+    async def _append_in_pool(
+        self,
+        partition: Partition,
+        data: Any,
+        table: BatchTable,
+        required_acks: int,
+        origin: Origin,
+        guard: VerificationGuard | None,
+    ) -> Any:
+        def append() -> Any:
+            return partition.append(data, required_acks, origin=origin, table=table, guard=guard)
+
+        async def in_pool() -> Any:
+            if table.codec:
+                async with self._unpacking:
+                    info = await self._run(append)
+            else:
+                info = await self._run(append)
+            self.appended_to(partition)
+            return info
+
+        # a client that goes away does not undo what is being written, and readers are told of it all the same
+        return await asyncio.shield(asyncio.ensure_future(in_pool()))
+
+    def _verified(self, batches: Batches, transactional_id: str | None, produce_version: int) -> Verified:
+        found = transactional_batches((key, table) for key, (_, table) in batches.items())
+        if not found:
+            return _NOT_ASKED
+        result = Verified({}, {})
+        for key in tuple(found):
+            try:
+                self.find(key)
+            except KafkalogError as error:
+                result.refused[key] = refused(key, error, None)
+                del found[key]
+        asked = verified(found, transactional_id, produce_version, self.find, self._verify)
+        return Verified(result.refused | asked.refused, asked.guards)
+
+    async def _replicated(
+        self, results: dict[TopicPartition, AppendResult], timeout_ms: int, on_wait: Callable[[], object] | None
+    ) -> dict[TopicPartition, AppendResult]:
+        future: asyncio.Future[dict[TopicPartition, AppendResult]] = asyncio.get_running_loop().create_future()
+        operation = DelayedProduce(timeout_ms, results, self.find, _answer(future))
+        if not self.waiting.watch(self.waiting.produce, operation, results) and on_wait is not None:
+            on_wait()
+        try:
+            return await future
+        finally:
+            self.waiting.produce.cancel(operation)
+
+    # Reads
+
+    async def fetch(self, params: FetchParams, asked: Sequence[FetchPartition]) -> list[FetchResult]:
+        """What the partitions give, in the order asked; it waits until there is enough, or as long as `params` says."""
+        results = self.read(params, asked)
+        if not must_wait(params, results):
+            return results
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = [(one, result.place) for one, result in zip(asked, results, strict=True)]
+        operation = DelayedFetch(params, waiting, self.find, _wake(future))
+        self.waiting.watch(self.waiting.fetch, operation, [one.topic_partition for one in asked])
+        try:
+            await future
+        finally:
+            self.waiting.fetch.cancel(operation)
+        return self.read(params, asked)
+
+    def read(self, params: FetchParams, asked: Sequence[FetchPartition]) -> list[FetchResult]:
+        """As `fetch`, of what there is now."""
+        results = read_partitions(params, asked, self.find)
+        if params.is_from_follower:
+            self._follower_read(params, asked, results)
+        return results
+
+    def _follower_read(
+        self, params: FetchParams, asked: Sequence[FetchPartition], results: Sequence[FetchResult]
+    ) -> None:
+        for one, result in zip(asked, results, strict=True):
+            if result.error_code:
+                continue
+            partition = self.find(one.topic_partition)
+            try:
+                moved = partition.follower_fetched(params.replica_id, result, one.log_start_offset)
+            except KafkalogError as error:
+                result.error_code, result.records = error.code, None
+                continue
+            if moved:
+                self.waiting.wake(one.topic_partition)
+
+    # Deleting
+
+    async def delete_records(self, key: TopicPartition, offset: int) -> int:
+        """The low watermark of a partition of which what lies below `offset` was given up (PART-11).
+
+        InvalidTopic for a topic of the node's own; errors as `Partition.delete_records`.
+        """
+        partition = self.find(key)
+        topic = self._topics.get(key.topic)
+        if topic is None:  # it is being deleted, and its partitions are not all gone yet
+            raise UnknownTopicOrPartition(f"there is no topic {key.topic}")
+        if topic.is_internal:
+            raise InvalidTopic(f"Cannot delete records of internal topic {key.topic}")
+        low: int = await self._run(partition.delete_records, offset)
+        return low
+
+
+class _HighWatermarkListener:
+    """A listener that is one function."""
+
+    def __init__(self, callback: Callable[[TopicPartition, int], object]) -> None:
+        self.on_high_watermark = callback
+
+    def on_failed(self, topic_partition: TopicPartition) -> None:
+        """Its next append says so."""
+
+    def on_deleted(self, topic_partition: TopicPartition) -> None:
+        """There is nothing more to follow."""
+
+
+_NOT_ASKED: Final = Verified({}, {})
+
+
+def _takes_long(table: BatchTable) -> bool:
+    return table.valid_bytes > (COMPRESSED_BYTES if table.codec else PLAIN_BYTES)
+
+
+def _answer(future: asyncio.Future[Any]) -> Callable[[Any], object]:
+    return lambda result: None if future.done() else future.set_result(result)
+
+
+def _wake(future: asyncio.Future[Any]) -> Callable[[], object]:
+    return lambda: None if future.done() else future.set_result(None)
+
+
+def make(node: Any) -> ReplicaManager:
+    """The replicas of a node that has its `store` and `topics`; its transactions are asked once there are any."""
+    config = node.config
+
+    def verify(*who: Any, **more: Any) -> Mapping[TopicPartition, int]:
+        codes: Mapping[TopicPartition, int] = node.transactions.verify(*who, **more)
+        return codes
+
+    return ReplicaManager(
+        node.store,
+        node.topics,
+        node_id=node.node_id,
+        monotonic_ms=node.monotonic_ms,
+        run=node.run,
+        later=node.later,
+        lag_max_ms=config["replica.lag.time.max.ms"],
+        verify=verify if config["transaction.partition.verification.enable"] else None,
+        fetch_sessions=config["max.incremental.fetch.session.cache.slots"],
+        produce_purge_interval=config["producer.purgatory.purge.interval.requests"],
+        fetch_purge_interval=config["fetch.purgatory.purge.interval.requests"],
+    )

@@ -1,0 +1,109 @@
+"""What is asked of partitions and what they answer: values without wire formats, codes of the protocol in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+from kafkalog.server.replica.roles import UNKNOWN_PLACE
+from kafkalog.types import Isolation, LogOffsetMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.storage.file_slice import FileSlice
+
+CONSUMER: Final = -1
+"""The replica id of one who fetches and is no replica."""
+DEBUGGER: Final = -2
+
+
+class AppendResult(NamedTuple):
+    """What came of an append to one partition; offsets and times (ms) that are not known are -1.
+
+    `record_errors` are (index in the batch, words) of the records that were refused; `message` is None where the code
+    says it all.
+    """
+
+    error_code: int = 0
+    base_offset: int = -1
+    append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Sequence[tuple[int, str]] = ()
+    message: str | None = None
+    last_offset: int = -1
+
+
+class FetchParams(NamedTuple):
+    """What a fetch asks for over all partitions; bytes and ms."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation: Isolation = "high_watermark"
+    replica_id: int = CONSUMER
+
+    @property
+    def is_from_follower(self) -> bool:
+        """Whether a replica fetches, and so sees the log to its end."""
+        return self.replica_id >= 0
+
+    @property
+    def only_leader(self) -> bool:
+        """Whether only a leader may answer; a debugging reader takes any replica."""
+        return self.replica_id != DEBUGGER
+
+
+class FetchPartition(NamedTuple):
+    """What a fetch asks of one partition; epochs that are not given are -1."""
+
+    topic_partition: TopicPartition
+    fetch_offset: int
+    max_bytes: int
+    topic_id: UUID | None = None
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+
+
+class FetchResult:
+    """What a partition gives. With an error all offsets are -1.
+
+    `aborted` are (producer id, first offset) for a committed read, else None. `place` is where the fetch begins, which
+    a fetch that waits compares with where the log ends; `log_end_offset` is the leader's.
+    """
+
+    __slots__ = (
+        "aborted", "diverging_epoch", "error_code", "high_watermark", "last_stable_offset", "log_end_offset",
+        "log_start_offset", "place", "records",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        log_end_offset: int = -1,
+        records: FileSlice | None = None,
+        aborted: Sequence[tuple[int, int]] | None = None,
+        diverging_epoch: tuple[int, int] | None = None,
+        place: LogOffsetMetadata = UNKNOWN_PLACE,
+    ) -> None:
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.records = records
+        self.aborted = aborted
+        self.diverging_epoch = diverging_epoch
+        self.place = place
+
+    @property
+    def size(self) -> int:
+        """Bytes of records."""
+        return 0 if self.records is None else self.records.size
+
+    def __repr__(self) -> str:
+        fields: list[Any] = [f"{name}={getattr(self, name)!r}" for name in self.__slots__]
+        return f"FetchResult({', '.join(fields)})"

@@ -1,0 +1,112 @@
+"""Transactional batches of a produce request: whose they are, and what their coordinator says of them (FLOW-9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from kafkalog._core.scan import BatchTable
+from kafkalog.errors import KafkalogError
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.replica.append_results import refused
+from kafkalog.server.replica.partition import Partition
+from kafkalog.server.replica.results import AppendResult
+from kafkalog.storage.producer_state import VerificationGuard
+from kafkalog.types import TopicPartition
+
+EPOCH_BUMPS_VERSION = 12
+"""From this version of Produce on a client's epoch grows with each transaction (KIP-890)."""
+
+
+class Verifier(Protocol):
+    """The coordinator's answer, by partition: 0 to go on, or the code for the client."""
+
+    def __call__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        *,
+        produce_version: int,
+    ) -> Mapping[TopicPartition, int]: ...
+
+
+class TransactionalBatch(NamedTuple):
+    """Who wrote it."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+class Verified(NamedTuple):
+    """The partitions that are refused, and the guards that the others' appends have to bring."""
+
+    refused: dict[TopicPartition, AppendResult]
+    guards: dict[TopicPartition, VerificationGuard]
+
+
+def transactional_batches(
+    tables: Iterable[tuple[TopicPartition, BatchTable]],
+) -> dict[TopicPartition, TransactionalBatch]:
+    """The first transactional batch of each partition that has any."""
+    found = {}
+    for key, table in tables:
+        if not table.has_producers:
+            continue
+        header = table[0]
+        if header.is_transactional and header.producer_id >= 0:
+            found[key] = TransactionalBatch(header.producer_id, header.producer_epoch, header.base_sequence)
+    return found
+
+
+def verified(
+    batches: Mapping[TopicPartition, TransactionalBatch],
+    transactional_id: str | None,
+    produce_version: int,
+    find: Callable[[TopicPartition], Partition],
+    verify: Verifier | None,
+) -> Verified:
+    """Asks the coordinator about the transactions that begin with these batches.
+
+    Batches of more than one producer refuse the whole request, INVALID_PRODUCER_ID_MAPPING. Where a partition is none
+    of this node's, its append says so.
+    """
+    result = Verified({}, {})
+    if len({(one.producer_id, one.producer_epoch) for one in batches.values()}) > 1:
+        words = "Transactional records contained more than one producer ID"
+        refusal = AppendResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message=words)
+        return Verified(dict.fromkeys(batches, refusal), {})
+    if verify is None:
+        return result
+    who = None
+    for key, batch in batches.items():
+        log = find(key).log
+        if log.verifies_transactions:
+            bumps = produce_version >= EPOCH_BUMPS_VERSION
+            try:
+                guard = log.maybe_start_verification(
+                    batch.producer_id, batch.base_sequence, batch.producer_epoch, bumps
+                )
+            except KafkalogError as error:  # it takes no writes, which is told for this partition alone
+                result.refused[key] = refused(key, error, None)
+                continue
+            if guard is not None:
+                result.guards[key] = guard
+                who = batch
+    if who is not None:
+        codes = verify(
+            transactional_id or "", who.producer_id, who.producer_epoch, list(result.guards),
+            produce_version=produce_version,
+        )  # fmt: skip
+        result.refused.update({key: _refusal(code) for key, code in codes.items() if code})
+    return result
+
+
+def _refusal(code: int) -> AppendResult:
+    if code == ErrorCode.INVALID_TXN_STATE:
+        return AppendResult(code, message="Partition was not added to the transaction")
+    if code == ErrorCode.NOT_ENOUGH_REPLICAS:
+        return AppendResult(code, message="Unable to verify the partition has been added to the transaction.")
+    return AppendResult(code)

@@ -1,0 +1,78 @@
+"""The produce and fetch requests that wait, and the timer that ends them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from kafkalog.server.replica.delayed_produce import DelayedProduce
+from kafkalog.server.replica.purgatory import PURGE_INTERVAL, DelayedOperation, Purgatory
+from kafkalog.server.replica.timer import TimerWheel
+from kafkalog.types import TopicPartition
+
+_LOG: Final = logging.getLogger(__name__)
+Later = Callable[[float, Callable[[], object]], Any]
+"""Calls back after so many ms; what it gives has `cancel()`."""
+
+
+class WaitingRequests:
+    """Two purgatories, `produce` and `fetch`, over one timer wheel that ticks only while something waits."""
+
+    def __init__(
+        self,
+        monotonic_ms: Callable[[], int],
+        later: Later,
+        *,
+        produce_purge_interval: int = PURGE_INTERVAL,
+        fetch_purge_interval: int = PURGE_INTERVAL,
+    ) -> None:
+        self._now_ms = monotonic_ms
+        self._later = later
+        self._wheel = TimerWheel(monotonic_ms())
+        self._timer: Any = None
+        self._timer_due_ms = 0
+        self.produce = Purgatory(self._wheel, monotonic_ms, _note, produce_purge_interval)
+        self.fetch = Purgatory(self._wheel, monotonic_ms, _note, fetch_purge_interval)
+
+    def watch(self, purgatory: Purgatory, operation: DelayedOperation, keys: Iterable[TopicPartition]) -> bool:
+        """True if it was answered at once; else it waits under the keys, as long as it says."""
+        done = purgatory.try_complete_else_watch(operation, keys)
+        if not done:
+            self._set_timer()
+        return done
+
+    def wake(self, key: TopicPartition) -> None:
+        """Look at all that wait for this partition."""
+        if self.produce.delayed:
+            self.produce.check_and_complete(key)
+        if self.fetch.delayed:
+            self.fetch.check_and_complete(key)
+
+    def stop(self) -> None:
+        """Answer all that wait, with what there is."""
+        self.produce.complete_all()
+        self.fetch.complete_all()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self) -> None:
+        due_ms = self._wheel.next_due_ms()
+        if due_ms is None or (self._timer is not None and self._timer_due_ms <= due_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due_ms = due_ms
+        self._timer = self._later(max(0, due_ms - self._now_ms()), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        for operation in self._wheel.advance_to(self._now_ms()):
+            purgatory = self.produce if isinstance(operation, DelayedProduce) else self.fetch
+            purgatory.expire(operation)
+        self._set_timer()
+
+
+def _note(operation: DelayedOperation, error: Exception) -> None:
+    _LOG.error("%s failed", type(operation).__name__, exc_info=error)

@@ -1,0 +1,101 @@
+"""A server as the whole of a process: the loop, signals, the file that says it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import resource
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from kafkalog._version import version
+from kafkalog.errors import StorageError
+from kafkalog.server.config import ServerConfig
+from kafkalog.server.serving import Server, serving
+from kafkalog.util.fileio import OS, atomic_write
+
+_LOG: Final = logging.getLogger(__name__)
+WANTED_DESCRIPTORS: Final = 65_536
+
+
+def run(directories: Sequence[str], config: ServerConfig, *, ready_file: str | None = None, **more: Any) -> int:
+    """Serve until SIGTERM or SIGINT; the exit status, 0. Errors of the start and of the stop are raised."""
+    raise_descriptor_limit()
+    config.tell_ignored()
+    runner = asyncio.Runner(loop_factory=loop_factory())
+    with runner:
+        return runner.run(_serve(directories, config, ready_file, more))
+
+
+def loop_factory() -> Any:
+    """What makes the loop: uvloop's where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def raise_descriptor_limit(wanted: int = WANTED_DESCRIPTORS) -> int:
+    """As many open files as this process may have: its limit after it was raised, up to `wanted`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    goal = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < goal:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (goal, hard))
+            soft = goal
+    if soft < wanted:
+        _LOG.info("%d files and connections may be open at once (ulimit -n)", soft)
+    return soft
+
+
+async def _serve(
+    directories: Sequence[str], config: ServerConfig, ready_file: str | None, more: dict[str, Any]
+) -> int:
+    loop = asyncio.get_running_loop()
+    stopped: asyncio.Future[int] = loop.create_future()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _asked_to_stop, stopped, number)
+    async with serving(directories, config, **more) as server:
+        _say_what_runs(directories, server)
+        gc.freeze()  # what was made for the start stays: collections need not look at it again and again
+        if server.http is not None:
+            _LOG.info("metrics, health and status are at port %d", server.http.port)
+        if ready_file is not None:
+            _tell(ready_file, server)
+        try:
+            why = signal.Signals(await stopped)
+            _LOG.info("stopping: %s", why.name)
+        finally:
+            if ready_file is not None:
+                with suppress(FileNotFoundError):
+                    os.unlink(ready_file)
+    return 0
+
+
+def _say_what_runs(directories: Sequence[str], server: Server) -> None:
+    node = server.node
+    count = sum(1 for _ in node.topics.names())
+    _LOG.info(
+        "kafkalog %s is node %d of cluster %s, with %d topics in %s",
+        version, node.node_id, node.cluster_id, count, ", ".join(directories),
+    )  # fmt: skip
+    for name, (host, port) in node.endpoints.items():
+        _LOG.info("listener %s is at port %d; clients are told %s:%d", name, server.ports[name], host, port)
+
+
+def _asked_to_stop(stopped: asyncio.Future[int], number: int) -> None:
+    if not stopped.done():
+        stopped.set_result(number)
+
+
+def _tell(path: str, server: Server) -> None:
+    lines = [f"{name} {host}:{port}\n" for name, (host, port) in server.node.endpoints.items()]
+    try:
+        atomic_write(OS, path, "".join(lines).encode(), sync=False)
+    except OSError as error:
+        raise StorageError.from_os(error, "write the file that says the server is ready", path=path) from error

@@ -1,0 +1,92 @@
+"""ACLs and filters as requests have them: numbers to what they stand for, and what may be made."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, TypeVar
+
+from kafkalog.errors import InvalidRequest
+from kafkalog.server.security.acls import (
+    CLUSTER_NAME,
+    Acl,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+
+E = TypeVar("E", bound=IntEnum)
+
+
+def filter_of(row: Any) -> AclFilter:
+    """The filter of a request; InvalidRequest for numbers that stand for nothing."""
+    return AclFilter(
+        _known(ResourceType, row.resource_type_filter),
+        row.resource_name_filter,
+        _known(PatternType, row.pattern_type_filter),
+        row.principal_filter,
+        row.host_filter,
+        _known(Operation, row.operation),
+        _known(Permission, row.permission_type),
+    )
+
+
+def acl_of(row: Any) -> Acl:
+    """The entry that is to be made; InvalidRequest for one that cannot be."""
+    acl = Acl(
+        _known(ResourceType, row.resource_type),
+        row.resource_name,
+        _known(PatternType, row.resource_pattern_type),
+        row.principal,
+        row.host,
+        _known(Operation, row.operation),
+        _known(Permission, row.permission_type),
+    )
+    if acl.resource_type == ResourceType.ANY:
+        raise InvalidRequest("Invalid resourceType ANY")
+    if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        raise InvalidRequest(f"Invalid patternType {acl.pattern_type.name}")
+    if acl.operation == Operation.ANY:
+        raise InvalidRequest("Invalid operation ANY")
+    if acl.permission not in (Permission.ALLOW, Permission.DENY):
+        raise InvalidRequest(f"Invalid permissionType {acl.permission.name}")
+    if not acl.resource_name:
+        raise InvalidRequest("Resource name should not be empty")
+    if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
+        raise InvalidRequest(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if ":" not in acl.principal:
+        raise InvalidRequest(
+            f"Could not parse principal from `{acl.principal}` (no colon is present separating the principal type from "
+            "the principal name)"
+        )
+    return acl
+
+
+def acl_fields(acl: Acl) -> dict[str, Any]:
+    """The part of an entry that is not its resource, as responses have it."""
+    return {
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": int(acl.operation),
+        "permission_type": int(acl.permission),
+    }
+
+
+def resource_fields(acl: Acl) -> dict[str, Any]:
+    """An entry's resource, as responses have it."""
+    return {
+        "resource_type": int(acl.resource_type),
+        "resource_name": acl.resource_name,
+        "pattern_type": int(acl.pattern_type),
+    }
+
+
+def _known(kind: type[E], number: int) -> E:
+    try:
+        found = kind(number)
+    except ValueError:
+        found = kind(0)
+    if not found:
+        raise InvalidRequest(f"{number} is no {kind.__name__}")
+    return found

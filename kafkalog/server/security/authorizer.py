@@ -1,0 +1,174 @@
+"""Who may do what: the rules of the reference's authorizer (KIP-11, KIP-290, KIP-679).
+
+A super user may do everything. An entry that denies comes before any that allows. What no entry is about is open to
+everyone with `allow.everyone.if.no.acl.found`, else to nobody. READ, WRITE, DELETE and ALTER allow DESCRIBE, too, and
+ALTER_CONFIGS allows DESCRIBE_CONFIGS; they deny no more than they say.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from kafkalog.server.context import RequestContext
+from kafkalog.server.security.acls import (
+    CLUSTER_NAME,
+    SUPPORTED,
+    WILDCARD,
+    Acl,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    bit_field,
+)
+
+_LOG: Final = logging.getLogger(__name__)
+EVERYBODY: Final = "User:*"
+_IMPLIED_BY: Final = {
+    Operation.DESCRIBE: frozenset(
+        {Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
+    ),
+    Operation.DESCRIBE_CONFIGS: frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS}),
+}
+_MAX_KEPT_LETTERS: Final = 255
+_ANY_NAME: Final = "hardcode"
+"""A name that no entry is about in person: whoever may do something with it may do it with anything."""
+
+
+class Authorizer:
+    """The rules over the entries that `acls` gives. All is called on the loop.
+
+    `is_enabled` False: everything is allowed. `super_users` are principals (`User:name`).
+    """
+
+    def __init__(
+        self,
+        acls: Callable[[], Iterable[Acl]],
+        *,
+        is_enabled: bool = False,
+        super_users: Iterable[str] = (),
+        allows_if_no_acl: bool = False,
+    ) -> None:
+        self.is_enabled = is_enabled
+        self._acls = acls
+        self._super_users = frozenset(super_users)
+        self._allows_if_no_acl = allows_if_no_acl
+        self._seen: Iterable[Acl] = ()
+        self._by_type: dict[ResourceType, list[Acl]] = {}
+        self._known: dict[tuple[str, str, Operation, ResourceType, str], bool] = {}
+
+    async def start(self) -> None:
+        """Nothing to do: the entries are read by whoever keeps them."""
+
+    async def stop(self) -> None:
+        """Nothing to do."""
+
+    def allows(self, context: RequestContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether whoever asks may do this."""
+        if not self.is_enabled:
+            return True
+        principal, host = context.principal, context.connection.peer_host
+        return self.is_allowed(principal, host, operation, resource_type, name)
+
+    def is_allowed(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        """Whether this principal may do this from there."""
+        if not self.is_enabled or principal in self._super_users:
+            return True
+        self._take_in()
+        asked = (principal, host, operation, resource_type, name)
+        known = self._known.get(asked)
+        if known is None:
+            known = self._decided(*asked)
+            if len(name) <= _MAX_KEPT_LETTERS:  # what strangers ask for may be 100 times as long
+                if len(self._known) >= 10_000:
+                    self._known.clear()
+                self._known[asked] = known
+            if not known and name != _ANY_NAME:
+                words = "%s is denied %s on %s %s, from %s"
+                _LOG.info(words, principal, operation.name, resource_type.name, ascii(name[:80]), host)
+        return known
+
+    def allows_cluster(self, context: RequestContext, operation: Operation) -> bool:
+        """Whether whoever asks may do this with the cluster."""
+        return self.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def allows_any(self, context: RequestContext, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether whoever asks may do this with at least one resource of that type (KIP-679)."""
+        if self.allows(context, operation, resource_type, _ANY_NAME):
+            return True
+        principal, host = context.principal, context.connection.peer_host
+        named = [acl for acl in self._by_type.get(resource_type, ()) if _is_about(acl, principal, host)]
+        named = [acl for acl in named if acl.operation in (operation, Operation.ALL)]
+        denied = [acl for acl in named if acl.permission == Permission.DENY]
+        if any(acl.pattern_type == PatternType.LITERAL and acl.resource_name == WILDCARD for acl in denied):
+            return False
+        return any(acl.permission == Permission.ALLOW and not _is_denied(acl, denied) for acl in named)
+
+    def allowed_operations(self, context: RequestContext, resource_type: ResourceType, name: str) -> int:
+        """What whoever asks may do with a resource, as the bits of a response."""
+        return bit_field(
+            operation for operation in SUPPORTED[resource_type] if self.allows(context, operation, resource_type, name)
+        )
+
+    def _take_in(self) -> None:
+        acls = self._acls()
+        if acls is not self._seen:
+            by_type: dict[ResourceType, list[Acl]] = {}
+            for acl in acls:
+                by_type.setdefault(acl.resource_type, []).append(acl)
+            self._seen, self._by_type = acls, by_type
+            self._known.clear()
+
+    def _decided(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        found = [acl for acl in self._by_type.get(resource_type, ()) if acl.covers(resource_type, name)]
+        if not found:
+            return self._allows_if_no_acl
+        meant = [acl for acl in found if _is_about(acl, principal, host) and _answers(acl, operation)]
+        if any(acl.permission == Permission.DENY for acl in meant):
+            return False
+        return any(acl.permission == Permission.ALLOW for acl in meant)
+
+
+def _is_about(acl: Acl, principal: str, host: str) -> bool:
+    return acl.principal in (principal, EVERYBODY) and acl.host in (host, WILDCARD)
+
+
+def _answers(acl: Acl, operation: Operation) -> bool:
+    if acl.operation == Operation.ALL:
+        return True
+    if acl.permission == Permission.ALLOW and operation in _IMPLIED_BY:
+        return acl.operation in _IMPLIED_BY[operation]
+    return acl.operation == operation
+
+
+def _is_denied(allowed: Acl, denied: Iterable[Acl]) -> bool:
+    """Whether what an entry allows is all denied by another one: the same name, or a prefix of it."""
+    for acl in denied:
+        if acl.pattern_type == PatternType.PREFIXED:
+            if allowed.resource_name != WILDCARD and allowed.resource_name.startswith(acl.resource_name):
+                return True
+        elif allowed.pattern_type == PatternType.LITERAL and allowed.resource_name == acl.resource_name:
+            return True
+    return False
+
+
+def split_principals(text: str) -> frozenset[str]:
+    """The principals of `super.users`, which stand between semicolons."""
+    return frozenset(part.strip() for part in text.split(";") if part.strip())
+
+
+def make(node: Any) -> Authorizer:
+    """The authorizer of a node, which has its `config` and its `security` file."""
+    config = node.config
+    return Authorizer(
+        lambda: node.credentials.file.state.acls,
+        is_enabled=bool(config["authorizer.class.name"]),
+        super_users=split_principals(config["super.users"]),
+        allows_if_no_acl=config["allow.everyone.if.no.acl.found"],
+    )

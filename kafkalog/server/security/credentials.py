@@ -1,0 +1,65 @@
+"""The users of a server: who has which keys, and whether a password is right."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.server.security.file import Run, SecurityFile
+from kafkalog.server.security.jaas import plain_users
+from kafkalog.server.security.state import MECHANISMS, MIN_ITERATIONS, ScramKeys
+
+if TYPE_CHECKING:
+    from kafkalog.server.security.scram import ScramServer
+
+_CHECKS: Final = 2
+"""Passwords that are checked at once: strangers leave threads to the log."""
+_NOBODY: Final = ScramKeys(bytes(24), bytes(32), bytes(32), MIN_ITERATIONS)
+
+
+class Credentials:
+    """The users in a security file. PLAIN is checked by the keys of SCRAM: no password is kept as it is."""
+
+    def __init__(self, file: SecurityFile, run: Run) -> None:
+        self.file = file
+        self._run = run
+        self._checking = asyncio.Semaphore(_CHECKS)
+
+    async def start(self) -> None:
+        """Read the file. CorruptCheckpoint, StorageError."""
+        await self._run(self.file.read)
+
+    async def stop(self) -> None:
+        """Nothing to do: every change is on disk."""
+
+    def keys_of(self, user: str, mechanism: str) -> ScramKeys | None:
+        """A user's keys for a mechanism."""
+        return self.file.state.users.get(user, {}).get(mechanism)
+
+    def scram(self, mechanism: str) -> ScramServer:
+        """An exchange that begins."""
+        from kafkalog.server.security.scram import ScramServer
+
+        return ScramServer(mechanism, lambda user: self.keys_of(user, mechanism))
+
+    async def is_password(self, user: str, password: str) -> bool:
+        """Whether this is the user's password; who is not known is checked, too, with the fewest rounds."""
+        from kafkalog.server.security.scram import password_fits
+
+        async with self._checking:
+            kept = self.file.state.users.get(user, {})
+            for mechanism in MECHANISMS:
+                if mechanism in kept:
+                    return bool(await self._run(password_fits, mechanism, password, kept[mechanism]))
+            await self._run(password_fits, "SCRAM-SHA-256", password, _NOBODY)
+            return False
+
+
+def make(node: Any) -> Credentials:
+    """The users of a node: those in its first data directory. ConfigError for settings that name others wrongly."""
+    for name, value in node.config.given().items():
+        if name.endswith(".plain.sasl.jaas.config"):
+            plain_users(value)
+    directory = node.store.directories[0].path
+    return Credentials(SecurityFile(os.fspath(directory)), node.run)

@@ -1,0 +1,75 @@
+"""`kafkalog.security.json`: ACLs, quotas and users of a server, in its first data directory.
+
+Replaced whole, synced, readable by its owner alone. A file that cannot be read ends the start: a server that took no
+ACLs for none would be open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from kafkalog.errors import CorruptCheckpoint, StorageError
+from kafkalog.server.security.state import SecurityState, format_state, parse_state
+from kafkalog.util.fileio import OS, FileSystem, atomic_write
+
+SECURITY_FILE: Final = "kafkalog.security.json"
+MAX_FILE_BYTES: Final = 64 << 20
+_LOG: Final = logging.getLogger(__name__)
+
+Change = Callable[[SecurityState], SecurityState]
+Run = Callable[..., Awaitable[Any]]
+
+
+class SecurityFile:
+    """The file of a data directory, and what it said when it was read or written last: `state`.
+
+    `read` and `write` wait for the disk; `change` is for the loop.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
+        self.path = os.path.join(os.fspath(directory), SECURITY_FILE)
+        self.state = SecurityState()
+        self._fs = fs
+        self._changing = asyncio.Lock()
+
+    def read(self) -> SecurityState:
+        """What the file says; nothing at all where there is none. CorruptCheckpoint, StorageError."""
+        try:
+            content = self._fs.read_file(self.path, MAX_FILE_BYTES)
+        except FileNotFoundError:
+            self.state = SecurityState()
+            return self.state
+        except OSError as error:
+            raise StorageError.from_os(error, "read the ACLs and users", path=self.path) from error
+        try:
+            self.state = parse_state(content)
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            hint = "repair it by hand, or move it away: then there are no ACLs, quotas and users"
+            raise CorruptCheckpoint(f"the ACLs and users are damaged: {error}", path=self.path, hint=hint) from None
+        if stat.S_IMODE(os.stat(self.path).st_mode) & 0o077:
+            _LOG.warning("%s can be read by others than its owner: chmod 600 it", self.path)
+        return self.state
+
+    def write(self, state: SecurityState) -> None:
+        """Put a state in the place of the file's. StorageError: the old one is there."""
+        try:
+            atomic_write(self._fs, self.path, format_state(state), private=True)
+        except OSError as error:
+            raise StorageError.from_os(error, "write the ACLs and users", path=self.path) from error
+        self.state = state
+
+    async def change(self, run: Run, change: Change) -> SecurityState:
+        """What `change` makes of the state, once it is on disk; one change goes after the other. StorageError.
+
+        Errors of `change` reach the caller, and nothing has changed then.
+        """
+        async with self._changing:
+            made = change(self.state)
+            if made != self.state:
+                await run(self.write, made)
+            return self.state

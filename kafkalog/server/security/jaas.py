@@ -1,0 +1,38 @@
+"""Users of PLAIN that stand in the settings, as a broker has them: `user_NAME="PASSWORD"` of a login module.
+
+    listener.name.LISTENER.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
+        user_alice="secret" user_bob="other";
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from kafkalog.errors import ConfigError
+
+_OPTION: Final = re.compile(r'\s*([^\s="]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))', re.DOTALL)
+_HEAD: Final = re.compile(r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)(?=[\s;])", re.IGNORECASE)
+_USER: Final = "user_"
+
+
+@lru_cache(maxsize=16)
+def plain_users(text: str) -> dict[str, str]:
+    """Name to password. ConfigError for what is no login module with its options."""
+    head = _HEAD.match(text)
+    if head is None:
+        raise ConfigError("a sasl.jaas.config does not begin with a login module and how it counts", hint=_SHAPE)
+    users = {}
+    position = head.end()
+    while (option := _OPTION.match(text, position)) is not None:
+        name, quoted, bare = option.groups()
+        if name.startswith(_USER):
+            users[name.removeprefix(_USER)] = re.sub(r"\\(.)", r"\1", quoted) if bare is None else bare
+        position = option.end()
+    if text[position:].strip() != ";":
+        raise ConfigError("a sasl.jaas.config has something that is no option, or no semicolon at its end", hint=_SHAPE)
+    return users
+
+
+_SHAPE: Final = 'write: ...PlainLoginModule required user_NAME="PASSWORD";'

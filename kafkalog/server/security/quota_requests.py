@@ -1,0 +1,123 @@
+"""Quotas as requests have them: whom they are for, what may be set, and which ones somebody asks for (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafkalog.errors import ApiError, InvalidRequest
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.quotas import IP_KEYS, KEYS
+from kafkalog.server.security.state import Entity, SecurityState
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+_TYPES: Final = (USER, CLIENT_ID, IP)
+_EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
+
+
+class UnsupportedEntity(ApiError):
+    """A type of entity that has no quotas."""
+
+    code = int(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def entity_of(parts: Any) -> Entity:
+    """Whom an entry is for; InvalidRequest for what is nobody."""
+    if not parts:
+        raise InvalidRequest("Invalid empty client quota entity")
+    named = {part.entity_type: part.entity_name for part in parts}
+    if len(named) < len(parts):
+        raise InvalidRequest("Duplicate entity type in a client quota entity")
+    for kind, name in named.items():
+        if kind not in _TYPES:
+            raise InvalidRequest(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise InvalidRequest(f"Empty {kind} not supported")
+    if IP in named and len(named) > 1:
+        raise InvalidRequest("Invalid quota entity combination: ip must not be used with user or client-id")
+    return tuple(sorted(named.items()))
+
+
+def limits_of(entity: Entity, operations: Any) -> dict[str, float | None]:
+    """The limits that are to be set; None for one that is to go. InvalidRequest."""
+    known = IP_KEYS if entity[0][0] == IP else KEYS
+    made: dict[str, float | None] = {}
+    for one in operations:
+        if one.key in made:
+            raise InvalidRequest(f"Duplicate key {one.key}")
+        if one.key not in known:
+            raise InvalidRequest(f"Invalid configuration key {one.key}")
+        if one.remove:
+            made[one.key] = None
+            continue
+        if not 0 < one.value < float("inf"):
+            raise InvalidRequest(f"Quota {one.key} must be greater than 0")
+        if known[one.key] != "double" and one.value != int(one.value):
+            raise InvalidRequest(f"{one.key} cannot be a fractional value.")
+        made[one.key] = one.value
+    return made
+
+
+def with_limits(state: SecurityState, changes: Mapping[Entity, Mapping[str, float | None]]) -> SecurityState:
+    """The state with these limits set and taken away."""
+    quotas = {entity: dict(limits) for entity, limits in state.quotas.items()}
+    for entity, limits in changes.items():
+        kept = quotas.setdefault(entity, {})
+        for key, value in limits.items():
+            if value is None:
+                kept.pop(key, None)
+            else:
+                kept[key] = value
+        if not kept:
+            del quotas[entity]
+    return state._replace(quotas=quotas)
+
+
+class QuotaFilter:
+    """Which entities are asked for; `is_strict`: no others than of the types that are named."""
+
+    def __init__(self, components: Any, is_strict: bool) -> None:
+        self._exact: dict[str, str | None] = {}
+        self._any: set[str] = set()
+        self._is_strict = is_strict
+        for one in components:
+            self._add(one.entity_type, one.match_type, one.match)
+        types = {*self._exact, *self._any}
+        if IP in types and len(types) > 1:
+            raise InvalidRequest(
+                "Invalid entity filter component combination. IP filter component should not be used with user or "
+                "clientId filter component."
+            )
+
+    def _add(self, kind: str, how: int, match: str | None) -> None:
+        if not kind:
+            raise InvalidRequest("Invalid empty entity type.")
+        if kind in self._exact or kind in self._any:
+            raise InvalidRequest(f"Entity type {kind} cannot appear more than once in the filter.")
+        if kind not in _TYPES:
+            raise UnsupportedEntity(f"Unsupported entity type {kind}")
+        if how == _EXACT:
+            if match is None:
+                raise InvalidRequest("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+            self._exact[kind] = match
+        elif how == _DEFAULT:
+            if match is not None:
+                raise InvalidRequest("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
+            self._exact[kind] = None
+        elif how == _SPECIFIED:
+            if match is not None:
+                raise InvalidRequest("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
+            self._any.add(kind)
+        else:
+            raise InvalidRequest(f"Unknown match type {how}")
+
+    def matches(self, entity: Entity) -> bool:
+        """Whether an entity is one of those."""
+        named = dict(entity)
+        if any(kind not in named or named[kind] != name for kind, name in self._exact.items()):
+            return False
+        if any(kind not in named for kind in self._any):
+            return False
+        return not self._is_strict or len(named) == len(self._exact) + len(self._any)

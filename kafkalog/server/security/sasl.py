@@ -1,0 +1,178 @@
+"""Authentication of a connection: PLAIN and SCRAM, once or again and again (RFC 4616, KIP-43, KIP-152, KIP-368).
+
+A client that fails gets its answer `connection.failed.authentication.delay.ms` late, and its connection is closed then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog.server.context import Connection
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.jaas import plain_users
+from kafkalog.server.security.scram import Refused, ScramServer
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+PLAIN: Final = "PLAIN"
+LEAST_INTERVAL_MS: Final = 1000
+"""A client may authenticate again after so long."""
+
+
+class Outcome(NamedTuple):
+    """What SaslAuthenticate answers; a lifetime of 0 is one without an end."""
+
+    error_code: int
+    message: str | None = None
+    token: bytes = b""
+    lifetime_ms: int = 0
+
+
+class Session:
+    """What a connection remembers of its authentication."""
+
+    __slots__ = ("authenticated_ms", "expiry", "is_bare", "mechanism", "pending", "scram")
+
+    def __init__(self) -> None:
+        self.pending: str | None = None  # the mechanism of an exchange that has begun
+        self.scram: ScramServer | None = None
+        self.is_bare = False  # after SaslHandshake 0: frames are messages of the mechanism, without a header
+        self.mechanism: str | None = None  # of the last one that succeeded
+        self.authenticated_ms = 0
+        self.expiry: asyncio.TimerHandle | None = None
+
+
+def has_sasl(connection: Connection) -> bool:
+    """Whether the listener wants its clients to authenticate."""
+    return connection.security_protocol.startswith("SASL_")
+
+
+def mechanisms_of(node: Node, connection: Connection) -> tuple[str, ...]:
+    """The mechanisms of a connection's listener."""
+    return tuple(node.config.of_listener(connection.listener, "sasl.enabled.mechanisms"))
+
+
+def _is_again(node: Node, connection: Connection) -> bool:
+    """Whether the client is authenticated, and may be so again."""
+    lifetime_ms = node.config.of_listener(connection.listener, "connections.max.reauth.ms")
+    return isinstance(connection.sasl, Session) and connection.sasl.mechanism is not None and lifetime_ms > 0
+
+
+def begin(node: Node, connection: Connection, mechanism: str, *, is_bare: bool = False) -> ErrorCode:
+    """Begin an exchange: the code for SaslHandshake. Refused closes the connection."""
+    if not has_sasl(connection) or (connection.is_authenticated and not _is_again(node, connection)):
+        return ErrorCode.ILLEGAL_SASL_STATE
+    session = connection.sasl if isinstance(connection.sasl, Session) else Session()
+    connection.sasl = session
+    if session.pending is not None:
+        raise Refused("a handshake inside another one")
+    if session.mechanism is not None:
+        if mechanism != session.mechanism:
+            raise Refused(f"the mechanism changes from {session.mechanism} to {ascii(mechanism[:40])}")
+        if node.monotonic_ms() - session.authenticated_ms < LEAST_INTERVAL_MS:
+            raise Refused("it authenticates again within a second")
+    if mechanism not in mechanisms_of(node, connection):
+        return ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    session.pending, session.is_bare = mechanism, is_bare
+    session.scram = None if mechanism == PLAIN else node.credentials.scram(mechanism)
+    return ErrorCode.NONE
+
+
+async def authenticate(node: Node, connection: Connection, token: bytes) -> Outcome:
+    """The answer to one message of the exchange; the last one makes the client who it says it is."""
+    session, began_ms = connection.sasl, node.monotonic_ms()
+    if not has_sasl(connection) or not isinstance(session, Session) or session.pending is None:
+        if connection.is_authenticated:
+            words = "SaslAuthenticate request received after successful authentication"
+            return Outcome(ErrorCode.ILLEGAL_SASL_STATE, words)
+        raise Refused("a message before the handshake")
+    try:
+        if len(token) > node.config.of_listener(connection.listener, "sasl.server.max.receive.size"):
+            raise Refused("a message that is too long")
+        if session.scram is None:
+            user: str | None = await _plain(node, connection, token)
+            answer = b""
+        else:
+            answer = session.scram.answer(token)
+            user = session.scram.user
+        if user is not None and session.mechanism is not None and connection.principal != f"User:{user}":
+            raise Refused(f"the user changes from {connection.principal} to {ascii(user[:80])}")
+    except Refused as error:
+        return await _failed(node, connection, session, error, began_ms)
+    if user is None:
+        return Outcome(ErrorCode.NONE, None, answer)
+    return Outcome(ErrorCode.NONE, None, answer, _succeeded(node, connection, session, user))
+
+
+async def authenticate_bare(node: Node, connection: Connection, token: bytes) -> bytes | None:
+    """As `authenticate`, for a client that sends no headers; None closes the connection."""
+    try:
+        outcome = await authenticate(node, connection, token)
+    except Refused as error:
+        _LOG.warning("%s did not authenticate: %s", connection.peer_host, error)
+        return None
+    return None if outcome.error_code else outcome.token
+
+
+async def _plain(node: Node, connection: Connection, token: bytes) -> str:
+    try:
+        parts = token.decode().split("\0")
+    except UnicodeDecodeError:
+        raise Refused("a message that is not UTF-8") from None
+    if len(parts) != 3 or not parts[1] or not parts[2]:
+        raise Refused("a message that is none of PLAIN")
+    acts_as, user, password = parts
+    given = node.config.listener_setting(connection.listener, "plain.sasl.jaas.config")
+    users = plain_users(given) if given else {}
+    if user in users:
+        is_right = hmac.compare_digest(users[user].encode(), password.encode())
+    else:
+        is_right = await node.credentials.is_password(user, password)
+    if not is_right:
+        raise Refused(f"the password of {ascii(user[:80])} is wrong, or the user is not known")
+    if acts_as not in ("", user):
+        raise Refused("the user asks to act as another one")
+    return user
+
+
+async def _failed(node: Node, connection: Connection, session: Session, error: Refused, began_ms: int) -> Outcome:
+    mechanism = session.pending
+    node.metrics.network.refuse("authentication")
+    _LOG.warning("%s did not authenticate by %s: %s", connection.peer_host, mechanism, error)
+    session.pending, session.scram, session.is_bare = None, None, False
+    connection.is_authenticated = False
+    # counted from the message: how long the check took says whether there is such a user
+    until_ms = began_ms + node.config["connection.failed.authentication.delay.ms"]
+    await asyncio.sleep(max(0, until_ms - node.monotonic_ms()) / 1000)
+    connection.closes_after_answer = True
+    if mechanism == PLAIN:
+        words = "Authentication failed: Invalid username or password"
+    else:
+        words = "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+        words += str(mechanism)
+    return Outcome(ErrorCode.SASL_AUTHENTICATION_FAILED, words)
+
+
+def _succeeded(node: Node, connection: Connection, session: Session, user: str) -> int:
+    """How long it holds, in ms; 0 for as long as the connection."""
+    session.mechanism, session.pending, session.scram, session.is_bare = session.pending, None, None, False
+    session.authenticated_ms = node.monotonic_ms()
+    connection.principal = f"User:{user}"
+    connection.is_authenticated = True
+    if session.expiry is not None:
+        session.expiry.cancel()
+        session.expiry = None
+    lifetime_ms = int(node.config.of_listener(connection.listener, "connections.max.reauth.ms"))
+    if lifetime_ms > 0:
+        session.expiry = node.later(lifetime_ms, _expire, connection)
+    return max(lifetime_ms, 0)
+
+
+def _expire(connection: Connection) -> None:
+    """From now on only another authentication is taken on this connection."""
+    connection.is_authenticated = False

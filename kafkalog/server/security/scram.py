@@ -1,0 +1,140 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), the server's side, and what a password is kept as.
+
+Comparisons take the same time whatever is wrong. A user that is not known gets the same first answer as one that is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from typing import Final
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.server.security.state import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, ScramKeys
+
+_FIRST: Final = re.compile(
+    r"(?P<header>[ny],(?:a=(?P<authzid>[^,]+))?,)(?P<bare>n=(?P<user>[^,]+),r=(?P<nonce>[!-+\--~]+)(?:,.*)?)", re.DOTALL
+)
+_FINAL: Final = re.compile(
+    r"(?P<bare>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>[!-+\--~]+)(?:,[a-zA-Z]=[^,]*)*),p=(?P<proof>[A-Za-z0-9+/=]+)",
+    re.DOTALL,
+)
+NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""Mechanisms as the protocol numbers them."""
+_MAX_MESSAGE_BYTES: Final = 16_384
+_SECRET: Final = secrets.token_bytes(32)
+
+
+class Refused(Exception):
+    """The client is not who it says, or does not keep to the protocol; the text is for the log, not for the client."""
+
+
+def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
+    """`SaltedPassword` of RFC 5802."""
+    return hashlib.pbkdf2_hmac(MECHANISMS[mechanism], password.encode(), salt, iterations)
+
+
+def keys_of_salted(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramKeys:
+    """What is kept of a salted password."""
+    digest = MECHANISMS[mechanism]
+    client_key = hmac.digest(salted, b"Client Key", digest)
+    stored_key = hashlib.new(digest, client_key).digest()
+    return ScramKeys(salt, stored_key, hmac.digest(salted, b"Server Key", digest), iterations)
+
+
+def keys_of_password(mechanism: str, password: str, iterations: int = MIN_ITERATIONS) -> ScramKeys:
+    """What is kept of a new password, with a salt of its own. IllegalArgument for too few or too many iterations."""
+    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        raise IllegalArgument(f"{iterations} iterations: {MIN_ITERATIONS} to {MAX_ITERATIONS} are taken")
+    salt = secrets.token_bytes(24)
+    return keys_of_salted(mechanism, salted_password(mechanism, password, salt, iterations), salt, iterations)
+
+
+def password_fits(mechanism: str, password: str, keys: ScramKeys) -> bool:
+    """Whether this is the password that the keys are of."""
+    salted = salted_password(mechanism, password, keys.salt, keys.iterations)
+    made = keys_of_salted(mechanism, salted, keys.salt, keys.iterations)
+    return hmac.compare_digest(made.stored_key, keys.stored_key)
+
+
+class ScramServer:
+    """One exchange: `answer` twice, then `user` is who the client is. `keys_of` gives a user's keys, or None."""
+
+    def __init__(self, mechanism: str, keys_of: Callable[[str], ScramKeys | None]) -> None:
+        self.mechanism = mechanism
+        self.user: str | None = None
+        self._digest = MECHANISMS[mechanism]
+        self._keys_of = keys_of
+        self._name = ""
+        self._keys: ScramKeys | None = None
+        self._is_known = False
+        self._header = ""
+        self._nonce = ""
+        self._said = ""
+
+    def answer(self, message: bytes) -> bytes:
+        """What the server says to a message of the client; Refused ends the exchange."""
+        if len(message) > _MAX_MESSAGE_BYTES or self.user is not None:
+            raise Refused("a message too many, or too long")
+        try:
+            text = message.decode()
+        except UnicodeDecodeError:
+            raise Refused("a message that is not UTF-8") from None
+        return self._second(text) if self._keys is not None else self._first(text)
+
+    def _first(self, text: str) -> bytes:
+        match = _FIRST.fullmatch(text)
+        if match is None:
+            raise Refused("the first message is none of SCRAM without channel binding")
+        self._name = _sasl_name(match["user"])
+        if match["authzid"] is not None and _sasl_name(match["authzid"]) != self._name:
+            raise Refused("the user asks to act as another one")
+        keys = self._keys_of(self._name)
+        self._is_known = keys is not None
+        self._keys = keys or _nobody(self._digest, self._name)
+        self._header = match["header"]
+        self._nonce = match["nonce"] + secrets.token_urlsafe(24)
+        first = f"r={self._nonce},s={b64encode(self._keys.salt).decode()},i={self._keys.iterations}"
+        self._said = f"{match['bare']},{first}"
+        return first.encode()
+
+    def _second(self, text: str) -> bytes:
+        match = _FINAL.fullmatch(text)
+        if match is None or self._keys is None:
+            raise Refused("the last message is none of SCRAM")
+        if not hmac.compare_digest(match["nonce"], self._nonce) or _decoded(match["binding"]) != self._header.encode():
+            raise Refused("the last message has another nonce or another header than the first one")
+        said = f"{self._said},{match['bare']}".encode()
+        signature = hmac.digest(self._keys.stored_key, said, self._digest)
+        proof = _decoded(match["proof"])
+        client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=False))
+        stored_key = hashlib.new(self._digest, client_key).digest()
+        fits = hmac.compare_digest(stored_key, self._keys.stored_key)
+        if not (fits and self._is_known and len(proof) == len(signature)):
+            raise Refused("the password is wrong, or the user is not known")
+        self.user = self._name
+        return b"v=" + b64encode(hmac.digest(self._keys.server_key, said, self._digest))
+
+
+def _nobody(digest: str, name: str) -> ScramKeys:
+    """Keys for a user that is not known, the same at each try; nobody has a password for them."""
+    made = hmac.digest(_SECRET, name.encode(), digest)
+    return ScramKeys(made[:24], made, made, MIN_ITERATIONS)
+
+
+def _sasl_name(text: str) -> str:
+    """A name without its escapes: `=2C` is a comma, `=3D` an equals sign."""
+    if re.search("=(?!2C|3D)", text):
+        raise Refused("a name with an escape that is none")
+    return text.replace("=2C", ",").replace("=3D", "=")
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise Refused("a field that is not base64") from None

@@ -1,0 +1,134 @@
+"""What a server keeps of its security: ACLs, quotas, users' keys, and how they stand in a file.
+
+The file is JSON with a version. No password is in it, only what a password is checked by (RFC 5802).
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+from kafkalog.server.security.acls import Acl, Operation, PatternType, Permission, ResourceType
+
+VERSION: Final = 1
+MECHANISMS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""Mechanism -> its hash function, by `hashlib`'s name."""
+MIN_ITERATIONS: Final = 4096
+MAX_ITERATIONS: Final = 16_384
+
+Entity = tuple[tuple[str, str | None], ...]
+"""Whom a quota is for: (type, name) pairs, sorted by type; the name None is the default of all others."""
+
+
+class ScramKeys(NamedTuple):
+    """What a password is checked by, for one mechanism."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+class SecurityState(NamedTuple):
+    """All of it. Values do not change; a change makes another state."""
+
+    acls: tuple[Acl, ...] = ()
+    quotas: Mapping[Entity, Mapping[str, float]] = {}
+    users: Mapping[str, Mapping[str, ScramKeys]] = {}
+
+
+def format_state(state: SecurityState) -> bytes:
+    """The file's content: indented JSON, sorted, with a final newline."""
+    data = {
+        "version": VERSION,
+        "acls": [_acl_row(acl) for acl in sorted(state.acls)],
+        "quotas": [
+            {"entity": dict(entity), "limits": dict(sorted(limits.items()))}
+            for entity, limits in sorted(state.quotas.items(), key=lambda item: _order(item[0]))
+        ],
+        "users": {
+            user: {mechanism: _key_row(keys) for mechanism, keys in sorted(mechanisms.items())}
+            for user, mechanisms in sorted(state.users.items())
+        },
+    }
+    return (json.dumps(data, indent=1) + "\n").encode()
+
+
+def parse_state(content: bytes) -> SecurityState:
+    """The state that a file's content holds; ValueError says what is wrong in it."""
+    data = json.loads(content.decode())
+    if not isinstance(data, dict) or isinstance(data.get("version"), bool) or data.get("version") != VERSION:
+        raise ValueError(f"it is no object with version {VERSION}")
+    try:
+        return SecurityState(
+            tuple(_parse_acl(row) for row in _typed(data["acls"], list)),
+            dict(_parse_quota(row) for row in _typed(data["quotas"], list)),
+            {user: _parse_user(row) for user, row in _typed(data["users"], dict).items()},
+        )
+    except KeyError as error:
+        raise ValueError(f"{error} is missing") from None
+
+
+def _acl_row(acl: Acl) -> dict[str, str]:
+    return {name: value.name if hasattr(value, "name") else value for name, value in acl._asdict().items()}
+
+
+def _key_row(keys: ScramKeys) -> dict[str, Any]:
+    return {
+        name: value if isinstance(value, int) else b64encode(value).decode() for name, value in keys._asdict().items()
+    }
+
+
+def _order(entity: Entity) -> list[tuple[str, bool, str]]:
+    return [(kind, name is not None, name or "") for kind, name in entity]
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"{ascii(str(value)[:60])} is no {kind.__name__}")
+    return value
+
+
+def _parse_acl(row: Any) -> Acl:
+    row = _typed(row, dict)
+    try:
+        return Acl(
+            ResourceType[row["resource_type"]],
+            _typed(row["resource_name"], str),
+            PatternType[row["pattern_type"]],
+            _typed(row["principal"], str),
+            _typed(row["host"], str),
+            Operation[row["operation"]],
+            Permission[row["permission"]],
+        )
+    except KeyError as error:
+        raise ValueError(f"an ACL: {error} is missing or not known") from None
+
+
+def _parse_quota(row: Any) -> tuple[Entity, dict[str, float]]:
+    row = _typed(row, dict)
+    entity = _typed(row["entity"], dict)
+    if not entity or any(name is not None and not isinstance(name, str) for name in entity.values()):
+        raise ValueError("the entity of a quota has no names")
+    limits = {key: float(value) for key, value in _typed(row["limits"], dict).items()}
+    if not all(isfinite(value) and value > 0 for value in limits.values()):
+        raise ValueError("a quota is not above 0")
+    return tuple(sorted(entity.items())), limits
+
+
+def _parse_user(row: Any) -> dict[str, ScramKeys]:
+    made = {}
+    for mechanism, fields in _typed(row, dict).items():
+        if mechanism not in MECHANISMS:
+            raise ValueError(f"the mechanism {ascii(mechanism[:40])} is not known")
+        iterations = _typed(fields["iterations"], int)
+        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+            raise ValueError(f"{iterations} iterations: {MIN_ITERATIONS} to {MAX_ITERATIONS} are taken")
+        salt, stored_key, server_key = (
+            b64decode(_typed(fields[name], str), validate=True) for name in ("salt", "stored_key", "server_key")
+        )
+        made[mechanism] = ScramKeys(salt, stored_key, server_key, iterations)
+    return made

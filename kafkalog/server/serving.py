@@ -1,0 +1,128 @@
+"""A node with its sockets: open, start, serve, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.manager.log_manager import LoadProgress
+from kafkalog.server.apis.dispatch import dispatch
+from kafkalog.server.config import ServerConfig
+from kafkalog.server.net.endpoints import advertised_of, listeners_of
+from kafkalog.server.net.listener import Network
+from kafkalog.server.node import Node
+from kafkalog.server.passing import NoWritesToLinks, stand_ins
+from kafkalog.server.store import Store, open_store
+from kafkalog.util.fileio import OS
+
+if TYPE_CHECKING:
+    from kafkalog.server.metrics_http import HttpListener
+
+_LOG: Final = logging.getLogger(__name__)
+DRAIN_SECONDS: Final = 0.05
+STOP_SECONDS: Final = 5.0
+"""Requests that are being worked on have so long to be answered when a server stops."""
+
+
+class Server:
+    """A node and its network, in the running loop. `ports` has the port of each listener once it has started."""
+
+    def __init__(self, config: ServerConfig, store: Store, **more: Any) -> None:
+        self.config = config
+        self.node = Node(config, store, **more)
+        self.network = Network(
+            config, self._dispatch, self.node.metrics.network, self.node.pool, self.node.monotonic_ms
+        )
+        self.network.takes_connection = self.node.quotas.takes_connection
+        self.node.on_config_change.append(self.network.take_config)
+        self.ports: dict[str, int] = {}
+        self.http: HttpListener | None = None
+        self._endpoints = listeners_of(config)
+
+    def _dispatch(self, connection: Any, frame: bytearray) -> Any:
+        return dispatch(self.node, connection, frame)
+
+    async def start(self) -> None:
+        """Bind, start the parts, accept. What was begun is taken back where something fails."""
+        try:
+            for endpoint in self._endpoints:
+                listener = self.network.listen(endpoint)
+                self.ports[endpoint.name] = listener.port
+                told = advertised_of(self.config, endpoint.name)
+                host = endpoint.host if told is None else told.host
+                if told is None and endpoint.is_everywhere:
+                    host = socket.gethostname()
+                self.node.endpoints[endpoint.name] = (host, told.port if told and told.port else listener.port)
+            self.node.default_listener = self._endpoints[0].name
+            await self._start_http()
+            await self.node.start()
+        except BaseException:
+            await self.stop()
+            raise
+        self.network.accept()
+        self.node.is_ready = True
+
+    async def _start_http(self) -> None:
+        """Who watches is answered while parts still start: then the server lives and is not ready."""
+        if self.config["kafkalog.http.listener"]:
+            from kafkalog.server.metrics_http import listener_of
+
+            self.http = listener_of(self.node)
+            assert self.http is not None
+            await self.http.start()
+
+    async def stop(self, seconds: float = STOP_SECONDS) -> None:
+        """Accept no more, answer what is being worked on, stop the parts, close the store."""
+        self.node.is_ready = False
+        self.network.stop_accepting()
+        await self.network.drain(DRAIN_SECONDS)  # what is about to be answered; what waits is woken by its part
+        try:
+            await self.node.stop_parts()
+        finally:
+            await self.network.finish(seconds)
+            if self.http is not None:
+                await self.http.stop()
+            await self.node.close()
+
+
+@asynccontextmanager
+async def serving(
+    directories: Sequence[str],
+    config: ServerConfig | None = None,
+    *,
+    progress: Callable[[LoadProgress], object] | None = None,
+    is_read_only: bool = False,
+    **more: Any,
+) -> AsyncIterator[Server]:
+    """A server on these data directories, which answers until the block ends.
+
+    With `is_read_only` nothing is written to them, and calls that would change something are refused.
+    """
+    settings = ServerConfig() if config is None else config
+    if is_read_only:
+        settings = settings.with_(dict.fromkeys(("auto.create.topics.enable", "log.cleaner.enable"), False))
+    fs = NoWritesToLinks() if is_read_only else OS
+    with stand_ins(directories) if is_read_only else nullcontext(directories) as paths:
+        store = await asyncio.to_thread(
+            open_store, paths, settings, fs=fs, progress=progress, with_jobs=not is_read_only
+        )
+        async with _running(settings, store, is_read_only=is_read_only, **more) as server:
+            yield server
+
+
+@asynccontextmanager
+async def _running(settings: ServerConfig, store: Store, **more: Any) -> AsyncIterator[Server]:
+    try:
+        server = Server(settings, store, **more)
+    except BaseException:
+        store.close()
+        raise
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()

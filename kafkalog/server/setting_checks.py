@@ -1,0 +1,93 @@
+"""Settings of topics that a client sends: what is wrong with them, in the words of the reference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafkalog.config import SEGMENT_REFERENCE_FLOOR, LogConfig, key_for
+from kafkalog.config_keys import Key, parse_value
+from kafkalog.errors import ConfigError, UnknownConfig
+
+_BETWEEN: Final = re.compile(r"(-?[0-9]+) to (-?[0-9]+)")
+
+
+def checked_topic_settings(
+    settings: Mapping[str, str | None], defaults: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """The settings of a topic, where all of them are taken; ConfigError otherwise.
+
+    `defaults` are the node's. `segment.bytes` has the reference's lower bound: a client knows no other.
+    """
+    for name in settings:
+        topic_key(name)
+    nulls = [name for name, value in settings.items() if value is None]
+    if nulls:
+        raise ConfigError(f"Null value not supported for topic configs: {','.join(nulls)}")
+    given = {name: value for name, value in settings.items() if value is not None}
+    for name, value in given.items():
+        check_value(key_for(name), value)
+    return check_together(given, defaults)
+
+
+def check_together(settings: Mapping[str, str], defaults: Mapping[str, Any] | None) -> dict[str, str]:
+    """Settings that are taken one by one, where they do not contradict each other or the node's; ConfigError."""
+    try:
+        return LogConfig.from_stored(settings, defaults).overrides()
+    except ConfigError:
+        made = {name: parse_value(key_for(name), value) for name, value in {**(defaults or {}), **settings}.items()}
+        low, high = made.get("min.compaction.lag.ms"), made.get("max.compaction.lag.ms")
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
+        ) from None
+
+
+def topic_key(name: str) -> Key:
+    """The row of a topic's setting, by its dotted name; ConfigError."""
+    if not _is_known(name):
+        raise ConfigError(f"Unknown topic config name: {name}")
+    return key_for(name)
+
+
+def _is_known(name: str) -> bool:
+    """Whether a topic has a setting of this dotted name."""
+    try:
+        return key_for(name).name == name
+    except UnknownConfig:
+        return False
+
+
+def check_value(key: Key, value: str) -> None:
+    """Return where a setting takes this text; ConfigError otherwise."""
+    try:
+        parsed = parse_value(key, value)
+    except ConfigError:
+        raise ConfigError(f"Invalid value {value} for configuration {key.name}: {_reason(key, value)}") from None
+    if key.name == "segment.bytes" and parsed < SEGMENT_REFERENCE_FLOOR:
+        words = f"Value must be at least {SEGMENT_REFERENCE_FLOOR}"
+        raise ConfigError(f"Invalid value {value} for configuration {key.name}: {words}")
+
+
+def _reason(key: Key, value: str) -> str:
+    try:
+        parsed = parse_value(key._replace(check=None), value)
+    except ConfigError:
+        if key.kind == "bool":
+            return "Expected value to be either true or false"
+        if key.kind == "list":
+            return "Configuration values must not be empty."
+        return f"Not a number of type {key.kind.upper()}"
+    text = "" if key.check is None else key.check.text
+    between = _BETWEEN.fullmatch(text)
+    if between is not None:
+        return f"Value must be at least {between[1]}" if parsed < float(between[1]) else (
+            f"Value must be no more than {between[2]}"
+        )
+    if text.startswith("at least "):
+        return f"Value must be {text}"
+    if text.startswith("one of "):
+        return f"String must be one of: {text.removeprefix('one of ')}"
+    if key.name == "cleanup.policy":
+        return f"String must be one of: {text}"
+    return f"Value must be {text}"

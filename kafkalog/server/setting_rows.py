@@ -1,0 +1,137 @@
+"""Settings as DescribeConfigs shows them: value, where it comes from, type, and what it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog.broker_config import SYNONYMS
+from kafkalog.config import CONFIGS, LogConfig
+from kafkalog.config_keys import Key, value_text
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+    from kafkalog.server.wire.writer import Tree
+
+TOPIC: Final = 1
+DYNAMIC_BROKER: Final = 2
+DYNAMIC_DEFAULT: Final = 3
+STATIC: Final = 4
+DEFAULT: Final = 5
+
+_TYPES: Final = {"bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
+_PASSWORD: Final = 9
+_SHORT: Final = 4
+_SHORTS: Final = frozenset({"offsets.topic.replication.factor", "transaction.state.log.replication.factor"})
+SENSITIVE: Final = frozenset(
+    {
+        "ssl.key.password", "ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.keystore.password",
+        "ssl.truststore.certificates", "ssl.truststore.password",
+    }
+)  # fmt: skip
+_HIDDEN: Final = frozenset({"internal.segment.bytes"})
+
+
+class Synonym(NamedTuple):
+    """A value that counts, or would if those before it were not there, and where it comes from."""
+
+    name: str
+    value: str | None
+    source: int
+
+    def row(self) -> Tree:
+        """As the response has it."""
+        return self._asdict()
+
+
+def topic_rows(
+    node: Node,
+    config: LogConfig,
+    names: Iterable[str] | None = None,
+    *,
+    synonyms: bool = False,
+    documented: bool = False,
+) -> list[Tree]:
+    """The settings of a topic, `names` of them or all."""
+    wanted = None if names is None else set(names)
+    own = config.overrides()
+    rows = []
+    for key in CONFIGS:
+        if key.name in _HIDDEN or (wanted is not None and key.name not in wanted):
+            continue
+        found = [Synonym(key.name, own[key.name], TOPIC)] if key.name in own else []
+        found += _broker_synonyms(node, SYNONYMS.get(key.name, ()))
+        text = value_text(getattr(config, key.attribute))
+        rows.append(_row(key, text, found, synonyms, documented))
+    return rows
+
+
+_LOG_DIRS: Final = Key("log.dirs", "string", None, None, "the data directories", dynamic=False)
+"""What the server was started with, by an option or by a setting."""
+
+
+def broker_rows(
+    node: Node, resource: str, names: Iterable[str] | None = None, *, synonyms: bool = False, documented: bool = False
+) -> list[Tree]:
+    """The settings of the node, `names` of them or all; those of every node ("") are the ones that were changed."""
+    wanted = None if names is None else set(names)
+    rows = []
+    for name in sorted(node.config):
+        if wanted is not None and name not in wanted:
+            continue
+        if not resource and name not in node.dynamic.of(""):
+            continue
+        key: Key = node.config.key(name)
+        found = _broker_synonyms(node, (name,))
+        value = node.config[name]
+        text = None if value is None else value_text(value)
+        rows.append(_row(key, text, found, synonyms, documented, is_read_only=not key.dynamic))
+    if resource and (wanted is None or _LOG_DIRS.name in wanted):
+        paths = ",".join(one.path for one in node.store.directories)
+        found = [Synonym(_LOG_DIRS.name, paths, STATIC)]
+        rows.append(_row(_LOG_DIRS, paths, found, synonyms, documented, is_read_only=True))
+    return sorted(rows, key=lambda row: str(row["name"]))
+
+
+def created_rows(node: Node, config: LogConfig) -> list[Tree]:
+    """The settings of a topic that is made, as CreateTopics tells them: sorted by name."""
+    return sorted(topic_rows(node, config), key=lambda row: str(row["name"]))
+
+
+def _broker_synonyms(node: Node, names: Iterable[str]) -> list[Synonym]:
+    """What the node says of a setting by these names, what counts first; of the defaults the first name's alone."""
+    found = []
+    listed = tuple(names)
+    for source, values in (
+        (DYNAMIC_BROKER, node.dynamic.of(str(node.node_id))),
+        (DYNAMIC_DEFAULT, node.dynamic.of("")),
+        (STATIC, node.dynamic.given),
+    ):
+        found += [Synonym(name, _shown(name, values[name]), source) for name in listed if name in values]
+    for name in listed[:1]:
+        default = node.config.key(name).default
+        if default is not None:
+            found.append(Synonym(name, _shown(name, default), DEFAULT))
+    return found
+
+
+def _shown(name: str, value: Any) -> str | None:
+    return None if name in SENSITIVE else value_text(value)
+
+
+def _row(
+    key: Key, text: str | None, found: list[Synonym], synonyms: bool, documented: bool, *, is_read_only: bool = False
+) -> Tree:
+    is_sensitive = key.name in SENSITIVE
+    kind = _PASSWORD if is_sensitive else _SHORT if key.name in _SHORTS else _TYPES[key.kind]
+    return {
+        "name": key.name,
+        "value": None if is_sensitive else text,
+        "read_only": is_read_only,
+        "config_source": found[0].source if found else DEFAULT,
+        "is_default": not found or found[0].source == DEFAULT,
+        "is_sensitive": is_sensitive,
+        "synonyms": [one.row() for one in found] if synonyms else (),
+        "config_type": kind,
+        "documentation": key.doc if documented else None,
+    }

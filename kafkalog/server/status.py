@@ -1,0 +1,142 @@
+"""What a node looks like at a moment: topics, groups with their lag, the cleaner, the disks. Values, for the page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kafkalog._version import version
+from kafkalog.cleaner.stats import CleanerReport
+from kafkalog.errors import KafkalogError
+from kafkalog.types import TopicPartition
+
+
+class PartitionStatus(NamedTuple):
+    """A partition: its offsets, epoch, segments and bytes; `problem` is why it cannot be served, "" where it can."""
+
+    partition: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    leader_epoch: int
+    segments: int
+    size_bytes: int
+    problem: str = ""
+
+
+class TopicStatus(NamedTuple):
+    """A topic and its partitions."""
+
+    name: str
+    topic_id: str
+    is_internal: bool
+    partitions: tuple[PartitionStatus, ...]
+
+
+class LagStatus(NamedTuple):
+    """How far a group is in a partition; the lag is None where the partition is not there any more."""
+
+    topic: str
+    partition: int
+    committed_offset: int
+    lag: int | None
+
+
+class GroupStatus(NamedTuple):
+    """A group, as ListGroups calls its state and type."""
+
+    group_id: str
+    state: str
+    group_type: str
+    members: int
+    offsets: tuple[LagStatus, ...]
+
+
+class DiskStatus(NamedTuple):
+    """A data directory, and the file system it is on."""
+
+    path: str
+    is_online: bool
+    total_bytes: int
+    free_bytes: int
+
+
+class Status(NamedTuple):
+    """All of it. Times are wall-clock ms."""
+
+    cluster_id: str
+    node_id: int
+    version: str
+    listeners: tuple[tuple[str, str], ...]
+    started_ms: int
+    now_ms: int
+    topics: tuple[TopicStatus, ...]
+    groups: tuple[GroupStatus, ...]
+    cleaner: CleanerReport
+    disks: tuple[DiskStatus, ...]
+
+
+async def status_of(node: Any) -> Status:
+    """The status of a node; the disks are asked in its pool, all else is at hand."""
+    disks = await node.run(_disks, node.store.directories)
+    topics = tuple(_topic(node, name) for name in sorted(node.topics.names()))
+    groups = _groups(node.groups.overview(), _ends(topics))
+    return Status(
+        node.cluster_id, node.node_id, version, _listeners(node), node.started_ms, node.clock(), topics, groups,
+        node.store.cleaner_report, disks,
+    )  # fmt: skip
+
+
+def _listeners(node: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((name, f"{host}:{port}") for name, (host, port) in node.endpoints.items())
+
+
+def _topic(node: Any, name: str) -> TopicStatus:
+    topic = node.topics.get(name)
+    partitions = tuple(_partition(node, name, index) for index in range(topic.partitions))
+    return TopicStatus(name, str(topic.id), topic.is_internal, partitions)
+
+
+def _partition(node: Any, topic: str, index: int) -> PartitionStatus:
+    try:
+        one = node.replicas.partition(topic, index)
+        log = one.log
+        return PartitionStatus(
+            index, log.log_start_offset, one.high_watermark, log.log_end_offset, one.leader_epoch,
+            len(log.segments), log.size,
+        )  # fmt: skip
+    except KafkalogError as problem:
+        return PartitionStatus(index, -1, -1, -1, -1, 0, 0, str(problem))
+
+
+def _ends(topics: Iterable[TopicStatus]) -> dict[TopicPartition, int]:
+    ends = {}
+    for topic in topics:
+        ends.update({TopicPartition(topic.name, one.partition): one.high_watermark for one in topic.partitions})
+    return ends
+
+
+def _groups(overview: Iterable[Any], ends: Mapping[TopicPartition, int]) -> tuple[GroupStatus, ...]:
+    return tuple(
+        GroupStatus(
+            one.group_id, one.state, one.group_type, one.members,
+            tuple(
+                LagStatus(at.topic, at.partition, offset, None if at not in ends else max(ends[at] - offset, 0))
+                for at, offset in sorted(one.offsets.items())
+            ),
+        )
+        for one in sorted(overview, key=lambda group: str(group.group_id))
+    )  # fmt: skip
+
+
+def _disks(directories: Iterable[Any]) -> tuple[DiskStatus, ...]:
+    return tuple(_disk(one.path, one.is_online) for one in directories)
+
+
+def _disk(path: str, is_online: bool) -> DiskStatus:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return DiskStatus(path, False, 0, 0)
+    return DiskStatus(path, is_online, found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)

@@ -1,0 +1,136 @@
+"""Opening the data directories of a server: the log manager with its jobs and its cleaner, and who the node is."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from kafkalog.errors import ConfigError, CorruptCheckpoint, StorageError
+from kafkalog.manager.known_topics import KnownTopics, read_known_topics, topics_in
+from kafkalog.manager.log_manager import LoadProgress, LogManager
+from kafkalog.manager.meta_properties import read_meta_properties
+from kafkalog.server.config import ServerConfig
+from kafkalog.storage.partition_metadata import new_topic_id
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.scheduler import Scheduler
+
+NODE_FILE: Final = "kafkalog.node.json"
+"""Who the node is, in a directory that no broker has formatted."""
+DEFAULT_NODE_ID: Final = 1
+_MAX_FILE_BYTES: Final = 1 << 16
+
+
+class Identity(NamedTuple):
+    """The node's number, and its cluster's id (22 characters)."""
+
+    node_id: int
+    cluster_id: str
+
+
+class Store(NamedTuple):
+    """The manager, the threads of its jobs, what the directories say of topics, and who the node is."""
+
+    manager: LogManager
+    scheduler: Scheduler
+    known: KnownTopics
+    identity: Identity
+
+    def close(self) -> None:
+        """Close all logs, then end the threads of the jobs. Errors as `LogManager.close`."""
+        try:
+            self.manager.close()
+        finally:
+            self.scheduler.shutdown()
+
+
+def open_store(
+    directories: Sequence[str],
+    config: ServerConfig,
+    *,
+    fs: FileSystem = OS,
+    clock: Clock = SYSTEM_CLOCK,
+    progress: Callable[[LoadProgress], object] | None = None,
+    with_jobs: bool = True,
+) -> Store:
+    """The store of these data directories, with its jobs running if that is wanted. Errors as `LogManager.open`."""
+    paths = [os.path.realpath(path) for path in directories]
+    known = read_known_topics([path for path in paths if fs.exists(path)], fs=fs)
+    wanted, found = config["node.id"], known.node_id
+    if wanted is not None and found is not None and wanted != found:
+        raise ConfigError(
+            f"node.id is {wanted}, but the directories are those of node {found}",
+            hint="their meta.properties says so: leave node.id out, or take the right directories",
+        )
+    settings = config.store
+    settings = type(settings).from_mapping({**known.store_settings(), **settings.overrides()})
+    scheduler = Scheduler("kafkalog-jobs", clock, settings.background_threads)
+    try:
+        manager = LogManager.open(
+            paths,
+            settings,
+            topic_settings=known.settings_elsewhere(topics_in(paths, fs), settings),
+            fs=fs,
+            clock=clock,
+            scheduler=scheduler,
+            progress=progress,
+        )
+    except BaseException:
+        scheduler.shutdown()
+        raise
+    store = None
+    try:
+        online = [one.path for one in manager.directories if one.is_online]
+        store = Store(manager, scheduler, known, _identity(online, wanted, fs))
+        if with_jobs:
+            manager.schedule_jobs()
+        return store
+    except BaseException:
+        with suppress(Exception):
+            manager.close()
+        scheduler.shutdown()
+        raise
+
+
+def _identity(directories: Sequence[str], wanted: int | None, fs: FileSystem) -> Identity:
+    """What meta.properties, or our own file, says in the first directory that has one; else a new one, kept there."""
+    for directory in directories:
+        meta = read_meta_properties(directory, fs)
+        if meta is not None and meta.cluster_id is not None:
+            return Identity(meta.node_id, meta.cluster_id)
+    for directory in directories:
+        kept = _read(os.path.join(directory, NODE_FILE), fs)
+        if kept is not None:
+            return kept if wanted is None else Identity(wanted, kept.cluster_id)
+    made = Identity(DEFAULT_NODE_ID if wanted is None else wanted, new_topic_id())
+    path = os.path.join(directories[0], NODE_FILE)
+    content = json.dumps({"version": 1, "node_id": made.node_id, "cluster_id": made.cluster_id})
+    try:
+        atomic_write(fs, path, content.encode() + b"\n")
+    except OSError as error:
+        raise StorageError.from_os(error, "write who the node is", path=path) from error
+    return made
+
+
+def _read(path: str, fs: FileSystem) -> Identity | None:
+    try:
+        content = fs.read_file(path, _MAX_FILE_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError.from_os(error, "read who the node is", path=path) from error
+    try:
+        found = json.loads(content)
+        node_id, cluster_id = found["node_id"], found["cluster_id"]
+        if found["version"] != 1 or type(node_id) is not int or node_id < 0 or type(cluster_id) is not str:
+            raise ValueError("its values are not those of version 1")
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptCheckpoint(
+            f"the file does not say who the node is: {error}",
+            path=path,
+            hint="delete it, and the node gets another cluster id",
+        ) from None
+    return Identity(node_id, cluster_id)

@@ -1,0 +1,382 @@
+"""The topics of a node: which there are, made, grown, changed and deleted, one call after the other.
+
+What is on disk is the log manager's: the topics file of each data directory and the partitions in it. This is what the
+loop knows of it, so that no request waits for a disk. A topic is there for clients from when all its partitions are,
+and gone for them before the first is deleted. What a crash left half made or half deleted is ended at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+from uuid import UUID
+
+from kafkalog.config import LogConfig
+from kafkalog.errors import (
+    IllegalArgument,
+    InvalidPartitions,
+    InvalidRequest,
+    InvalidTopic,
+    KafkalogError,
+    PolicyViolation,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
+from kafkalog.manager.known_topics import KnownTopics
+from kafkalog.manager.log_manager import LogManager
+from kafkalog.manager.topics import TopicEntry
+from kafkalog.storage.names import MAX_TOPIC_LENGTH, collides_with, validate_topic
+from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
+from kafkalog.types import TopicPartition
+
+_LOG: Final = logging.getLogger(__name__)
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+INTERNAL: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
+METADATA_TOPIC: Final = "__cluster_metadata"
+MAX_PARTITIONS_AT_ONCE: Final = 10_000
+"""What one call may make, as the reference's controller has it (`MAX_PARTITIONS_PER_BATCH`)."""
+
+
+class Topic(NamedTuple):
+    """A topic that clients see: its partitions are 0 ... `partitions` - 1."""
+
+    name: str
+    id: UUID
+    partitions: int
+    is_internal: bool
+
+
+class TopicPlan(NamedTuple):
+    """A topic that may be made: nothing of it is on disk."""
+
+    topic: Topic
+    settings: Mapping[str, str]
+
+
+class Numbers(Protocol):
+    """The node's settings, by the reference's names."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+Run = Callable[..., Awaitable[Any]]
+OnChange = Callable[[Topic | None, Topic | None], object]
+
+
+class Topics:
+    """The topics of the node. All is called on the loop; `run` takes what waits for a disk to a pool.
+
+    `numbers` has `num.partitions` and the settings of the internal topics, by the reference's names.
+    """
+
+    def __init__(self, store: LogManager, run: Run, numbers: Numbers, known: KnownTopics | None = None) -> None:
+        self._store = store
+        self._run = run
+        self._numbers = numbers
+        self._known = known
+        self._changing = asyncio.Lock()
+        self._topics: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+        self._listeners: list[OnChange] = []
+
+    async def start(self) -> None:
+        """Take in what is on disk, and end what a crash left half done. StorageError, CorruptCheckpoint."""
+        for topic in await self._run(self._load):
+            self._put(topic)
+
+    async def stop(self) -> None:
+        """Wait for a change that goes on."""
+        async with self._changing:
+            pass
+
+    # What there is
+
+    def get(self, name: str) -> Topic | None:
+        """The topic of that name."""
+        return self._topics.get(name)
+
+    def by_id(self, topic_id: UUID | None) -> Topic | None:
+        """The topic with that id; the id of zeros, or None, is nobody's."""
+        return None if topic_id is None else self._by_id.get(topic_id)
+
+    def names(self) -> list[str]:
+        """The names of all topics, sorted."""
+        return sorted(self._topics)
+
+    def settings(self, name: str) -> LogConfig:
+        """What counts for a topic: its own settings, and the node's where it has none."""
+        return self._store.config_of(name)
+
+    def own_settings(self, name: str) -> Mapping[str, str]:
+        """What was set for the topic itself, name to text."""
+        return LogConfig.from_stored(self._store.topics.settings_of(name)).overrides()
+
+    def on_change(self, callback: OnChange) -> None:
+        """Let `callback(before, after)` be called on the loop after each change: None before a topic was made, None
+        after it was deleted."""
+        self._listeners.append(callback)
+
+    # Changes
+
+    async def create(
+        self,
+        name: str,
+        partitions: int = -1,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> Topic:
+        """The topic that was made; -1 partitions are `num.partitions`. With `validate_only` nothing is made.
+
+        InvalidTopic, InvalidRequest, TopicExists, InvalidPartitions, PolicyViolation, ConfigError, StorageError.
+        """
+        plan = self.plan(name, partitions, settings)
+        if validate_only:
+            return plan.topic
+        async with self._changing:
+            if name in self._topics:
+                raise TopicExists(f"Topic '{name}' already exists.")
+            topic = plan.topic
+            await self._run(self._make_new, topic, plan.settings)
+            self._change(None, topic)
+        return topic
+
+    def plan(self, name: str, partitions: int = -1, settings: Mapping[str, Any] | None = None) -> TopicPlan:
+        """What `create` would make; errors as there."""
+        self.check_new(name)
+        own = self._store.config.log_config(settings or {}).overrides()
+        if partitions == -1:
+            partitions = self._numbers["num.partitions"]
+        if partitions < 1:
+            raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
+        check_many(partitions)
+        return TopicPlan(Topic(name, _uuid(new_topic_id()), partitions, name in INTERNAL), own)
+
+    def check_new(self, name: str) -> None:
+        """Return where a topic of this name may be made. InvalidTopic, InvalidRequest, TopicExists."""
+        check_name(name)
+        if name == METADATA_TOPIC:
+            raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+        if name in self._topics:
+            raise TopicExists(f"Topic '{name}' already exists.")
+        other = next((other for other in self._topics if collides_with(name, other)), None)
+        if other is not None:
+            raise InvalidTopic(f"Topic '{name}' collides with existing topic: {other}")
+
+    async def add_partitions(self, name: str, count: int) -> Topic:
+        """The topic, which has `count` partitions now. UnknownTopicOrPartition, InvalidPartitions, StorageError."""
+        async with self._changing:
+            before = self.check_growth(name, count)
+            after = before._replace(partitions=count)
+            await self._run(self._make, after, before.partitions, None)
+            self._change(before, after)
+        return after
+
+    def check_growth(self, name: str, count: int) -> Topic:
+        """The topic as it is, where it may have `count` partitions; errors as `add_partitions`."""
+        topic = self._topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition()
+        if count <= topic.partitions:
+            words = f"The topic {name} currently has {topic.partitions} partition(s); {count} would not be an increase."
+            same = f"Topic already has {count} partition(s)."
+            raise InvalidPartitions(same if count == topic.partitions else words)
+        if name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+            raise InvalidRequest(f"The number of partitions of {name} says where each group or transaction is kept.")
+        check_many(count - topic.partitions)
+        return topic
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic: gone for clients at once, its files some time later (`file.delete.delay.ms`).
+
+        UnknownTopicOrPartition; StorageError, then what is left of it is there again.
+        """
+        async with self._changing:
+            topic = self._topics.get(name)
+            if topic is None:
+                raise UnknownTopicOrPartition()
+            self._drop(topic)
+            try:
+                await self._run(self._store.delete_topic, name)
+            except KafkalogError:
+                self._put(topic)
+                raise
+            self._tell(topic, None)
+
+    async def alter(self, name: str, changes: Mapping[str, Any]) -> None:
+        """Change settings of a topic, on disk and in its open logs; None takes one back to the node's.
+
+        UnknownTopicOrPartition, ConfigError, StorageError.
+        """
+        async with self._changing:
+            topic = self._topics.get(name)
+            if topic is None:
+                raise UnknownTopicOrPartition()
+            await self._run(self._store.alter_topic, name, changes)
+            self._tell(topic, topic)
+
+    async def ensure_internal(self, name: str) -> Topic:
+        """The node's own topic of that name, made where there is none."""
+        topic = self._topics.get(name)
+        if topic is None:
+            try:
+                topic = await self.create(name, self.internal_partitions(name), self.internal_settings(name))
+            except TopicExists:  # somebody else's call has made it meanwhile
+                topic = self._topics[name]
+        return topic
+
+    async def create_on_use(self, name: str) -> Topic:
+        """A topic that somebody asked for and nobody made: with the node's settings, or those of its own topics."""
+        if name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+            return await self.ensure_internal(name)
+        try:
+            return await self.create(name)
+        except TopicExists:
+            return self._topics[name]
+
+    def internal_partitions(self, name: str) -> int:
+        """How many partitions the node's own topic has where it is made new."""
+        key = "offsets.topic.num.partitions" if name == CONSUMER_OFFSETS else "transaction.state.log.num.partitions"
+        return int(self._numbers[key])
+
+    def internal_settings(self, name: str) -> dict[str, str]:
+        """The settings with which the reference makes its own topics."""
+        if name == CONSUMER_OFFSETS:
+            return {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(self._numbers["offsets.topic.segment.bytes"]),
+            }
+        if name == TRANSACTION_STATE:
+            return {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(self._numbers["transaction.state.log.min.isr"]),
+                "segment.bytes": str(self._numbers["transaction.state.log.segment.bytes"]),
+                "unclean.leader.election.enable": "false",
+            }
+        raise IllegalArgument(f"{ascii(name)} is no topic of the node's own")
+
+    # What the loop knows
+
+    def _put(self, topic: Topic) -> None:
+        self._topics[topic.name] = topic
+        self._by_id[topic.id] = topic
+
+    def _drop(self, topic: Topic) -> None:
+        self._topics.pop(topic.name, None)
+        self._by_id.pop(topic.id, None)
+
+    def _change(self, before: Topic | None, after: Topic) -> None:
+        self._put(after)
+        self._tell(before, after)
+
+    def _tell(self, before: Topic | None, after: Topic | None) -> None:
+        for listener in self._listeners:
+            listener(before, after)
+
+    # What waits for a disk
+
+    def _make_new(self, topic: Topic, settings: Mapping[str, str]) -> None:
+        """All of a topic or nothing: its client is told that there is none, and may ask for it again."""
+        is_ours = not any(key.topic == topic.name for key in self._store.logs)
+        try:
+            self._make(topic, 0, settings)
+        except KafkalogError:
+            if is_ours:
+                try:
+                    self._store.delete_topic(topic.name)
+                except KafkalogError as error:
+                    _LOG.error("what was made of topic %s cannot be taken away: %s", topic.name, error)
+            raise
+
+    def _make(self, topic: Topic, first: int, settings: Mapping[str, str] | None) -> None:
+        """The last partition first: with it the topics file has them all, and the next start makes what is missing."""
+        for number in (topic.partitions - 1, *range(first, topic.partitions - 1)):
+            self._store.get_or_create(
+                TopicPartition(topic.name, number), topic_id=id_text(topic.id), settings=settings
+            )
+
+    def _load(self) -> list[Topic]:
+        store, found = self._store, []
+        for entry in store.topics.entries():
+            if entry.is_deleted:
+                _LOG.info("the delete of topic %s goes on", entry.name)
+                store.delete_topic(entry.name)
+        counts: dict[str, int] = {}
+        for key in store.logs:
+            counts[key.topic] = max(counts.get(key.topic, 0), key.partition + 1)
+        entries = {entry.name: entry for entry in store.topics.entries()}
+        for name in sorted(entries.keys() | counts.keys()):
+            topic = self._loaded(name, entries.get(name), counts.get(name, 0))
+            self._mend(topic)
+            found.append(topic)
+        return found
+
+    def _loaded(self, name: str, entry: TopicEntry | None, count: int) -> Topic:
+        if entry is None:
+            cluster = None if self._known is None or self._known.cluster is None else self._known.cluster.image
+            if cluster is not None and name in cluster.topics:
+                count = max(count, *(number + 1 for number in cluster.topics[name].partitions))
+            log = next(log for key, log in self._store.logs.items() if key.topic == name)
+            topic_id = read_partition_metadata(self._store.fs, log.path)
+            if topic_id is None:  # of a broker that knew no ids: from now on it has one
+                self._store.alter_topic(name, {})
+                entry = self._store.topics.get(name)
+        if entry is not None:
+            topic_id, count = entry.topic_id, max(count, entry.partitions)
+        assert topic_id is not None
+        return Topic(name, _uuid(topic_id), count, name in INTERNAL)
+
+    def _mend(self, topic: Topic) -> None:
+        """Make the partitions that should be there; while a directory is offline they may be in it."""
+        keys = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+        missing = [key for key in keys if key not in self._store.logs]
+        if not missing or any(True for _ in self._store.offline):
+            return
+        _LOG.warning("topic %s lacks %d of %d partitions: they are made, empty", topic.name, len(missing), len(keys))
+        for key in missing:
+            self._store.get_or_create(key, topic_id=id_text(topic.id))
+
+
+def make(node: Any) -> Topics:
+    """The topics of a node that has its `store`, `run`, `config` and what is `known` of a broker's metadata."""
+    return Topics(node.store, node.run, node.config, node.known)
+
+
+def check_name(name: str) -> None:
+    """Return where a topic may have this name; InvalidTopic with the reference's words otherwise."""
+    if not name:
+        raise InvalidTopic("Topic name is invalid: the empty string is not allowed")
+    if name in (".", ".."):
+        raise InvalidTopic(f"Topic name is invalid: '{name}' is not allowed")
+    if len(name) > MAX_TOPIC_LENGTH:
+        raise InvalidTopic(
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_TOPIC_LENGTH}"
+        )
+    try:
+        validate_topic(name)
+    except InvalidTopic:
+        raise InvalidTopic(
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        ) from None
+
+
+def check_many(partitions: int) -> None:
+    """Return where one call may make so many partitions; PolicyViolation otherwise."""
+    if partitions > MAX_PARTITIONS_AT_ONCE:
+        raise PolicyViolation("Excessively large number of partitions per request.")
+
+
+def id_text(topic_id: UUID) -> str:
+    """The id in the 22 characters that files have."""
+    return urlsafe_b64encode(topic_id.bytes).decode()[:22]
+
+
+def _uuid(text: str) -> UUID:
+    return UUID(bytes=urlsafe_b64decode(text + "=="))

@@ -1,0 +1,1 @@
+"""The transaction coordinator: what it decides, how it keeps that, and what it writes into partitions."""

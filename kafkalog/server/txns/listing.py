@@ -1,0 +1,39 @@
+"""Which transactions a list shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from kafkalog.server.txns.states import BY_TITLE, TransactionState
+from kafkalog.server.txns.transaction import Transaction
+
+
+def unknown_states(titles: Iterable[str]) -> list[str]:
+    """Those of the filters that name no state."""
+    return [title for title in titles if title not in BY_TITLE]
+
+
+def listed(
+    transactions: Iterable[Transaction],
+    titles: Collection[str],
+    producer_ids: Collection[int],
+    duration_ms: int,
+    matches: Callable[[str], bool] | None,
+    now_ms: int,
+) -> Iterator[Transaction]:
+    """The transactions that pass all filters; one that is empty, negative or None lets all pass (KIP-664, KIP-994).
+
+    `duration_ms` is how long one must have been open for at the least, by when it was begun, ended or not.
+    """
+    states = {BY_TITLE[title] for title in titles if title in BY_TITLE}
+    for transaction in transactions:
+        if transaction.state == TransactionState.DEAD:
+            continue
+        if titles and transaction.state not in states:
+            continue
+        if producer_ids and transaction.producer_id not in producer_ids:
+            continue
+        if duration_ms >= 0 and now_ms - transaction.start_ms <= duration_ms:
+            continue
+        if matches is None or matches(transaction.transactional_id):
+            yield transaction

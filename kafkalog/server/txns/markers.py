@@ -1,0 +1,73 @@
+"""Markers: the control batches that end a transaction in each of its partitions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog.errors import KafkalogError
+from kafkalog.records.control import ControlType
+from kafkalog.records.control_batch import marker_batch
+from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.topics import CONSUMER_OFFSETS
+from kafkalog.server.txns.states import EPOCH_BUMPS
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+_OVER: Final = frozenset({
+    # the partition was deleted; or it has a newer epoch of this producer, whose first batch or marker ended this one
+    ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH,
+})  # fmt: skip
+
+
+class Marker(NamedTuple):
+    """The end of a producer's transaction, the same in all its partitions."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+    transaction_version: int
+
+
+def write_marker(node: Node, partition: TopicPartition, marker: Marker) -> ErrorCode:
+    """Append a marker to a partition; in `__consumer_offsets` the group coordinator learns of it, too."""
+    kind = ControlType.COMMIT if marker.committed else ControlType.ABORT
+    try:
+        batch = marker_batch(
+            kind, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, timestamp=node.clock()
+        )
+        bumps = marker.transaction_version >= EPOCH_BUMPS
+        node.replicas.append_now(partition, batch, "coordinator", epoch_bumps=bumps)
+    except KafkalogError as error:
+        _LOG.warning("the end of a transaction of producer %d is not in %s: %s", marker.producer_id, partition, error)
+        return ErrorCode(code_of(error))
+    if partition.topic == CONSUMER_OFFSETS:
+        node.groups.on_transaction_ended(
+            marker.producer_id, marker.producer_epoch, [partition.partition], marker.committed
+        )
+    return ErrorCode.NONE
+
+
+def write_markers(node: Node, partitions: Iterable[TopicPartition], marker: Marker) -> frozenset[TopicPartition]:
+    """The partitions in which the transaction is open still: their disk fails, and they are to be tried again.
+
+    While a directory is offline, a partition that is not known was not deleted: it may lie in that one.
+    """
+    over = _OVER - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if any(True for _ in node.store.offline) else _OVER
+    return frozenset(one for one in sorted(partitions) if _written(node, one, marker) not in over)
+
+
+def _written(node: Node, partition: TopicPartition, marker: Marker) -> ErrorCode:
+    """As `write_marker`. A marker by hand may have had a later coordinator epoch: there is no other coordinator here,
+    so this one goes on with that epoch, or the transaction would stay open for readers."""
+    code = write_marker(node, partition, marker)
+    if code != ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+        return code
+    producers = node.replicas.partition(*partition).log.producers
+    known = next(one.coordinator_epoch for one in producers if one.producer_id == marker.producer_id)
+    return write_marker(node, partition, marker._replace(coordinator_epoch=known))

@@ -1,0 +1,151 @@
+"""What is known of one transactional id, as an immutable value, and what it becomes.
+
+Every function gives the value after a step and changes nothing: a step counts once its record is in the log.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from kafkalog.errors import IllegalState
+from kafkalog.server.txns.states import CLASSIC, EPOCH_BUMPS, PREVIOUS, TransactionState
+from kafkalog.types import TopicPartition
+
+NO_ID: Final = -1
+NO_EPOCH: Final = -1
+NO_TIME: Final = -1
+LAST_EPOCH: Final = 0x7FFF - 1
+"""The highest epoch a client gets: one more is kept, to fence that client with."""
+NO_TIMEOUT_MS: Final = 2**31 - 1
+"""The time-out of a transaction that takes part in a two-phase commit: it is never aborted for its age."""
+
+
+class Transaction(NamedTuple):
+    """A transactional id: its producer, its state, and the partitions of the transaction that is open or being ended.
+
+    previous_producer_id is the one before the last step, next_producer_id the one that takes over where the epochs of
+    this one are used up; last_producer_epoch is the epoch before the last bump that a client asked for (-1: none).
+    client_version is the transaction version of the client's last call (0 or 2). Times are ms, start_ms -1 while no
+    transaction was begun.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int = NO_EPOCH
+    timeout_ms: int = 0
+    state: TransactionState = TransactionState.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_ms: int = NO_TIME
+    update_ms: int = 0
+    previous_producer_id: int = NO_ID
+    next_producer_id: int = NO_ID
+    last_producer_epoch: int = NO_EPOCH
+    client_version: int = CLASSIC
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no further epoch may be given to a client."""
+        return self.producer_epoch >= LAST_EPOCH
+
+    def is_late(self, now_ms: int) -> bool:
+        """Whether it is open for longer than its producer said it would be."""
+        if self.state != TransactionState.ONGOING or self.timeout_ms == NO_TIMEOUT_MS:
+            return False
+        return self.start_ms + self.timeout_ms < now_ms
+
+    def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
+        """Whether the id has been idle for so long that it is forgotten."""
+        return self.state.is_idle and self.update_ms <= now_ms - expiration_ms
+
+
+def _after(transaction: Transaction, state: TransactionState, **changes: Any) -> Transaction:
+    if transaction.state not in PREVIOUS[state]:
+        raise IllegalState(
+            f"the transaction {ascii(transaction.transactional_id[:80])} cannot go from {transaction.state.title} "
+            f"to {state.title}"
+        )
+    return transaction._replace(state=state, previous_producer_id=transaction.producer_id, **changes)
+
+
+def with_next_epoch(
+    transaction: Transaction, timeout_ms: int, expected_epoch: int | None, now_ms: int
+) -> Transaction | None:
+    """After an InitProducerId; None where the producer's `expected_epoch` was fenced meanwhile (KIP-360).
+
+    A producer that sends the epoch before the last bump asks again for an answer that it did not get.
+    """
+    current, last = transaction.producer_epoch, transaction.last_producer_epoch
+    if expected_epoch is None:
+        epochs = (current + 1, NO_EPOCH)
+    elif current == NO_EPOCH or expected_epoch == current:
+        epochs = (current + 1, current)
+    elif expected_epoch == last:
+        epochs = (current, last)
+    else:
+        return None
+    return _emptied(transaction, transaction.producer_id, epochs, timeout_ms, now_ms)
+
+
+def with_new_producer(
+    transaction: Transaction, producer_id: int, timeout_ms: int, now_ms: int, keeps_last_epoch: bool
+) -> Transaction:
+    """After an InitProducerId where the epochs are used up: another producer id, from epoch 0 on."""
+    last = transaction.producer_epoch if keeps_last_epoch else NO_EPOCH
+    return _emptied(transaction, producer_id, (0, last), timeout_ms, now_ms)
+
+
+def _emptied(
+    transaction: Transaction, producer_id: int, epochs: tuple[int, int], timeout_ms: int, now_ms: int
+) -> Transaction:
+    return _after(
+        transaction, TransactionState.EMPTY, producer_id=producer_id, producer_epoch=epochs[0],
+        last_producer_epoch=epochs[1], timeout_ms=timeout_ms, partitions=frozenset(), start_ms=NO_TIME,
+        update_ms=now_ms,
+    )  # fmt: skip
+
+
+def with_partitions(
+    transaction: Transaction, partitions: frozenset[TopicPartition], client_version: int, now_ms: int
+) -> Transaction:
+    """With these partitions in it as well; the first ones begin the transaction."""
+    begins = transaction.state.is_idle
+    return _after(
+        transaction, TransactionState.ONGOING, partitions=transaction.partitions | partitions,
+        start_ms=now_ms if begins else transaction.start_ms, update_ms=now_ms, client_version=client_version,
+    )  # fmt: skip
+
+
+def fenced(transaction: Transaction) -> Transaction:
+    """Open still, under an epoch that its producer does not have: that producer can write no more. Never in a log."""
+    if transaction.producer_epoch > LAST_EPOCH:
+        raise IllegalState(f"the producer {transaction.producer_id} has no epoch left to fence it with")
+    return _after(
+        transaction, TransactionState.PREPARE_EPOCH_FENCE, producer_epoch=transaction.producer_epoch + 1,
+        last_producer_epoch=NO_EPOCH,
+    )  # fmt: skip
+
+
+def prepared(
+    transaction: Transaction, committed: bool, client_version: int, now_ms: int, next_producer_id: int = NO_ID
+) -> Transaction:
+    """With its end decided. By version 2 the epoch is bumped, and an abort may come where nothing was begun."""
+    state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
+    changes: dict[str, Any] = {}
+    if client_version >= EPOCH_BUMPS:
+        changes = {"producer_epoch": transaction.producer_epoch + 1, "last_producer_epoch": transaction.producer_epoch}
+    return _after(
+        transaction, state, next_producer_id=next_producer_id, client_version=client_version, update_ms=now_ms,
+        start_ms=now_ms if transaction.state.is_idle else transaction.start_ms, **changes,
+    )  # fmt: skip
+
+
+def completed(transaction: Transaction, now_ms: int) -> Transaction:
+    """After its markers are in all partitions; where the epochs are used up the next producer id takes over."""
+    committed = transaction.state == TransactionState.PREPARE_COMMIT
+    changes: dict[str, Any] = {}
+    if transaction.client_version >= EPOCH_BUMPS and transaction.next_producer_id != NO_ID:
+        changes = {"producer_id": transaction.next_producer_id, "producer_epoch": 0}
+    return _after(
+        transaction, TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT,
+        next_producer_id=NO_ID, partitions=frozenset(), update_ms=now_ms, **changes,
+    )  # fmt: skip

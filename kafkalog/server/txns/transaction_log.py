@@ -1,0 +1,120 @@
+"""Where transactions are kept: the partitions of `__transaction_state`, one of them for each transactional id."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.txns.records import TOPIC, read_transactions, transactions_batch
+from kafkalog.server.txns.transaction import Transaction
+from kafkalog.types import TopicPartition
+from kafkalog.util.java_hash import partition_of
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+_UNAVAILABLE: Final = frozenset({
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+})  # fmt: skip
+_NOT_OURS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
+
+
+class TransactionLog:
+    """The transactions that are known, and the records that say so. Used by the event loop's thread alone.
+
+    A transaction counts once its record is in the log. An id whose partition could not be read is not served: what it
+    was is not known, and a producer that was fenced must not come back.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._transactions: dict[str, Transaction] = {}
+        self._unreadable: set[int] = set()
+        self.is_loading = True
+
+    async def load(self) -> None:
+        """Read what is there; what is found is served once `is_loading` is False."""
+        topic = self._node.topics.get(TOPIC)
+        for index in range(0 if topic is None else topic.partitions):
+            await self._load_partition(index)
+
+    async def _load_partition(self, index: int) -> None:
+        try:
+            log = self._node.replicas.partition(TOPIC, index).log
+            if log.log_start_offset == log.log_end_offset:
+                return
+            loaded = await self._node.run(read_transactions, log)
+        except KafkalogError as error:
+            _LOG.error("the transactions of %s-%d cannot be read, and are not served: %s", TOPIC, index, error)
+            self._unreadable.add(index)
+            return
+        for problem in loaded.problems:
+            _LOG.warning("a record of %s-%d is passed over: %s", TOPIC, index, problem)
+        for name, transaction in loaded.transactions.items():
+            known = self._transactions.get(name)
+            # an id has records in two partitions where the topic was given more of them: the newer one counts
+            if known is None or known.update_ms <= transaction.update_ms:
+                self._transactions[name] = transaction
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(tuple(self._transactions.values()))
+
+    def find(self, transactional_id: str) -> tuple[ErrorCode, Transaction | None]:
+        """The transaction of an id, None for one that is not known; an error where that cannot be said."""
+        if self.is_loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None
+        if self._unreadable and self.partition_for(transactional_id) in self._unreadable:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
+        return ErrorCode.NONE, self._transactions.get(transactional_id)
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The number of the partition that has the id's records; the topic has to be there."""
+        topic = self._node.topics.get(TOPIC)
+        return 0 if topic is None else partition_of(transactional_id, topic.partitions)
+
+    def coordinator_epoch(self, transactional_id: str) -> int:
+        """The epoch that markers of this id carry: that of the partition's leader. UnknownTopicOrPartition."""
+        epoch: int = self._node.replicas.partition(TOPIC, self.partition_for(transactional_id)).leader_epoch
+        return epoch
+
+    def write(self, transaction: Transaction) -> ErrorCode:
+        """Make the transaction what it is from now on; on an error it stays what it was."""
+        error = self._append(self.partition_for(transaction.transactional_id), [transaction], is_end=False)
+        if error == ErrorCode.NONE:
+            self._transactions[transaction.transactional_id] = transaction
+        return error
+
+    def forget(self, transactions: Iterable[Transaction]) -> int:
+        """How many of these ids are known no more: a tombstone for each is in the log."""
+        by_partition: dict[int, list[Transaction]] = {}
+        for transaction in transactions:
+            by_partition.setdefault(self.partition_for(transaction.transactional_id), []).append(transaction)
+        count = 0
+        for index, expired in by_partition.items():
+            if self._append(index, expired, is_end=True) == ErrorCode.NONE:
+                count += len(expired)
+                for transaction in expired:
+                    del self._transactions[transaction.transactional_id]
+        return count
+
+    def _append(self, index: int, transactions: list[Transaction], is_end: bool) -> ErrorCode:
+        entries = [(one.transactional_id, None if is_end else one) for one in transactions]
+        batch = transactions_batch(entries, self._node.clock())
+        try:
+            self._node.replicas.append_now(TopicPartition(TOPIC, index), batch, "coordinator")
+        except KafkalogError as error:
+            _LOG.warning("a record of %s-%d could not be written: %s", TOPIC, index, error)
+            return _told(ErrorCode(code_of(error)))
+        return ErrorCode.NONE
+
+
+def _told(code: ErrorCode) -> ErrorCode:
+    """What a producer is told where the coordinator's own append failed."""
+    if code in _UNAVAILABLE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.NOT_COORDINATOR if code in _NOT_OURS else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,120 @@
+"""Which calls of the protocol are served, in which versions, and how each is laid out.
+
+The ranges are those a broker of 4.3.1 offers (FLOW-25) as far as the call is served here. No features are offered: with
+`transaction.version` 2 a producer leaves out calls that its version of Produce may still need.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+API_VERSIONS = 18
+PRODUCE = 0
+FETCH = 1
+METADATA = 3
+ALTER_USER_SCRAM_CREDENTIALS = 51
+
+UNSUPPORTED_VERSION = 35
+NO_FLEXIBLE = 1 << 15
+
+
+class Api(NamedTuple):
+    """A call: its name as kio spells it, the versions offered, the first one served, the first flexible one."""
+
+    key: int
+    name: str
+    oldest: int
+    newest: int
+    first_flexible: int
+    first_served: int = 0
+
+    def serves(self, version: int) -> bool:
+        """Whether a request of this version is taken; Produce 0 to 2 are offered and refused, as a broker does."""
+        return max(self.oldest, self.first_served) <= version <= self.newest
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether this version has compact lengths and tagged fields, and so headers with tags."""
+        return version >= self.first_flexible
+
+
+def _table(*rows: Api) -> dict[int, Api]:
+    return {row.key: row for row in rows}
+
+
+# Produce is offered from 0, since librdkafka 2.0 sends everything uncompressed where it is not
+APIS = _table(
+    Api(0, "produce", 0, 13, 9, first_served=3),
+    Api(1, "fetch", 4, 18, 12),
+    Api(2, "list_offsets", 1, 11, 6),
+    Api(3, "metadata", 0, 13, 9),
+    Api(8, "offset_commit", 2, 10, 8),
+    Api(9, "offset_fetch", 1, 10, 6),
+    Api(10, "find_coordinator", 0, 6, 3),
+    Api(11, "join_group", 0, 9, 6),
+    Api(12, "heartbeat", 0, 4, 4),
+    Api(13, "leave_group", 0, 5, 4),
+    Api(14, "sync_group", 0, 5, 4),
+    Api(15, "describe_groups", 0, 6, 5),
+    Api(16, "list_groups", 0, 5, 3),
+    Api(17, "sasl_handshake", 0, 1, NO_FLEXIBLE),
+    Api(18, "api_versions", 0, 4, 3),
+    Api(19, "create_topics", 2, 7, 5),
+    Api(20, "delete_topics", 1, 6, 4),
+    Api(21, "delete_records", 0, 2, 2),
+    Api(22, "init_producer_id", 0, 5, 2),
+    Api(23, "offset_for_leader_epoch", 2, 4, 4),
+    Api(24, "add_partitions_to_txn", 0, 5, 3),
+    Api(25, "add_offsets_to_txn", 0, 4, 3),
+    Api(26, "end_txn", 0, 5, 3),
+    Api(27, "write_txn_markers", 1, 2, 1),
+    Api(28, "txn_offset_commit", 0, 5, 3),
+    Api(29, "describe_acls", 1, 3, 2),
+    Api(30, "create_acls", 1, 3, 2),
+    Api(31, "delete_acls", 1, 3, 2),
+    Api(32, "describe_configs", 1, 4, 4),
+    Api(33, "alter_configs", 0, 2, 2),
+    Api(35, "describe_log_dirs", 1, 5, 2),
+    Api(36, "sasl_authenticate", 0, 2, 2),
+    Api(37, "create_partitions", 0, 3, 2),
+    Api(42, "delete_groups", 0, 2, 2),
+    Api(44, "incremental_alter_configs", 0, 1, 1),
+    Api(47, "offset_delete", 0, 0, NO_FLEXIBLE),
+    Api(48, "describe_client_quotas", 0, 1, 1),
+    Api(49, "alter_client_quotas", 0, 1, 1),
+    Api(50, "describe_user_scram_credentials", 0, 0, 0),
+    Api(51, "alter_user_scram_credentials", 0, 0, 0),
+    Api(60, "describe_cluster", 0, 2, 0),
+    Api(61, "describe_producers", 0, 0, 0),
+    Api(65, "describe_transactions", 0, 0, 0),
+    Api(66, "list_transactions", 0, 2, 0),
+    Api(68, "consumer_group_heartbeat", 0, 1, 0),
+    Api(69, "consumer_group_describe", 0, 1, 0),
+    Api(75, "describe_topic_partitions", 0, 0, 0),
+)
+
+
+def api_versions_body(version: int, apis: dict[int, Api], error_code: int = 0, throttle_ms: int = 0) -> bytes:
+    """The body of an ApiVersions response (KIP-35, KIP-511), without kio: it is the first thing a client asks for.
+
+    A version that is not known is answered as version 0 with error 35 and the range of this call alone.
+    """
+    if not apis[API_VERSIONS].serves(version):
+        own = apis[API_VERSIONS]
+        return struct.pack(">hi3h", UNSUPPORTED_VERSION, 1, own.key, own.oldest, own.newest)
+    rows = [] if error_code else [(api.key, api.oldest, api.newest) for api in apis.values()]
+    if version < 3:
+        body = struct.pack(">hi", error_code, len(rows)) + b"".join(struct.pack(">3h", *row) for row in rows)
+        return body if version == 0 else body + struct.pack(">i", throttle_ms)
+    body = struct.pack(">h", error_code) + unsigned_varint(len(rows) + 1)
+    return body + b"".join(struct.pack(">3hB", *row, 0) for row in rows) + struct.pack(">iB", throttle_ms, 0)
+
+
+def unsigned_varint(value: int) -> bytes:
+    """A length or a tag of a flexible version: seven bits a byte, the low ones first."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

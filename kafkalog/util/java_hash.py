@@ -1,0 +1,21 @@
+"""Java's hash code of a string: Kafka's coordinators choose partitions by it."""
+
+from __future__ import annotations
+
+
+def java_hash(text: str) -> int:
+    """What `String.hashCode` gives, as 32 bits without a sign."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value
+
+
+def partition_of(text: str, count: int) -> int:
+    """The partition of `count` in which the coordinator of a group or a transactional id keeps it."""
+    value = java_hash(text)
+    if value >= 1 << 31:
+        value = (1 << 32) - value
+    # the lowest number has no positive counterpart, and the reference takes 0 for it
+    return 0 if value == 1 << 31 else value % count

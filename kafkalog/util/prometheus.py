@@ -1,0 +1,67 @@
+"""Metrics as a Prometheus server reads them: the text exposition format, version 0.0.4."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+Kind = Literal["counter", "gauge", "histogram"]
+Labels = tuple[tuple[str, str], ...]
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A distribution: `buckets` are (upper bound, how many were at most that), the last bound is infinite."""
+
+    count: int
+    sum: float
+    buckets: tuple[tuple[float, int], ...]
+
+
+class Family(NamedTuple):
+    """One metric with its values at a moment: numbers, those of a histogram `Histogram`s."""
+
+    name: str
+    kind: Kind
+    help: str
+    values: Mapping[Labels, Any]
+
+
+def lines(family: Family) -> Iterator[str]:
+    """The lines of a metric, each with its end; none where nobody has it."""
+    if not family.values:
+        return
+    name = family.name
+    yield f"# HELP {name} {_escaped(family.help)}\n# TYPE {name} {family.kind}\n"
+    for labels, value in family.values.items():
+        if not isinstance(value, Histogram):
+            yield f"{name}{_braced(labels)} {number(value)}\n"
+            continue
+        for bound, count in value.buckets:
+            yield f"{name}_bucket{_braced((*labels, ('le', number(bound))))} {count}\n"
+        yield f"{name}_sum{_braced(labels)} {number(value.sum)}\n"
+        yield f"{name}_count{_braced(labels)} {value.count}\n"
+
+
+def number(value: float) -> str:
+    """A value, or the bound of a bucket."""
+    return "+Inf" if value == float("inf") else repr(value)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _braced(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_quoted(value)}"' for name, value in labels) + "}"
+
+
+def _quoted(value: str) -> str:
+    # a path may hold bytes that are no UTF-8: shown as they are escaped in Python
+    text = value.encode(sys.getdefaultencoding(), "backslashreplace").decode()
+    return _escaped(text).replace('"', '\\"')

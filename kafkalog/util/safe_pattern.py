@@ -1,0 +1,149 @@
+"""Regular expressions of strangers, in the syntax of RE2: matched in time that grows with pattern times text.
+
+Python's own matcher goes back and tries again, which a short pattern can make take for ever, and holds the GIL all the
+while. This one follows all ways through the pattern at once. What it does not know is refused, as RE2 refuses back
+references: classes of Unicode's properties (`\\pL`) and octal numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kafkalog.util.pattern_syntax import (
+    Alternatives,
+    Assertion,
+    AssertionKind,
+    CharacterSet,
+    Node,
+    PatternError,
+    Repeated,
+    Sequence,
+    parse,
+)
+
+__all__ = ["PatternError", "SafePattern"]
+
+MAX_STEPS: Final = 2000
+"""How large a pattern may be once its counted repetitions are written out."""
+MAX_CACHED: Final = 1000
+_CONSUME, _SPLIT, _ASSERT, _MATCH = range(4)
+
+
+class _Step(NamedTuple):
+    """One step: take a character and go on at `first`; or go on at `first` and at `second`; or look around."""
+
+    kind: int
+    first: int = -1
+    second: int = -1
+    characters: CharacterSet | None = None
+    assertion: AssertionKind | None = None
+
+
+class SafePattern:
+    """A pattern that was found sound; PatternError for one that is not. Threads: one at a time."""
+
+    __slots__ = ("_cached", "_looks_around", "_start", "_steps", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._steps: list[_Step] = []
+        end = self._add(_Step(_MATCH))
+        self._start = self._compile(parse(text), end)
+        self._looks_around = any(step.kind == _ASSERT for step in self._steps)
+        self._cached: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+
+    def matches(self, text: str) -> bool:
+        """Whether the pattern matches all of `text`."""
+        now = self._closed({self._start}, text, 0)
+        for index, character in enumerate(text):
+            if not now:
+                return False
+            now = self._after(now, character, text, index)
+        return any(self._steps[at].kind == _MATCH for at in now)
+
+    def _after(self, now: frozenset[int], character: str, text: str, index: int) -> frozenset[int]:
+        if self._looks_around:
+            return self._closed(self._taken(now, character), text, index + 1)
+        after = self._cached.get((now, character))
+        if after is None:
+            if len(self._cached) >= MAX_CACHED:
+                self._cached.clear()
+            after = self._cached[now, character] = self._closed(self._taken(now, character), text, index + 1)
+        return after
+
+    def _taken(self, now: frozenset[int], character: str) -> set[int]:
+        steps = (self._steps[at] for at in now)
+        return {step.first for step in steps if step.characters is not None and step.characters.has(character)}
+
+    def _closed(self, entries: set[int], text: str, index: int) -> frozenset[int]:
+        """The steps that take a character, or end, which can be reached from `entries` without taking one."""
+        seen: set[int] = set()
+        found: set[int] = set()
+        waiting = list(entries)
+        while waiting:
+            at = waiting.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            step = self._steps[at]
+            if step.kind in (_CONSUME, _MATCH):
+                found.add(at)
+            elif step.kind == _SPLIT:
+                waiting += (step.first, step.second)
+            elif step.assertion is not None and _holds(step.assertion, text, index):
+                waiting.append(step.first)
+        return frozenset(found)
+
+    # Compiling: each part is told where to go on, so the last one is made first
+
+    def _add(self, step: _Step) -> int:
+        if len(self._steps) >= MAX_STEPS:
+            raise PatternError(f"the pattern has more than {MAX_STEPS} steps")
+        self._steps.append(step)
+        return len(self._steps) - 1
+
+    def _compile(self, node: Node, after: int) -> int:
+        if isinstance(node, CharacterSet):
+            return self._add(_Step(_CONSUME, after, characters=node))
+        if isinstance(node, Assertion):
+            return self._add(_Step(_ASSERT, after, assertion=node.kind))
+        if isinstance(node, Sequence):
+            for part in reversed(node.parts):
+                after = self._compile(part, after)
+            return after
+        if isinstance(node, Alternatives):
+            entry = self._compile(node.parts[-1], after)
+            for part in reversed(node.parts[:-1]):
+                entry = self._add(_Step(_SPLIT, self._compile(part, after), entry))
+            return entry
+        return self._compile_repeated(node, after)
+
+    def _compile_repeated(self, node: Repeated, after: int) -> int:
+        if node.most is None:
+            loop = self._add(_Step(_SPLIT, -1, after))
+            self._steps[loop] = _Step(_SPLIT, self._compile(node.part, loop), after)
+            entry = loop
+        else:
+            entry = after
+            for _ in range(node.most - node.least):
+                entry = self._add(_Step(_SPLIT, self._compile(node.part, entry), after))
+        for _ in range(node.least):
+            entry = self._compile(node.part, entry)
+        return entry
+
+
+def _is_word(text: str, index: int) -> bool:
+    return 0 <= index < len(text) and text[index].isascii() and (text[index].isalnum() or text[index] == "_")
+
+
+def _holds(kind: AssertionKind, text: str, index: int) -> bool:
+    if kind == AssertionKind.TEXT_START:
+        return index == 0
+    if kind == AssertionKind.TEXT_END:
+        return index == len(text)
+    if kind == AssertionKind.LINE_START:
+        return index == 0 or text[index - 1] == "\n"
+    if kind == AssertionKind.LINE_END:
+        return index == len(text) or text[index] == "\n"
+    is_edge = _is_word(text, index - 1) != _is_word(text, index)
+    return is_edge == (kind == AssertionKind.WORD_EDGE)

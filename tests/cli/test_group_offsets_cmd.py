@@ -1,0 +1,101 @@
+"""`offsets groups` and `offsets reset` for the groups that a server kept in its directory; cursors become groups."""
+
+import asyncio
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("kio")
+
+from kafkalog.server.groups.values import CommittedOffset
+from kafkalog.server.java_hash import partition_for
+from tests.commands import kafkalog, ok, started
+from tests.server.groups.groups import commit
+from tests.server.nodes import node_for
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A directory with a topic of two partitions, 6 and 3 records, and groups."""
+    data = tmp_path / "data"
+
+    async def make() -> None:
+        async with node_for(data) as node:
+            await node.topics.create("t", 2)
+            for group_id, partition, offset in (("g", 0, 2), ("g", 1, 3), ("other", 0, 9)):
+                assert await commit(node, offset, group_id, partition=partition) == 0
+            new = {("t", 0): CommittedOffset(5, -1, "", 0)}
+            await node.groups.commit_offsets_in_transaction("open", "x", 7, 0, new)
+
+    asyncio.run(make())
+    for partition, count in ((0, 6), (1, 3)):
+        lines = "".join(f"{number}\n" for number in range(count)).encode()
+        assert kafkalog("produce", "-q", "-d", data, "-t", "t", "-p", str(partition), stdin=lines).returncode == 0
+    return data
+
+
+def rows(data: Path, tmp_path: Path, *more: str) -> list[dict[str, Any]]:
+    lines = ok("offsets", "groups", "-d", data, "--cursors", tmp_path / "cursors", "-J", *more).splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_groups_of_a_directory_are_shown_with_their_lag(data: Path, tmp_path: Path) -> None:
+    ok("consume", "-q", "-d", data, "-t", "t", "-p", "0", "-G", "mine", "--cursors", tmp_path / "cursors")
+    found = rows(data, tmp_path)
+    shown = [(row["group"], row["partition"], row["current_offset"], row["lag"], row["kept"]) for row in found]
+    assert shown == [
+        ("g", 0, 2, 4, "group"), ("g", 1, 3, 0, "group"), ("mine", 0, 6, 0, "cursor"), ("other", 0, 9, None, "group"),
+    ]  # fmt: skip
+    table = ok("offsets", "groups", "-d", data, "--cursors", tmp_path / "cursors", "-G", "g").decode().splitlines()
+    assert table[0].split()[-1] == "KEPT"
+    assert [line.split()[-1] for line in table[1:]] == ["group", "group"]
+
+
+def test_a_group_is_moved_and_a_server_finds_it_there(data: Path, tmp_path: Path) -> None:
+    def reset(*more: str) -> list[str]:
+        told = ok("offsets", "reset", "-q", "-d", data, "-t", "t", "-G", "g", "--cursors", tmp_path / "c", *more)
+        return told.decode().splitlines()
+
+    assert reset("--to-latest") == ["g t:0 2 6", "g t:1 3 3"]
+    assert [row["current_offset"] for row in rows(data, tmp_path, "-G", "g")] == [2, 3], "nothing was changed"
+    assert reset("--shift-by", "-1", "--execute") == ["g t:0 2 1", "g t:1 3 2"]
+
+    async def look() -> None:
+        async with node_for(data) as node:
+            await node.groups.loaded()
+            known = {one.group_id: one.offsets for one in node.groups.overview()}
+            assert known["g"] == {("t", 0): 1, ("t", 1): 2}
+            assert known["other"] == {("t", 0): 9}
+            refused = kafkalog("offsets", "reset", "-q", "-d", data, "-t", "t", "-G", "g", "--to-latest", "--execute")
+            assert refused.returncode != 0, "a server runs on it"
+
+    asyncio.run(look())
+
+
+def test_a_group_is_moved_where_other_partitions_lie_elsewhere(data: Path, tmp_path: Path) -> None:
+    """As in a directory of a broker of many: its partitions of `__consumer_offsets` are some of all."""
+    home = partition_for("g", 2)
+    assert home == 1, "else its number is the same however many there are"
+    shutil.rmtree(data / f"__consumer_offsets-{1 - home}")
+    where = ("-d", data, "-t", "t", "-G", "g", "--cursors", tmp_path / "c")
+    ok("offsets", "reset", "-q", *where, "--to-earliest", "--execute")
+    assert [row["current_offset"] for row in rows(data, tmp_path, "-G", "g")] == [0, 0]
+
+
+def test_what_consume_keeps_by_name_is_a_group_of_the_server(data: Path, tmp_path: Path) -> None:
+    cursors, ready = tmp_path / "cursors", tmp_path / "ready"
+    ok("consume", "-q", "-d", data, "-t", "t", "-p", "0", "-c", "4", "-G", "mine", "--cursors", cursors)
+    where = ("-d", data, "--listen", "127.0.0.1:0", "--ready-file", ready, "--cursors", cursors)
+    server = started("serve", "-q", *where, "-X", "log.cleaner.dedupe.buffer.size=4194304")
+    try:
+        end = time.monotonic() + 40
+        while not any(row["kept"] == "group" and row["current_offset"] == 4 for row in rows(data, tmp_path)):
+            assert time.monotonic() < end, "the position is not taken in"
+            assert server.poll() is None, "the server is gone"
+    finally:
+        server.terminate()
+        server.communicate()

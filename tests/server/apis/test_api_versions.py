@@ -1,0 +1,93 @@
+"""ApiVersions over real bytes (FLOW-25): the table, versions that are not known, names of software, what closes."""
+
+import asyncio
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from kafkalog.server.apis.dispatch import dispatch, offered
+from kafkalog.server.context import CLOSE
+from tests.server.nodes import Closed, call, connection_for, joined, node_for, request_bytes
+
+SOFTWARE = {"client_software_name": "a-client", "client_software_version": "1.2"}
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_gives_the_calls_that_are_served(tmp_path: Path, version: int) -> None:
+    async def run() -> None:
+        async with node_for(tmp_path) as node:
+            answer = await call(node, "api_versions", version, SOFTWARE if version >= 3 else {})
+            assert answer.error_code == 0
+            assert {(one.api_key, one.min_version, one.max_version) for one in answer.api_keys} == {
+                (api.key, api.oldest, api.newest) for api in offered().values()
+            }
+
+    asyncio.run(run())
+
+
+def test_an_unknown_version_is_answered_in_version_0_with_the_range_of_this_call(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with node_for(tmp_path) as node:
+            frame = request_bytes("api_versions", 4, SOFTWARE)
+            frame[2:4] = (99).to_bytes(2, "big")
+            pieces = await dispatch(node, connection_for(), frame)
+            assert isinstance(pieces, list)
+            data = joined(pieces)
+            assert data[4:6] == (35).to_bytes(2, "big")
+            assert data[6:] == (1).to_bytes(4, "big") + bytes([0, 18, 0, 0, 0, 4])
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a b", "a\n", "ä"])
+def test_a_bad_name_of_the_software_is_refused(tmp_path: Path, name: str) -> None:
+    async def run() -> None:
+        async with node_for(tmp_path) as node:
+            answer = await call(node, "api_versions", 3, {**SOFTWARE, "client_software_name": name})
+            assert answer.error_code == 42
+            assert answer.api_keys == ()
+
+    asyncio.run(run())
+
+
+def test_the_software_is_kept_with_the_connection(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with node_for(tmp_path) as node:
+            connection = connection_for()
+            await call(node, "api_versions", 4, SOFTWARE, connection=connection)
+            assert (connection.software_name, connection.software_version) == ("a-client", "1.2")
+
+    asyncio.run(run())
+
+
+def test_unknown_calls_and_bodies_that_are_none_close_the_connection(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with node_for(tmp_path) as node:
+            whole = request_bytes("api_versions", 3, SOFTWARE)
+            bad = [whole[:size] for size in range(len(whole))] + [whole + b"\0"]
+            unknown = bytearray(whole)
+            unknown[0:2] = (999).to_bytes(2, "big")
+            for frame in [*bad, unknown]:
+                assert await dispatch(node, connection_for(), bytearray(frame)) is CLOSE
+
+    asyncio.run(run())
+
+
+def test_nothing_but_the_way_in_is_answered_before_authentication(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with node_for(tmp_path) as node:
+            connection = connection_for(security_protocol="SASL_PLAINTEXT")
+            assert (await call(node, "api_versions", 0, connection=connection)).error_code == 0
+            for name in {api.name for api in offered().values()} & {"metadata"}:
+                with pytest.raises(Closed):
+                    await call(node, name, 0, {"topics": None}, connection=connection)
+
+    asyncio.run(run())
+
+
+def test_every_call_of_the_table_has_a_module_that_answers_and_refuses() -> None:
+    for api in offered().values():
+        module = import_module(f"kafkalog.server.apis.{api.name}")
+        assert callable(module.handle)
+        assert callable(module.refused)

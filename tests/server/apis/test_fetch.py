@@ -1,0 +1,302 @@
+"""Fetch through real bytes: versions, codes, sessions, isolation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafkalog.control import ControlType
+from kafkalog.server.apis.dispatch import dispatch
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.node import Node
+from kafkalog.server.replica.fetch_session import (
+    EVICTION_MS,
+    FetchSession,
+    FetchSessions,
+    Key,
+    SessionPartition,
+    next_epoch,
+)
+from kafkalog.server.replica.roles import Role
+from kafkalog.server.wire.fetch_response import FetchedPartition
+from kafkalog.types import TopicPartition
+from tests.server.nodes import call, connection_for, node_for, request_bytes
+from tests.server.replica.partitions import end_of_transaction, of_producer, plain
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+VERSIONS = range(4, 19)
+
+
+def run(tmp_path: Path, body: Callable[[Node], Awaitable[None]], **settings: Any) -> None:
+    async def main() -> None:
+        async with node_for(tmp_path, **settings) as node:
+            await node.topics.create("t", 2)
+            await body(node)
+
+    asyncio.run(main())
+
+
+def tree(node: Node, asked: dict[tuple[str, int], int], **more: Any) -> dict[str, Any]:
+    """A request: offsets by topic and partition."""
+    topics: dict[str, list[Any]] = {}
+    for (name, index), offset in asked.items():
+        row = {
+            "partition": index,
+            "current_leader_epoch": more.get("leader_epoch", -1),
+            "fetch_offset": offset,
+            "last_fetched_epoch": -1,
+            "log_start_offset": -1,
+            "partition_max_bytes": more.get("partition_max_bytes", 1 << 20),
+        }
+        topics.setdefault(name, []).append(row)
+    rows = []
+    for name, partitions in topics.items():
+        known = node.topics.get(name)
+        topic_id = UUID(int=99) if known is None else known.id
+        rows.append({"topic": name, "topic_id": topic_id, "partitions": partitions})
+    return {
+        "replica_id": -1,
+        "max_wait": more.get("max_wait", 0),
+        "min_bytes": more.get("min_bytes", 1),
+        "max_bytes": more.get("max_bytes", 1 << 20),
+        "isolation_level": more.get("isolation", 0),
+        "session_id": more.get("session_id", 0),
+        "session_epoch": more.get("epoch", -1),
+        "topics": rows,
+        "forgotten_topics_data": more.get("forgotten", ()),
+        "rack_id": "",
+    }
+
+
+async def fetch(node: Node, asked: dict[tuple[str, int], int], version: int = 12, **more: Any) -> Any:
+    return await call(node, "fetch", version, tree(node, asked, **more))
+
+
+def rows(answer: Any) -> list[Any]:
+    return [one for topic in answer.responses for one in topic.partitions]
+
+
+def sizes(answer: Any) -> dict[int, int]:
+    return {one.partition_index: len(one.records or b"") for one in rows(answer)}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_reads_what_was_written(tmp_path: Path, version: int) -> None:
+    """FLOW-25."""
+
+    async def body(node: Node) -> None:
+        for _ in range(2):
+            node.replicas.append_now(T0, plain(3), "client")
+        answer = await fetch(node, {("t", 0): 3, ("t", 1): 0}, version)
+        [first, second] = rows(answer)
+        assert bytes(first.records)[:8] == (3).to_bytes(8, "big") and len(first.records) == len(plain(3))
+        assert (first.error_code, first.high_watermark, first.last_stable_offset) == (0, 6, 6)
+        assert first.aborted_transactions is None
+        assert (second.error_code, second.high_watermark, len(second.records)) == (0, 0, 0)
+        topic = answer.responses[0]
+        assert topic.topic_id == node.topics.get("t").id if version >= 13 else topic.topic == "t"
+
+    run(tmp_path, body)
+
+
+@pytest.mark.parametrize("version", [0, 3, 19])
+def test_versions_that_are_not_served_close(tmp_path: Path, version: int) -> None:
+    """FLOW-25."""
+
+    async def body(node: Node) -> None:
+        frame = request_bytes("fetch", 4, tree(node, {("t", 0): 0}))
+        frame[2:4] = version.to_bytes(2, "big")
+        assert repr(await dispatch(node, connection_for(), frame)) == "CLOSE"
+
+    run(tmp_path, body)
+
+
+def test_codes_of_the_reference(tmp_path: Path) -> None:
+    """FLOW-15, FLOW-18, FLOW-27 and wire.md M5."""
+
+    async def body(node: Node) -> None:
+        node.replicas.append_now(T0, plain(3), "client")
+        [one] = rows(await fetch(node, {("t", 0): 4}, max_wait=10_000))
+        fields = (one.error_code, one.high_watermark, one.last_stable_offset, one.log_start_offset)
+        assert fields == (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1)
+        assert one.aborted_transactions is None and one.records == b""
+        for version, asked, code in (
+            (12, ("gone", 0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            (12, ("t", 7), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            (12, ("t", -1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            (13, ("gone", 0), ErrorCode.UNKNOWN_TOPIC_ID),
+        ):
+            [one] = rows(await fetch(node, {asked: 0}, version, max_wait=10_000))
+            assert (one.error_code, one.aborted_transactions, one.records) == (code, (), b"")
+        [one] = rows(await fetch(node, {("t", 0): 0}, leader_epoch=9))
+        assert (one.error_code, one.high_watermark) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1)
+        assert sizes(await fetch(node, {("t", 0): 0}, max_bytes=1, partition_max_bytes=1)) == {0: len(plain(3))}
+        assert sizes(await fetch(node, {("t", 0): 0}, max_bytes=0, partition_max_bytes=0)) == {0: len(plain(3))}
+
+    run(tmp_path, body)
+
+
+def test_where_the_leader_is_comes_with_the_error(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        node.replicas.find(T0).become_follower(Role(node.node_id + 1, 3, 1, (1, 2), (2,)))
+        answer = await fetch(node, {("t", 0): 0}, 16)
+        [one] = rows(answer)
+        assert one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (one.current_leader.leader_id, one.current_leader.leader_epoch) == (node.node_id + 1, 3)
+        assert [(end.host, end.port) for end in answer.node_endpoints] == [("localhost", 9092)]
+
+    run(tmp_path, body)
+
+
+def test_zstd_needs_a_client_that_knows_it(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.topics.create("z", 1, {"compression.type": "zstd"})
+        codes = [rows(await fetch(node, {("z", 0): 0}, version))[0].error_code for version in (9, 10)]
+        assert codes == [ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, 0]
+
+    run(tmp_path, body)
+
+
+def test_committed_reading_has_what_was_aborted(tmp_path: Path) -> None:
+    """FLOW-16: a list, empty where nothing was aborted."""
+
+    async def body(node: Node) -> None:
+        node.replicas.find(T0).log.verifies_transactions = False
+        node.replicas.append_now(T0, of_producer(9, 0, transactional=True), "client")
+        [one] = rows(await fetch(node, {("t", 0): 0}, isolation=1))
+        assert (one.records, one.aborted_transactions, one.last_stable_offset) == (b"", (), 0)
+        node.replicas.append_now(T0, end_of_transaction(9, ControlType.ABORT))
+        [one] = rows(await fetch(node, {("t", 0): 0}, isolation=1))
+        assert [(a.producer_id, a.first_offset) for a in one.aborted_transactions] == [(9, 0)]
+        assert one.last_stable_offset == 2 and len(one.records) > 78
+
+    run(tmp_path, body)
+
+
+def test_a_fetch_waits_for_a_produce(tmp_path: Path) -> None:
+    """FLOW-11, FLOW-13."""
+
+    async def body(node: Node) -> None:
+        task = asyncio.create_task(fetch(node, {("t", 0): 0}, max_wait=30_000))
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        node.replicas.append_now(T0, plain(), "client")
+        assert sizes(await task) == {0: len(plain())}
+        task = asyncio.create_task(fetch(node, {("t", 0): 1}, max_wait=30))
+        assert sizes(await task) == {0: 0}
+
+    run(tmp_path, body)
+
+
+def test_a_session_is_told_what_changed(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        node.replicas.append_now(T0, plain(), "client")
+        for version in (7, 18):
+            start = node.replicas.find(T1).log.log_end_offset
+            made = await fetch(node, {("t", 0): 0, ("t", 1): start}, version, epoch=0)
+            assert made.session_id > 0 and sizes(made).keys() == {0, 1}
+            session: dict[str, Any] = {"session_id": made.session_id}
+            end = node.replicas.find(T0).log.log_end_offset
+            again = await fetch(node, {("t", 0): end}, version, epoch=1, **session)
+            assert (rows(again), again.session_id, again.error_code) == ([], made.session_id, 0)
+            node.replicas.append_now(T1, plain(), "client")
+            assert sizes(await fetch(node, {}, version, epoch=2, **session))[1] > 0
+            topic = {"topic": "t", "topic_id": node.topics.get("t").id, "partitions": [1]}
+            assert rows(await fetch(node, {}, version, epoch=3, forgotten=[topic], **session)) == []
+            wrong = await fetch(node, {}, version, epoch=9, **session)
+            assert (wrong.error_code, wrong.session_id, rows(wrong)) == (71, 0, [])
+            other = 12 if version > 12 else 13
+            assert (await fetch(node, {}, other, epoch=4, **session)).error_code == 106
+            closed = await fetch(node, {}, version, epoch=-1, **session)
+            assert (closed.error_code, closed.session_id) == (0, 0)
+            assert (await fetch(node, {}, version, epoch=4, **session)).error_code == 70
+        assert len(node.replicas.sessions) == 0
+
+    run(tmp_path, body)
+
+
+def test_an_error_in_a_session_is_told_and_so_is_its_end(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        made = await fetch(node, {("t", 0): 5, ("gone", 0): 0}, epoch=0)
+        assert [one.error_code for one in rows(made)] == [1, 3]
+        session: dict[str, Any] = {"session_id": made.session_id}
+        assert [one.error_code for one in rows(await fetch(node, {}, epoch=1, **session))] == [1, 3]
+        await node.topics.create("gone", 1)
+        answer = rows(await fetch(node, {("t", 0): 0}, epoch=2, **session))
+        assert [one.error_code for one in answer] == [0, 0]
+        assert rows(await fetch(node, {}, epoch=3, **session)) == []
+
+    run(tmp_path, body)
+
+
+# The cache by itself
+
+
+def asked(*indexes: int) -> dict[Key, SessionPartition]:
+    return {("t", index): SessionPartition("t", index, 0, 100) for index in indexes}
+
+
+class Now:
+    ms = 0
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def test_epochs_wrap_to_1() -> None:
+    assert [next_epoch(epoch) for epoch in (0, 1, 2**31 - 1, -1)] == [1, 2, 1, -1]
+
+
+def made(sessions: FetchSessions, *indexes: int, is_follower: bool = False) -> FetchSession | None:
+    return sessions.create(asked(*indexes), False, is_follower)
+
+
+def test_slots_are_bounded_and_the_larger_session_gets_one() -> None:
+    now = Now()
+    sessions = FetchSessions(2, now, seed=1)
+    small, large = made(sessions, 1), made(sessions, 1, 2, 3)
+    assert small is not None and large is not None
+    assert made(sessions, 1, 2) is None  # those there are too young
+    now.ms = EVICTION_MS - 1
+    for session in (small, large):
+        assert sessions.resume(session.id, 1, False, [], ()) is session
+    now.ms = EVICTION_MS + 1
+    assert made(sessions, 1) is None  # not larger than the smallest
+    middle = made(sessions, 1, 2)
+    assert middle is not None and sessions.get(small.id) is None and sessions.evictions == 1
+    follower = made(sessions, 1, is_follower=True)
+    assert follower is not None and sessions.get(large.id) is None  # a follower's is worth more than any client's
+    now.ms += EVICTION_MS + 1
+    assert sessions.resume(follower.id, 1, False, [], ()) is follower
+    assert made(sessions, 1) is not None and sessions.get(middle.id) is None  # not used for long
+    now.ms += 1
+    assert FetchSessions(0, now).create(asked(1), False, False) is None
+
+
+def test_partitions_of_all_sessions_are_bounded() -> None:
+    sessions = FetchSessions(10, Now(), most_partitions=5, seed=1)
+    first = made(sessions, 1, 2, 3)
+    assert first is not None and made(sessions, 1, 2, 3) is None and sessions.partitions == 3
+    resumed = sessions.resume(first.id, 1, False, list(asked(4, 5, 6).values()), ())
+    assert isinstance(resumed, FetchSession) and len(resumed.partitions) == 6
+    assert resumed.id == 0 and len(sessions) == 0  # answered whole, and remembered no more
+
+
+def test_what_gave_records_goes_to_the_end() -> None:
+    class Some:
+        size = 10
+
+    session = FetchSession(1, 0, False, False)
+    session.update(asked(1, 2, 3).values(), ())
+    answers = [(("t", 1), FetchedPartition(1, records=Some())), (("t", 2), FetchedPartition(2))]
+    told: Any = session.news(answers)  # type: ignore[arg-type]
+    assert [key for key, _ in told] == [("t", 1)]  # a high watermark of -1 is no news
+    assert [index for _, index in session.partitions] == [2, 3, 1]
+    assert session.news([(("t", 9), FetchedPartition(9, 3))]) == []  # forgotten meanwhile
+    session.update((), [("t", 2)])
+    assert [index for _, index in session.partitions] == [3, 1]

@@ -1,0 +1,81 @@
+"""Quotas on bytes: what a producer and a consumer above their limits are told, and what they get."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from kafkalog.server.node import Node
+from tests.builder import R, batch
+from tests.server.nodes import call, connection_for, node_for
+
+SIZE = 200_000
+DATA = batch([R(bytes(SIZE), timestamp=5_000)])
+
+
+async def limited(node: Node, key: str, rate: float) -> None:
+    entity = [{"entity_type": "client-id", "entity_name": "slow"}]
+    tree = {"entries": [{"entity": entity, "ops": [{"key": key, "value": rate, "remove": False}]}]}
+    answer = await call(node, "alter_client_quotas", 1, {**tree, "validate_only": False})
+    assert answer.entries[0].error_code == 0
+
+
+async def produce(node: Node, client_id: str, acks: int = 1) -> Any:
+    """The answer, and for how many ms the connection is muted then."""
+    connection = connection_for()
+    topic = {"name": "t", "partition_data": [{"index": 0, "records": DATA}]}
+    tree = {"transactional_id": None, "acks": acks, "timeout": 1_000, "topic_data": [topic]}
+    answer = await call(node, "produce", 9, tree, client_id=client_id, connection=connection)
+    return answer, connection.mute_until_ms - node.monotonic_ms()
+
+
+async def fetch(node: Node, client_id: str, version: int = 12, **more: Any) -> Any:
+    one = {
+        "partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "last_fetched_epoch": -1,
+        "log_start_offset": -1, "partition_max_bytes": 1 << 20,
+    }  # fmt: skip
+    topics = more.pop("topics", [{"topic": "t", "partitions": [one]}])
+    tree = {
+        "replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0, "session_id": 0,
+        "session_epoch": -1, "topics": topics, "forgotten_topics_data": (), "rack_id": "", **more,
+    }  # fmt: skip
+    return await call(node, "fetch", version, tree, client_id=client_id)
+
+
+def test_a_producer_above_its_limit_is_told_after_its_append(tmp_path: Path) -> None:
+    """Its bytes are written, and counted once; without an answer it is muted all the same."""
+
+    async def main() -> None:
+        async with node_for(tmp_path) as node:
+            await node.topics.create("t", 1)
+            await limited(node, "producer_byte_rate", 10_000.0)
+            answer, muted_ms = await produce(node, "fast")
+            assert (answer.throttle_time, muted_ms > 0) == (0, False)
+            answer, muted_ms = await produce(node, "slow")
+            assert answer.responses[0].partition_responses[0].base_offset == 1
+            assert answer.throttle_time > 0 and muted_ms > 0
+            nothing, muted_ms = await produce(node, "slow", acks=0)
+            assert nothing is None and muted_ms > 0
+
+    asyncio.run(main())
+
+
+def test_a_consumer_above_its_limit_gets_nothing_yet_and_no_more_than_the_limit_lets_through(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with node_for(tmp_path) as node:
+            await node.topics.create("t", 1)
+            for _ in range(4):
+                await produce(node, "fast")
+            await limited(node, "consumer_byte_rate", 20_000.0)
+            whole = await fetch(node, "fast")
+            assert len(whole.responses[0].partitions[0].records) == 4 * len(DATA)
+            # at most what ten windows of a second let through, but one batch at least: that is more than they do
+            made = await fetch(node, "slow", session_epoch=0)
+            assert made.throttle_time > 0 and made.responses == () and made.error_code == 0
+            await limited(node, "consumer_byte_rate", 50_000.0)
+            answer = await fetch(node, "slow")
+            assert answer.throttle_time == 0
+            assert len(answer.responses[0].partitions[0].records) == 50_000 * 10
+
+    asyncio.run(main())

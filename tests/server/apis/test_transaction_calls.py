@@ -1,0 +1,216 @@
+"""The calls of transactional producers, and the answers in each version, as a broker of 4.3.1 gives them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.server.node import Node
+from kafkalog.server.security.acls import Operation, ResourceType
+from tests.server.nodes import call
+from tests.server.txns.calls import ALL_OF, add, add_offsets, committed, end, init, offsets, with_node
+
+
+@pytest.mark.parametrize("version", ALL_OF["init_producer_id"])
+def test_producer_ids(tmp_path: Path, version: int) -> None:
+    async def work(node: Node) -> None:
+        plain = await init(node, version, None, transaction_timeout=-1)
+        assert (plain.error_code, plain.producer_epoch) == (0, 0)
+        assert (await init(node, version, None)).producer_id == plain.producer_id + 1
+        first, second = await init(node, version), await init(node, version)
+        assert (first.producer_epoch, second.producer_epoch) == (0, 1)
+        assert first.producer_id == second.producer_id
+        assert (await init(node, version, "")).error_code == 42
+        assert (await init(node, version, transaction_timeout=1_000_000_000)).error_code == 50
+        if version >= 3:
+            old = await init(node, version, producer_id=first.producer_id, producer_epoch=0)
+            assert (old.error_code, old.producer_id, old.producer_epoch) == (90 if version >= 4 else 47, -1, -1)
+            assert (await init(node, version, producer_id=first.producer_id)).error_code == 42
+            own = await init(node, version, producer_id=first.producer_id, producer_epoch=1)
+            assert (own.error_code, own.producer_epoch) == (0, 2)
+
+    with_node(tmp_path, work)
+
+
+@pytest.mark.parametrize("version", ALL_OF["add_partitions_to_txn"])
+def test_adding_partitions(tmp_path: Path, version: int) -> None:
+    async def work(node: Node) -> None:
+        producer = await init(node)
+        fenced = 90 if version >= 2 else 47
+        assert await add(node, producer, version) == {("t", 0): 0, ("t", 1): 0}
+        assert set((await add(node, producer._replace(producer_epoch=7), version)).values()) == {fenced}
+        assert set((await add(node, producer._replace(producer_id=12345), version)).values()) == {49}
+        assert set((await add(node, producer, version, "other")).values()) == {49}
+        assert await add(node, producer, version, t=[0], none=[0]) == {("t", 0): 55, ("none", 0): 3}
+        assert await add(node, producer, version, t=[2, 1]) == {("t", 2): 3, ("t", 1): 55}
+        internal = await add(node, producer, version, __consumer_offsets=[0])
+        assert internal == {("__consumer_offsets", 0): 29 if version < 4 else 3}
+
+    with_node(tmp_path, work)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_brokers_ask_about_many_transactions_at_once(tmp_path: Path, version: int) -> None:
+    async def work(node: Node) -> None:
+        producer = await init(node)
+        assert set((await add(node, producer, t=[0])).values()) == {0}
+        asked = [
+            {
+                "transactional_id": name, "producer_id": producer.producer_id, "producer_epoch": 0, "verify_only": True,
+                "topics": [{"name": "t", "partitions": [0, 1]}],
+            }
+            for name in ("x", "none")
+        ]  # fmt: skip
+        response = await call(node, "add_partitions_to_txn", version, {"transactions": asked})
+        codes = [
+            [part.partition_error_code for part in one.topic_results[0].results_by_partition]
+            for one in response.results_by_transaction
+        ]
+        assert (response.error_code, codes) == (0, [[0, 120], [49, 49]])
+
+    with_node(tmp_path, work)
+
+
+@pytest.mark.parametrize("version", ALL_OF["end_txn"])
+def test_ends(tmp_path: Path, version: int) -> None:
+    async def work(node: Node) -> None:
+        producer = await init(node)
+        fenced = 90 if version >= 2 else 47
+        await add(node, producer)
+        assert (await end(node, producer._replace(producer_epoch=3), version)).error_code == fenced
+        assert (await end(node, producer._replace(producer_id=12345), version)).error_code == 49
+        assert (await end(node, producer, version, "none")).error_code == 49
+        ended = await end(node, producer, version)
+        assert ended.error_code == 0
+        if version >= 5:
+            assert (ended.producer_id, ended.producer_epoch) == (producer.producer_id, 1)
+        assert (await end(node, producer, version)).error_code == 0  # asked for again
+        assert (await end(node, producer, version, committed=False)).error_code == 48
+
+    with_node(tmp_path, work)
+
+
+@pytest.mark.parametrize("version", ALL_OF["txn_offset_commit"])
+def test_offsets_count_once_the_transaction_is_committed(tmp_path: Path, version: int) -> None:
+    async def work(node: Node) -> None:
+        producer = await init(node)
+        assert await offsets(node, producer, version, "none") == 49
+        assert await offsets(node, producer, version, topic="none") == 3
+        if version < 5:
+            assert await offsets(node, producer, version) == (48 if version < 4 else 120)
+            assert await add_offsets(node, producer, min(version, 4)) == 0
+        assert await offsets(node, producer, version) == 0
+        assert await committed(node) == (-1, 0)
+        assert (await committed(node, stable=True))[1] == 88
+        assert (await end(node, producer)).error_code == 0
+        assert await committed(node, stable=True) == (5, 0)
+        again = await init(node)
+        assert await add_offsets(node, again) == 0
+        assert await offsets(node, again, version, at=9) == 0
+        assert (await end(node, again, committed=False)).error_code == 0
+        assert await committed(node, stable=True) == (5, 0)
+
+    with_node(tmp_path, work)
+
+
+@pytest.mark.parametrize("version", ALL_OF["list_transactions"])
+def test_lists(tmp_path: Path, version: int) -> None:
+    async def work(node: Node) -> None:
+        for name in ("x", "y", "z1"):
+            await init(node, name=name)
+        producer = await init(node)
+        await add(node, producer)
+
+        async def names(**filters: Any) -> list[str]:
+            fields = {"state_filters": [], "producer_id_filters": [], **filters}
+            response = await call(node, "list_transactions", version, fields)
+            assert response.error_code == 0 and set(response.unknown_state_filters) <= {"Strange"}
+            return sorted(one.transactional_id for one in response.transaction_states)
+
+        assert await names() == ["x", "y", "z1"]
+        assert await names(state_filters=["Ongoing", "Strange"]) == ["x"]
+        assert await names(state_filters=["Strange"]) == []
+        assert await names(producer_id_filters=[producer.producer_id]) == ["x"]
+        if version >= 1:
+            assert await names(state_filters=["Ongoing"], duration_filter=3_600_000) == []
+        if version >= 2:
+            assert await names(transactional_id_pattern="[yz].*") == ["y", "z1"]
+            assert await names(transactional_id_pattern=None) == ["x", "y", "z1"]
+            fields = {"state_filters": [], "producer_id_filters": [], "transactional_id_pattern": "("}
+            assert (await call(node, "list_transactions", version, fields)).error_code == 128
+
+    with_node(tmp_path, work)
+
+
+def test_descriptions(tmp_path: Path) -> None:
+    async def work(node: Node) -> None:
+        producer = await init(node)
+        await init(node, name="idle")
+        await add(node, producer)
+        fields = {"transactional_ids": ["x", "none", "idle", ""]}
+        found = (await call(node, "describe_transactions", 0, fields)).transaction_states
+        one = found[0]
+        assert (one.error_code, one.transaction_state, one.producer_id) == (0, "Ongoing", producer.producer_id)
+        assert (one.transaction_timeout, [tuple(topic) for topic in one.topics]) == (60_000, [("t", (0, 1))])
+        assert one.transaction_start_time > 0
+        assert [(each.error_code, each.transaction_state) for each in found[1:]] == [(105, ""), (0, "Empty"), (42, "")]
+        assert found[2].transaction_start_time == -1
+
+    with_node(tmp_path, work)
+
+
+class Refusing:
+    """Allows all but what is named."""
+
+    def __init__(self, *denied: tuple[Operation, ResourceType]) -> None:
+        self.denied = denied
+
+    def allows(self, context: Any, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return (operation, resource_type) not in self.denied
+
+    def allows_cluster(self, context: Any, operation: Operation) -> bool:
+        return (operation, ResourceType.CLUSTER) not in self.denied
+
+    def allows_any(self, context: Any, operation: Operation, resource_type: ResourceType) -> bool:
+        return (operation, resource_type) not in self.denied
+
+
+def test_who_may_not_is_told_so(tmp_path: Path) -> None:
+    writes_id = (Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
+    writes_topic = (Operation.WRITE, ResourceType.TOPIC)
+
+    async def work(node: Node) -> None:
+        producer = await init(node)
+        node.authorizer = Refusing(writes_id)
+        assert (await init(node)).error_code == 53
+        assert (await init(node, name=None)).error_code == 0
+        assert set((await add(node, producer)).values()) == {53}
+        assert await add_offsets(node, producer) == await offsets(node, producer) == 53
+        assert (await end(node, producer)).error_code == 53
+        node.authorizer = Refusing(writes_topic, (Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
+        assert (await init(node, name=None)).error_code == 31
+        assert set((await add(node, producer)).values()) == {29}
+        node.authorizer = Refusing((Operation.READ, ResourceType.GROUP))
+        assert await add_offsets(node, producer) == await offsets(node, producer) == 30
+        node.authorizer = Refusing((Operation.READ, ResourceType.TOPIC))
+        assert await offsets(node, producer) == 29
+        cluster = [(one, ResourceType.CLUSTER) for one in (Operation.ALTER, Operation.CLUSTER_ACTION)]
+        node.authorizer = Refusing(*cluster)
+        with pytest.raises(AssertionError):
+            await add(node, producer, 4)
+        marker = {
+            "producer_id": 1, "producer_epoch": 0, "transaction_result": False, "coordinator_epoch": 0,
+            "topics": [{"name": "t", "partition_indexes": [0]}],
+        }  # fmt: skip
+        response = await call(node, "write_txn_markers", 1, {"markers": [marker]})
+        assert response.markers[0].topics[0].partitions[0].error_code == 31
+        node.authorizer = Refusing((Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID))
+        listed = await call(node, "list_transactions", 0, {"state_filters": [], "producer_id_filters": []})
+        assert listed.transaction_states == ()
+        found = await call(node, "describe_transactions", 0, {"transactional_ids": ["x"]})
+        assert found.transaction_states[0].error_code == 53
+        node.authorizer = Refusing((Operation.DESCRIBE, ResourceType.TOPIC))
+        found = await call(node, "describe_transactions", 0, {"transactional_ids": ["x"]})
+        assert found.transaction_states[0].topics == ()
+
+    with_node(tmp_path, work)

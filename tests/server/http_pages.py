@@ -1,0 +1,43 @@
+"""An HTTP listener of ours in a thread with a loop of its own, and raw bytes to send it."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from kafkalog.server.metrics_http import HttpListener, Page
+
+
+@contextmanager
+def listening(pages: Mapping[str, Callable[[], Awaitable[Page]]]) -> Iterator[HttpListener]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="http-under-test")
+    thread.start()
+    listener = HttpListener("127.0.0.1", 0, pages)
+    try:
+        asyncio.run_coroutine_threadsafe(listener.start(), loop).result(10)
+        yield listener
+    finally:
+        asyncio.run_coroutine_threadsafe(listener.stop(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+def exchange(port: int, request: bytes) -> bytes:
+    """All that the listener answers until it closes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as link:
+        link.sendall(request)
+        return read_all(link)
+
+
+def read_all(link: socket.socket) -> bytes:
+    found = b""
+    while piece := link.recv(1 << 16):
+        found += piece
+    return found
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])

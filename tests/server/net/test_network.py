@@ -1,0 +1,387 @@
+"""Limits, back-pressure, and clients that are slow, lie, or go away."""
+
+import asyncio
+import threading
+import tracemalloc
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkalog.server.context import CLOSE
+from kafkalog.server.running import raise_descriptor_limit
+from tests.server.net.networks import answer_of, connect, echo, framed, is_closed, monotonic_ms, network_for
+
+ASKED = framed(b"12345678")
+
+
+def test_a_request_that_waits_keeps_the_order_and_holds_up_nobody_else() -> None:
+    async def run() -> None:
+        gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def dispatch(connection: Any, frame: bytearray) -> Any:
+            if frame == b"waits...":
+                await gate
+                await asyncio.sleep(0)
+            return [bytes(frame)]
+
+        async with network_for(dispatch) as network:
+            reader, writer = await connect(network)
+            writer.write(framed(b"waits...") + ASKED)
+            other, other_writer = await connect(network)
+            for _ in range(3):
+                other_writer.write(ASKED)
+                assert await answer_of(other) == b"12345678"
+            assert network.counts.working == 1
+            gate.set_result(None)
+            assert [await answer_of(reader), await answer_of(reader)] == [b"waits...", b"12345678"]
+            assert network.counts.working == 0
+            writer.close()
+            other_writer.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("may_cancel", [True, False])
+def test_a_client_that_goes_away_ends_a_request_that_may_be_ended(may_cancel: bool) -> None:
+    async def run() -> None:
+        ended = []
+        started = asyncio.Event()
+
+        async def dispatch(connection: Any, frame: bytearray) -> Any:
+            connection.may_cancel = may_cancel
+            started.set()
+            try:
+                await asyncio.sleep(0.3)
+                ended.append("done")
+            except asyncio.CancelledError:
+                ended.append("cancelled")
+                raise
+            return [b"x"]
+
+        async with network_for(dispatch) as network:
+            _, writer = await connect(network)
+            writer.write(ASKED)
+            await started.wait()
+            writer.close()
+            while not ended or network.channels:
+                await asyncio.sleep(0.01)
+            assert ended == ["cancelled" if may_cancel else "done"]
+            assert (network.counts.working, network.counts.request_bytes) == (0, 0)
+
+    asyncio.run(run())
+
+
+def test_a_client_that_goes_away_with_more_on_its_way_is_gone_all_the_same() -> None:
+    async def run() -> None:
+        async def dispatch(connection: Any, frame: bytearray) -> Any:
+            connection.may_cancel = True
+            await asyncio.sleep(60)
+            return [bytes(frame)]
+
+        async with network_for(dispatch, connections_max_idle_ms=500) as network:
+            _, writer = await connect(network)
+            writer.write(ASKED)
+            while not network.counts.working:
+                await asyncio.sleep(0.01)
+            writer.write(b"\0")
+            await asyncio.sleep(0.1)
+            assert network.counts.working == 1
+            writer.close()
+            async with asyncio.timeout(10):
+                while network.channels or network.counts.working:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("lie", [-1, 0, 7, 101, 2**31 - 1, -(2**31)])
+def test_a_length_that_no_request_has_closes_the_connection(lie: int) -> None:
+    async def run() -> None:
+        async with network_for(echo, socket_request_max_bytes=100) as network:
+            reader, writer = await connect(network)
+            writer.write(lie.to_bytes(4, "big", signed=True) + bytes(20))
+            assert await is_closed(reader)
+            assert network.counts.refused == {"bad_frame": 1}
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_a_length_that_is_not_kept_takes_no_memory() -> None:
+    async def run() -> None:
+        async with network_for(echo) as network:
+            opened = []
+            tracemalloc.start()
+            for _ in range(30):
+                opened.append(await connect(network))
+                opened[-1][1].write((100 << 20).to_bytes(4, "big") + bytes(100))
+            while network.counts.bytes_in < 30 * 104:
+                await asyncio.sleep(0.01)
+            assert network.counts.request_bytes < 30 * 8192
+            assert tracemalloc.get_traced_memory()[1] < 8 << 20
+            tracemalloc.stop()
+            for _, writer in opened:
+                writer.close()
+            while network.channels:
+                await asyncio.sleep(0.01)
+            assert network.counts.request_bytes == 0
+
+    asyncio.run(run())
+
+
+def test_who_is_not_authenticated_sends_no_more_than_that_takes() -> None:
+    async def run() -> None:
+        async def dispatch(connection: Any, frame: bytearray) -> Any:
+            connection.sasl = SimpleNamespace(is_bare=frame == b"bare....")
+            connection.is_authenticated = frame == b"password"
+            return [bytes(frame[:8])]
+
+        settings = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl_server_max_receive_size": 100}
+        async with network_for(dispatch, **settings) as network:
+            for first, size, is_taken in (
+                (b"nothing.", 100, True), (b"nothing.", 101, False), (b"nothing.", 7, False), (b"bare....", 0, True),
+                (b"password", 5000, True),
+            ):  # fmt: skip
+                reader, writer = await connect(network, "SASL_PLAINTEXT")
+                writer.write(framed(first))
+                assert await answer_of(reader) == first
+                writer.write(framed(bytes(size)))
+                if is_taken:
+                    assert await answer_of(reader) == bytes(min(size, 8))
+                else:
+                    assert await is_closed(reader)
+                writer.close()
+
+    asyncio.run(run())
+
+
+def test_a_large_request_comes_whole() -> None:
+    async def run() -> None:
+        async with network_for(echo) as network:
+            reader, writer = await connect(network)
+            body = bytes(range(256)) * 20_000
+            writer.write(framed(body))
+            assert await answer_of(reader) == body
+            writer.write(ASKED)
+            assert await answer_of(reader) == b"12345678"
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_more_connections_of_one_address_than_it_may_have_are_closed() -> None:
+    async def run() -> None:
+        async with network_for(echo, max_connections_per_ip=2) as network:
+            first, second, third = [await connect(network) for _ in range(3)]
+            assert await is_closed(third[0])
+            first[1].close()
+            while len(network.channels) > 1:
+                await asyncio.sleep(0.01)
+            fourth = await connect(network)
+            fourth[1].write(ASKED)
+            assert await answer_of(fourth[0]) == b"12345678"
+            for _, writer in (second, third, fourth):
+                writer.close()
+
+    asyncio.run(run())
+
+
+def test_an_address_may_have_a_limit_of_its_own() -> None:
+    async def run() -> None:
+        overrides = {"max.connections.per.ip.overrides": "127.0.0.1:1,10.0.0.1:9"}
+        async with network_for(echo, **overrides) as network:
+            first, second = [await connect(network) for _ in range(2)]
+            assert await is_closed(second[0])
+            for _, writer in (first, second):
+                writer.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", ["max.connections", "listener.name.plaintext.max.connections"])
+def test_more_connections_than_there_may_be_wait_to_be_taken(name: str) -> None:
+    async def run() -> None:
+        async with network_for(echo, **{name: 1}) as network:
+            first, second = [await connect(network) for _ in range(2)]
+            second[1].write(ASKED)
+            first[1].write(ASKED)
+            assert await answer_of(first[0]) == b"12345678"
+            await asyncio.sleep(0.05)
+            assert network.counts.accepted == 1
+            first[1].close()
+            assert await answer_of(second[0]) == b"12345678"
+            second[1].close()
+
+    asyncio.run(run())
+
+
+def test_a_connection_on_which_nothing_happens_is_closed_and_one_that_waits_is_not() -> None:
+    async def run() -> None:
+        async def dispatch(connection: Any, frame: bytearray) -> Any:
+            await asyncio.sleep(0.6)
+            return [bytes(frame)]
+
+        async with network_for(dispatch, connections_max_idle_ms=150) as network:
+            idle, waits = await connect(network), await connect(network)
+            waits[1].write(ASKED)
+            assert await is_closed(idle[0])
+            assert network.counts.refused == {"idle": 1}
+            assert await answer_of(waits[0]) == b"12345678"
+            for _, writer in (idle, waits):
+                writer.close()
+
+    asyncio.run(run())
+
+
+def test_no_socket_is_read_while_too_many_calls_wait_for_a_thread() -> None:
+    async def run() -> None:
+        gate = threading.Event()
+
+        async def dispatch(connection: Any, frame: bytearray) -> Any:
+            if frame == b"blocks..":
+                await network.run(gate.wait)
+            return [bytes(frame)]
+
+        async with network_for(dispatch, num_io_threads=1, queued_max_requests=1) as network:
+            blocked = [await connect(network) for _ in range(2)]
+            for _, writer in blocked:
+                writer.write(framed(b"blocks.."))
+            while network.pool.waiting < 1:
+                await asyncio.sleep(0.01)
+            reader, writer = await connect(network)
+            writer.write(ASKED)
+            before = network.counts.bytes_in
+            await asyncio.sleep(0.1)
+            assert network.counts.bytes_in == before
+            gate.set()
+            assert await answer_of(reader) == b"12345678"
+            for one, _ in blocked:
+                assert await answer_of(one) == b"blocks.."
+            assert network.pool.counts.waits_ms.count == 2
+            for _, one in [*blocked, (reader, writer)]:
+                one.close()
+
+    asyncio.run(run())
+
+
+def test_no_new_request_is_read_while_those_in_memory_have_too_many_bytes() -> None:
+    async def run() -> None:
+        gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def dispatch(connection: Any, frame: bytearray) -> Any:
+            if len(frame) > 1000:
+                await gate
+            return [bytes(frame[:8])]
+
+        async with network_for(dispatch, queued_max_request_bytes=1000) as network:
+            large, small = await connect(network), await connect(network)
+            large[1].write(framed(bytes(5000)))
+            while not network.counts.working:
+                await asyncio.sleep(0.01)
+            small[1].write(ASKED)
+            await asyncio.sleep(0.1)
+            assert network.counts.request_bytes == 5000
+            gate.set_result(None)
+            assert await answer_of(large[0]) == bytes(8)
+            assert await answer_of(small[0]) == b"12345678"
+            for _, writer in (large, small):
+                writer.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("asked", [b"close...", b"fails...", b"large..."])
+def test_what_came_after_a_request_that_ends_its_connection_counts_no_more(asked: bytes) -> None:
+    async def run() -> None:
+        async def dispatch(connection: Any, frame: bytearray) -> Any:
+            if frame == b"fails...":
+                raise ValueError
+            return {b"close...": CLOSE, b"large...": [bytes(64 << 20)]}.get(bytes(frame), [bytes(frame)])
+
+        async with network_for(dispatch, queued_max_request_bytes=50_000) as network:
+            for _ in range(3):
+                _, writer = await connect(network)
+                writer.write(framed(asked) + bytes(40_000))
+                while not network.counts.bytes_in:
+                    await asyncio.sleep(0.01)
+                writer.transport.abort()
+                while network.channels:
+                    await asyncio.sleep(0.01)
+                assert network.counts.request_bytes == 0
+                network.counts.bytes_in = 0
+
+    asyncio.run(run())
+
+
+def test_a_muted_connection_is_answered_and_not_read_for_a_while() -> None:
+    async def run() -> None:
+        async def dispatch(connection: Any, frame: bytearray) -> Any:
+            connection.mute_until_ms = monotonic_ms() + 200
+            return [bytes(frame)]
+
+        async with network_for(dispatch) as network:
+            reader, writer = await connect(network)
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            writer.write(ASKED * 2)
+            await answer_of(reader)
+            assert loop.time() - began < 0.15
+            await answer_of(reader)
+            assert loop.time() - began > 0.19
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_a_thousand_connections_are_held_and_served() -> None:
+    if raise_descriptor_limit(4096) < 2300:
+        pytest.skip("needs 2,300 open files")
+
+    async def run() -> None:
+        async with network_for(echo) as network:
+            opened = [await connect(network) for _ in range(1000)]
+            for _, writer in opened:
+                writer.write(ASKED)
+            for reader, _ in opened:
+                assert await answer_of(reader) == b"12345678"
+            assert (network.counts.open, network.counts.request_bytes, network.counts.working) == (1000, 0, 0)
+            for _, writer in opened:
+                writer.close()
+
+    asyncio.run(run())
+
+
+def test_close_and_no_answer() -> None:
+    async def run() -> None:
+        async def dispatch(connection: Any, frame: bytearray) -> Any:
+            return {b"nothing.": None, b"close...": CLOSE}.get(bytes(frame), [bytes(frame)])
+
+        async with network_for(dispatch) as network:
+            reader, writer = await connect(network)
+            writer.write(framed(b"nothing.") + ASKED + framed(b"close...") + ASKED)
+            assert await answer_of(reader) == b"12345678"
+            assert await is_closed(reader)
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_what_is_being_worked_on_is_answered_before_the_end() -> None:
+    async def run() -> None:
+        started = asyncio.Event()
+
+        async def dispatch(connection: Any, frame: bytearray) -> Any:
+            started.set()
+            await asyncio.sleep(0.2)
+            return [bytes(frame)]
+
+        async with network_for(dispatch) as network:
+            reader, writer = await connect(network)
+            writer.write(ASKED * 2)
+            await started.wait()
+        assert await answer_of(reader) == b"12345678"
+        assert await is_closed(reader)
+        writer.close()
+
+    asyncio.run(run())

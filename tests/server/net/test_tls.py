@@ -1,0 +1,198 @@
+"""TLS listeners: PEM settings, principals of certificates, ranges of files by plain copy, strangers."""
+
+import asyncio
+import os
+import shutil
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.errors import ConfigError, StorageError
+from kafkalog.server.config import ServerConfig
+from kafkalog.server.net.tls import PrincipalRules, distinguished_name, tls_context
+from kafkalog.storage.file_slice import FileSlice
+from kafkalog.storage.lazy_file import LazyFile
+from kafkalog.util.fileio import OS
+from tests.server.net.certificates import authority, certificate
+from tests.server.net.networks import answer_of, both_loops, connect, echo, framed, is_closed, network_for, run_in
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
+ASKED = framed(b"12345678")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("certificates")
+    authority(made)
+    certificate(made, "server", "/CN=localhost")
+    certificate(made, "client", "/C=DE/O=An Org, Inc./CN=alice")
+    certificate(made, "locked", "/CN=localhost", password="open-sesame")
+    return made
+
+
+def settings(folder: Path, **more: Any) -> dict[str, Any]:
+    return {"listeners": "SSL://127.0.0.1:0", "ssl_keystore_location": str(folder / "server.pem"), **more}
+
+
+def client(folder: Path, name: str | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    if name is not None:
+        context.load_cert_chain(folder / f"{name}.pem")
+    return context
+
+
+@pytest.mark.parametrize("loop", both_loops())
+def test_requests_and_ranges_of_files_over_tls(folder: Path, tmp_path: Path, loop: Any) -> None:
+    content = os.urandom(1 << 20) * 3
+    (tmp_path / "file").write_bytes(content)
+
+    async def dispatch(connection: Any, frame: bytearray) -> Any:
+        if frame == b"the file":
+            return [b"head", FileSlice(LazyFile(str(tmp_path / "file"), OS, "r"), 0, len(content)), b"tail"]
+        return [bytes(frame)]
+
+    async def run() -> None:
+        async with network_for(dispatch, **settings(folder)) as network:
+            reader, writer = await connect(network, "SSL", ssl=client(folder))
+            large = os.urandom(1 << 20)
+            writer.write(ASKED * 100 + framed(b"the file") + framed(large) + ASKED)
+            for _ in range(100):
+                assert await answer_of(reader) == b"12345678"
+            assert await answer_of(reader) == b"head" + content + b"tail"
+            assert await answer_of(reader) == large
+            assert await answer_of(reader) == b"12345678"
+            writer.close()
+
+    run_in(loop, run())
+
+
+@pytest.mark.parametrize(
+    ("rules", "name"),
+    [("DEFAULT", r"CN=alice,O=An Org\, Inc.,C=DE"), ("RULE:^CN=(.*?),.*$/$1/U,DEFAULT", "ALICE")],
+)
+def test_a_certificate_names_the_client(folder: Path, rules: str, name: str) -> None:
+    async def dispatch(connection: Any, frame: bytearray) -> Any:
+        return [connection.principal.encode()]
+
+    async def run() -> None:
+        more = {"ssl_client_auth": "required", "ssl_truststore_location": str(folder / "ca.pem")}
+        more["ssl_principal_mapping_rules"] = rules
+        async with network_for(dispatch, **settings(folder, **more)) as network:
+            reader, writer = await connect(network, "SSL", ssl=client(folder, "client"))
+            writer.write(ASKED)
+            assert await answer_of(reader) == b"User:" + name.encode()
+            writer.close()
+            reader, writer = await connect(network, "SSL", ssl=client(folder))
+            with pytest.raises((ssl.SSLError, ConnectionResetError, asyncio.IncompleteReadError)):
+                writer.write(ASKED)
+                await answer_of(reader)
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_strangers_at_a_tls_listener_are_closed_and_others_are_served(folder: Path) -> None:
+    async def run() -> None:
+        async with network_for(echo, **settings(folder)) as network:
+            for stranger in (ASKED, b"GET / HTTP/1.0\r\n\r\n", b"\x16\x03\x01\xff\xff" + bytes(600)):
+                reader, writer = await connect(network, "SSL")
+                writer.write(stranger)
+                try:
+                    await asyncio.wait_for(reader.read(), 10)
+                except ConnectionResetError:
+                    pass
+                writer.close()
+            slow = await connect(network, "SSL")
+            slow[1].write(b"\x16")
+            reader, writer = await connect(network, "SSL", ssl=client(folder))
+            writer.write(ASKED)
+            assert await answer_of(reader) == b"12345678"
+            assert network.counts.refused == {"bad_handshake": 3}
+            for one in (writer, slow[1]):
+                one.close()
+
+    asyncio.run(run())
+
+
+def test_an_old_version_of_tls_is_refused(folder: Path) -> None:
+    async def run() -> None:
+        async with network_for(echo, **settings(folder, ssl_enabled_protocols="TLSv1.3")) as network:
+            context = client(folder)
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            with pytest.raises((ssl.SSLError, ConnectionResetError)):
+                await connect(network, "SSL", ssl=context)
+
+    asyncio.run(run())
+
+
+def test_two_listeners_with_settings_of_their_own(folder: Path) -> None:
+    async def run() -> None:
+        given = {
+            "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:SSL",
+            "listener.name.outside.ssl.keystore.location": str(folder / "server.pem"),
+        }
+        async with network_for(echo, **given) as network:
+            inside = await connect(network, "INSIDE")
+            outside = await connect(network, "OUTSIDE", ssl=client(folder))
+            for reader, writer in (inside, outside):
+                writer.write(ASKED)
+                assert await answer_of(reader) == b"12345678"
+            assert not await is_closed_soon(inside[0])
+            for _, writer in (inside, outside):
+                writer.close()
+
+    asyncio.run(run())
+
+
+async def is_closed_soon(reader: Any) -> bool:
+    try:
+        return bool(await asyncio.wait_for(is_closed(reader), 0.1))
+    except TimeoutError:
+        return False
+
+
+def test_keys_as_text_and_with_a_password(folder: Path) -> None:
+    text = (folder / "server.pem").read_text()
+    cut = text.index("-----BEGIN CERTIFICATE")
+    given = {"ssl.keystore.key": text[:cut], "ssl.keystore.certificate.chain": text[cut:]}
+    tls_context(ServerConfig(given), "SSL")
+    locked = {"ssl.keystore.location": str(folder / "locked.pem")}
+    tls_context(ServerConfig({**locked, "ssl.key.password": "open-sesame"}), "SSL")
+    for wrong in ({}, {"ssl.key.password": "sesame"}):
+        with pytest.raises(ConfigError):
+            tls_context(ServerConfig({**locked, **wrong}), "SSL")
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({}, ConfigError),
+        ({"ssl.keystore.location": "/nowhere/key.pem"}, StorageError),
+        ({"ssl.keystore.location": __file__}, ConfigError),
+        ({"ssl.cipher.suites": "NONE-SUCH"}, ConfigError),
+        ({"ssl.enabled.protocols": "SSLv3"}, ConfigError),
+    ],
+)
+def test_settings_that_openssl_does_not_take(folder: Path, given: dict[str, str], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        tls_context(ServerConfig(given), "SSL")
+
+
+def test_client_certificates_without_anybody_who_signs_them(folder: Path) -> None:
+    given = {"ssl.keystore.location": str(folder / "server.pem"), "ssl.client.auth": "required"}
+    with pytest.raises(ConfigError, match="trusts none"):
+        tls_context(ServerConfig(given), "SSL")
+
+
+def test_names_and_rules_as_a_broker_has_them() -> None:
+    subject = ((("countryName", "DE"),), (("organizationName", 'a+"b'),), (("commonName", "#x "),))
+    assert distinguished_name(subject) == r"CN=\#x\ ,O=a\+\"b,C=DE"
+    rules = PrincipalRules(r"RULE:^CN=(\w+),OU=ServiceUsers.*$/$1/, RULE:^CN=(.*),OU=(Admin).*$/$1@$2/L , DEFAULT")
+    assert rules.name_of("CN=kafka,OU=ServiceUsers,O=x") == "kafka"
+    assert rules.name_of("CN=Root,OU=Admin,O=x") == "root@admin"
+    assert rules.name_of("CN=kafka,O=x") == "CN=kafka,O=x"
+    with pytest.raises(ConfigError):
+        PrincipalRules("RULE:no end")

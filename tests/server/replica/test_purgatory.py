@@ -1,0 +1,147 @@
+"""Requests that wait: woken by their keys, answered once, ended by their limits."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog.server.replica.purgatory import DelayedOperation, Purgatory
+from kafkalog.server.replica.timer import TimerWheel
+
+
+class Waiting(DelayedOperation):
+    """Done when `ready` is set; notes what happened to it."""
+
+    def __init__(self, delay_ms: int = 1_000) -> None:
+        super().__init__(delay_ms)
+        self.ready = False
+        self.happened: list[str] = []
+        self.error: Exception | None = None
+
+    def try_complete(self) -> bool:
+        self.happened.append("look")
+        if self.error is not None:
+            raise self.error
+        return self.ready and self.force_complete()
+
+    def on_complete(self) -> None:
+        self.happened.append("answer")
+
+    def on_expiration(self) -> None:
+        self.happened.append("late")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 50_000
+        self.wheel = TimerWheel(self.now_ms)
+        self.errors: list[Exception] = []
+        self.purgatory = Purgatory(self.wheel, lambda: self.now_ms, lambda _, error: self.errors.append(error), 10)
+
+    def passes(self, ms: int) -> None:
+        self.now_ms += ms
+        for operation in self.wheel.advance_to(self.now_ms):
+            self.purgatory.expire(operation)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_what_is_ready_never_waits(clock: Clock) -> None:
+    one = Waiting()
+    one.ready = True
+    assert clock.purgatory.try_complete_else_watch(one, ["a"])
+    assert one.happened == ["look", "answer"]
+    assert (clock.purgatory.delayed, clock.purgatory.watched, len(clock.wheel)) == (0, 0, 0)
+
+
+def test_woken_by_any_of_its_keys_and_answered_once(clock: Clock) -> None:
+    one = Waiting()
+    assert not clock.purgatory.try_complete_else_watch(one, ["a", "b"])
+    assert clock.purgatory.check_and_complete("c") == clock.purgatory.check_and_complete("a") == 0
+    assert (clock.purgatory.delayed, clock.purgatory.watched) == (1, 2)
+    one.ready = True
+    assert clock.purgatory.check_and_complete("b") == 1
+    assert clock.purgatory.check_and_complete("a") == 0
+    clock.passes(5_000)
+    assert one.happened == ["look", "look", "look", "answer"]
+    assert (clock.purgatory.delayed, clock.purgatory.watched, len(clock.wheel)) == (0, 0, 0)
+
+
+def test_the_limit_answers_with_what_there_is(clock: Clock) -> None:
+    one, at_once = Waiting(1_000), Waiting(0)
+    clock.purgatory.try_complete_else_watch(one, ["a"])
+    assert clock.purgatory.try_complete_else_watch(at_once, ["a"])
+    assert at_once.happened == ["look", "late", "answer"]
+    clock.passes(999)
+    assert not one.is_completed
+    clock.passes(1)
+    assert one.happened == ["look", "late", "answer"] and clock.purgatory.delayed == 0
+
+
+def test_an_error_in_one_reaches_nobody_else(clock: Clock) -> None:
+    """PART-17: it is told, the others under the key are looked at, and its limit still answers it."""
+    bad, good = Waiting(), Waiting()
+    clock.purgatory.try_complete_else_watch(bad, ["a"])
+    clock.purgatory.try_complete_else_watch(good, ["a"])
+    bad.error, good.ready = RuntimeError("broken"), True
+    assert clock.purgatory.check_and_complete("a") == 1
+    assert clock.errors == [bad.error] and good.is_completed and not bad.is_completed
+    clock.passes(1_000)
+    assert bad.is_completed and clock.purgatory.delayed == 0
+
+
+def test_what_comes_in_while_a_key_is_looked_at_is_kept(clock: Clock) -> None:
+    second = Waiting()
+
+    class Adding(Waiting):
+        def on_complete(self) -> None:
+            clock.purgatory.try_complete_else_watch(second, ["a"])
+
+    first, third = Adding(), Waiting()
+    clock.purgatory.try_complete_else_watch(first, ["a"])
+    clock.purgatory.try_complete_else_watch(third, ["a"])
+    first.ready = True
+    assert clock.purgatory.check_and_complete("a") == 1
+    second.ready = third.ready = True
+    assert clock.purgatory.check_and_complete("a") == 2
+
+
+def test_a_stop_answers_all(clock: Clock) -> None:
+    waiting = [Waiting() for _ in range(5)]
+    for number, one in enumerate(waiting):
+        clock.purgatory.try_complete_else_watch(one, [number, number + 1])
+    clock.purgatory.complete_all()
+    assert all(one.happened == ["look", "answer"] for one in waiting)
+    assert (clock.purgatory.delayed, clock.purgatory.watched, len(clock.wheel)) == (0, 0, 0)
+
+
+def test_a_key_that_is_gone_lets_go_of_its_operations(clock: Clock) -> None:
+    one = Waiting()
+    clock.purgatory.try_complete_else_watch(one, ["a", "b"])
+    assert clock.purgatory.cancel_for_key("a") == [one] and clock.purgatory.cancel_for_key("a") == []
+    one.ready = True
+    assert clock.purgatory.check_and_complete("a") == 0 and clock.purgatory.check_and_complete("b") == 1
+
+
+@given(st.lists(st.tuples(st.sampled_from("wcp"), st.integers(0, 5), st.integers(0, 400)), max_size=80))
+def test_each_is_answered_once_and_what_is_done_is_swept(steps: list[tuple[str, int, int]]) -> None:
+    clock, all_of_them = Clock(), []
+    for what, key, number in steps:
+        if what == "w":
+            one = Waiting(number)
+            all_of_them.append((one, clock.now_ms + number))
+            clock.purgatory.try_complete_else_watch(one, [key, key + 1, "all"])
+        elif what == "c":
+            for one, _ in all_of_them[:: key + 1]:
+                one.ready = True
+            clock.purgatory.check_and_complete(key)
+        else:
+            clock.passes(number)
+        for one, limit in all_of_them:
+            assert one.happened.count("answer") == one.is_completed
+            assert one.is_completed or limit > clock.now_ms
+        waiting = sum(not one.is_completed for one, _ in all_of_them)
+        assert clock.purgatory.delayed == waiting == len(clock.wheel)
+        assert clock.purgatory.watched <= 3 * (waiting + 10)

@@ -1,0 +1,245 @@
+"""Reads over several partitions, and those that wait. FLOW-*."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.control import ControlType
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.replica.delayed_fetch import DelayedFetch
+from kafkalog.server.replica.results import FetchResult
+from kafkalog.server.replica.roles import Role
+from kafkalog.types import LogOffsetMetadata, TopicPartition
+from tests.server.replica.partitions import (
+    GONE,
+    NODE,
+    T0,
+    T1,
+    Replicas,
+    at,
+    consumer,
+    end_of_transaction,
+    follow,
+    of_producer,
+    offsets_in,
+    plain,
+    run,
+    settle,
+)
+
+# Reads
+
+
+def test_a_fetch_answers_at_once_where_it_can(tmp_path: Path) -> None:
+    """FLOW-11."""
+    async def body(replicas: Replicas) -> None:
+        async def at_once(params: Any, *asked: Any) -> list[FetchResult]:
+            task = asyncio.create_task(replicas.fetch(params, asked))
+            await settle()
+            assert task.done()
+            return await task
+
+        await at_once(consumer(0), at(T0, 0))
+        assert await at_once(consumer(1_000)) == []
+        await at_once(consumer(1_000, min_bytes=0), at(T0, 0))
+        [first, second] = await at_once(consumer(1_000), at(T0, 0), at(GONE, 0))
+        assert (first.error_code, second.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        await replicas.produce(T0)
+        [result] = await at_once(consumer(1_000), at(T0, 0))
+        assert offsets_in(result) == [0]
+        replicas.with_followers(T1, 2, epoch=3)
+        await replicas.produce(T1)
+        [result] = await at_once(consumer(1_000), at(T1, 9, last_fetched_epoch=3))
+        assert result.diverging_epoch == (3, 1)
+
+        task = asyncio.create_task(replicas.fetch(consumer(1_000), [at(T0, 1)]))
+        await settle()
+        assert not task.done() and replicas.waiting.fetch.delayed == 1
+        await replicas.time.passes(1_000)
+        [result] = await task
+        assert (result.size, result.high_watermark) == (0, 1) and replicas.waiting.fetch.delayed == 0
+
+    run(tmp_path, body)
+
+
+def test_bytes_are_shared_in_order(tmp_path: Path) -> None:
+    """FLOW-12."""
+    async def body(replicas: Replicas) -> None:
+        size = len(plain())
+        for _ in range(3):
+            await replicas.produce(T0, T1)
+
+        def sizes(max_bytes: int, *asked: Any) -> list[int]:
+            return [result.size // size for result in replicas.read(consumer(max_bytes=max_bytes), asked)]
+
+        assert sizes(10 * size, at(T0, 0), at(T1, 0)) == [3, 3]
+        assert sizes(4 * size, at(T0, 0), at(T1, 0)) == [3, 1]
+        assert sizes(10 * size, at(T0, 0, 2 * size), at(T1, 0, size + 1)) == [2, 1]
+        assert sizes(1, at(T0, 0, 1), at(T1, 0)) == [1, 0]  # at least one batch, whatever the limits
+        assert sizes(1, at(T0, 3), at(T1, 0, 1)) == [0, 1]
+        assert sizes(2 * size + 1, at(T0, 0, size), at(T1, 0, size - 1)) == [1, 0]
+
+    run(tmp_path, body)
+
+
+def test_a_fetch_waits_until_there_is_enough(tmp_path: Path) -> None:
+    """FLOW-13, FLOW-17."""
+    async def body(replicas: Replicas) -> None:
+        size = len(plain())
+        task = asyncio.create_task(replicas.fetch(consumer(9_000, 2 * size), [at(T0, 0), at(T1, 0, size)]))
+        await settle()
+        await replicas.produce(T0)
+        await settle()
+        assert not task.done()
+        await replicas.produce(T1)
+        assert [offsets_in(result) for result in await task] == [[0], [0]]
+        # what one partition may give counts only up to its limit
+        task = asyncio.create_task(replicas.fetch(consumer(9_000, 3 * size), [at(T0, 1, 2 * size), at(T1, 1)]))
+        await settle()
+        for _ in range(4):
+            await replicas.produce(T0)
+        await settle()
+        assert not task.done()
+        await replicas.produce(T1)
+        assert [offsets_in(result) for result in await task] == [[1, 2], [1]]
+
+    run(tmp_path, body)
+
+
+def test_a_fetch_ends_where_its_partition_changes(tmp_path: Path) -> None:
+    """FLOW-13."""
+    async def body(replicas: Replicas) -> None:
+        async def waits(key: TopicPartition, offset: int, **more: Any) -> asyncio.Task[list[FetchResult]]:
+            params = consumer(9_000, 10_000, **more)
+            task = asyncio.create_task(replicas.fetch(params, [at(key, offset, current_leader_epoch=0)]))
+            await settle()
+            assert not task.done()
+            return task
+
+        await replicas.produce(T0, data=plain(4))
+        task = await waits(T0, 4)
+        replicas.find(T0).log.roll()
+        await replicas.produce(T0)  # the end lies in a newer segment
+        assert offsets_in((await task)[0]) == [4]
+        task = await waits(T0, 5)
+        replicas.find(T0).log.truncate_to(2)
+        replicas.waiting.wake(T0)
+        assert (await task)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        task = await waits(T0, 2)
+        replicas.with_followers(T0, epoch=1)
+        replicas.waiting.wake(T0)
+        assert (await task)[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+        task = await waits(T1, 0)
+        replicas.find(T1).become_follower(Role(2, 0, 9, (NODE, 2), (2,)))
+        replicas.waiting.wake(T1)
+        assert (await task)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        replicas.with_followers(T1)
+        task = asyncio.create_task(replicas.fetch(consumer(9_000, 10_000), [at(T1, 0)]))
+        await settle()
+        await replicas.delete_topic("t")
+        assert (await task)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(tmp_path, body)
+
+
+def test_a_follower_whose_epoch_ended_elsewhere_is_woken(tmp_path: Path) -> None:
+    """FLOW-13."""
+    async def body(replicas: Replicas) -> None:
+        partition = replicas.with_followers(T0, 2, epoch=1)
+        await replicas.produce(T0, data=plain(3))
+        params = consumer(9_000, 10_000, replica_id=2, isolation="log_end")
+        task = asyncio.create_task(replicas.fetch(params, [at(T0, 3, last_fetched_epoch=1, log_start_offset=0)]))
+        await settle()
+        assert not task.done()
+        partition.log.truncate_to(1)
+        replicas.with_followers(T0, 2, epoch=2)
+        await replicas.produce(T0, data=plain(5))
+        [result] = await task
+        assert (result.diverging_epoch, result.size) == ((1, 1), 0)
+
+    run(tmp_path, body)
+
+
+@pytest.mark.parametrize(("end", "completes"), [(500, False), (0, True)])
+def test_an_end_whose_place_is_unknown(end: int, completes: bool) -> None:
+    """FLOW-14."""
+    class Log:
+        def readable_end(self, isolation: str) -> LogOffsetMetadata:
+            return LogOffsetMetadata(end)
+
+    class Known:
+        log = Log()
+
+        def check_epoch(self, epoch: int, only_leader: bool) -> None: ...
+
+        def diverges(self, asked: Any) -> bool:
+            return False
+
+    place = LogOffsetMetadata(450, 400, 12_000)
+    operation = DelayedFetch(consumer(1_000), [(at(T0, 450), place)], lambda _: Known(), lambda: None)  # type: ignore[arg-type,return-value]
+    assert operation.try_complete() is completes
+
+
+def test_who_sees_how_far(tmp_path: Path) -> None:
+    """FLOW-15."""
+    async def body(replicas: Replicas) -> None:
+        replicas.with_followers(T0, 2, isr=(2,))
+        await replicas.produce(T0, data=plain(3))
+        for offset, code in ((0, 0), (3, 0), (4, ErrorCode.OFFSET_OUT_OF_RANGE), (-1, ErrorCode.OFFSET_OUT_OF_RANGE)):
+            [result] = replicas.read(consumer(), [at(T0, offset)])
+            assert (result.error_code, result.size) == (code, 0)
+        assert (result.high_watermark, result.last_stable_offset, result.log_start_offset) == (-1, -1, -1)
+        [result] = replicas.read(consumer(replica_id=2, isolation="log_end"), [at(T0, 0, log_start_offset=0)])
+        assert offsets_in(result) == [0]
+
+    run(tmp_path, body)
+
+
+def test_a_waiting_committed_fetch_has_what_was_aborted(tmp_path: Path) -> None:
+    """FLOW-17."""
+    async def body(replicas: Replicas) -> None:
+        await replicas.produce(T0, data=of_producer(9, 0, transactional=True))
+        params = consumer(9_000, isolation="committed")
+        task = asyncio.create_task(replicas.fetch(params, [at(T0, 0)]))
+        await settle()
+        await replicas.produce(T0)
+        await settle()
+        assert not task.done()
+        replicas.append_now(T0, end_of_transaction(9, ControlType.ABORT))
+        [result] = await task
+        assert (result.aborted, result.last_stable_offset, offsets_in(result)) == ([(9, 0)], 3, [0, 1, 2])
+
+    run(tmp_path, body)
+
+
+def test_another_topic_id_than_the_logs(tmp_path: Path) -> None:
+    """FLOW-18."""
+    async def body(replicas: Replicas) -> None:
+        from uuid import UUID
+
+        known = replicas.topics.topics["t"].id
+        for topic_id, code in ((known, 0), (None, 0), (UUID(int=99), ErrorCode.INCONSISTENT_TOPIC_ID)):
+            [result] = replicas.read(consumer(), [at(T0, 0, topic_id=topic_id)])
+            assert result.error_code == code
+
+    run(tmp_path, body)
+
+
+def test_a_followers_failed_fetch_tells_nothing_of_it(tmp_path: Path) -> None:
+    """FLOW-20."""
+    async def body(replicas: Replicas) -> None:
+        partition = replicas.with_followers(T0, 2, isr=(2,))
+        await replicas.produce(T0, data=plain(3))
+        before = dict(partition.followers)
+        follow(replicas, T0, 2, 9)
+        assert partition.followers == before
+        follow(replicas, T0, 2, 3)
+        assert partition.followers[2].log_end.message_offset == 3 == partition.high_watermark
+        [result] = replicas.read(consumer(replica_id=7, isolation="log_end"), [at(T0, 0)])
+        assert (result.error_code, result.size) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
+
+    run(tmp_path, body)

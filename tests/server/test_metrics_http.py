@@ -1,0 +1,175 @@
+"""The HTTP port: what it answers, and that nothing sent to it does more than end that one connection."""
+
+import random
+import re
+import socket
+import struct
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from kafkalog.server import metrics_http
+from kafkalog.server.metric_families import families
+from kafkalog.server.metrics import ServerMetrics
+from kafkalog.server.metrics_http import HttpListener, Page
+from kafkalog.testing import ServerDidNotStart, kafka_server
+from tests.server.http_pages import exchange, listening, read_all, status_of
+from tests.trees import SOURCES
+
+
+async def hello() -> Page:
+    return Page("hello\n")
+
+
+async def broken() -> Page:
+    raise RuntimeError("on purpose")
+
+
+@pytest.fixture
+def listener() -> Iterator[HttpListener]:
+    with listening({"/": hello, "/broken": broken}) as one:
+        yield one
+
+
+def test_a_page(listener: HttpListener) -> None:
+    with urllib.request.urlopen(f"http://127.0.0.1:{listener.port}/?from=here") as answer:
+        assert answer.read() == b"hello\n"
+        assert answer.headers["Content-Length"] == "6"
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+
+
+def test_head_has_the_length_and_no_body(listener: HttpListener) -> None:
+    answer = exchange(listener.port, b"HEAD / HTTP/1.1\r\n\r\n")
+    assert b"Content-Length: 6\r\n" in answer
+    assert answer.endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /nothing HTTP/1.1\r\n\r\n", 404),
+        (b"GET /../etc/passwd HTTP/1.1\r\n\r\n", 404),
+        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 405),
+        (b"GET / HTTP/2\r\n\r\n", 400),
+        (b"GET  / HTTP/1.1\r\n\r\n", 400),
+        (b"GET /\xff HTTP/1.1\r\n\r\n", 400),
+        (b"\r\n\r\n", 400),
+        (b"\0\0\0\x0c\0\x12\0\x03\0\0\0\x01\xff\xff\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * 20000 + b"\r\n\r\n", 431),
+        (b"GET /broken HTTP/1.1\r\n\r\n", 500),
+    ],
+)
+def test_what_it_does_not_have_or_understand(listener: HttpListener, request_: bytes, status: int) -> None:
+    assert status_of(exchange(listener.port, request_)) == status
+    assert status_of(exchange(listener.port, b"GET / HTTP/1.1\r\n\r\n")) == 200
+
+
+def test_what_went_wrong_inside_stays_inside(listener: HttpListener) -> None:
+    assert b"on purpose" not in exchange(listener.port, b"GET /broken HTTP/1.1\r\n\r\n")
+
+
+def test_random_bytes_and_clients_that_go_away(listener: HttpListener) -> None:
+    noise = random.Random(3)
+    for number in range(200):
+        with socket.create_connection(("127.0.0.1", listener.port)) as link:
+            link.sendall(noise.randbytes(noise.randrange(64)))
+            if number % 2:  # a reset instead of an end
+                link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert status_of(exchange(listener.port, b"GET / HTTP/1.1\r\n\r\n")) == 200
+
+
+def test_a_request_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_http, "HEAD_S", 0.2)
+    with listening({"/": hello}) as listener:
+        assert status_of(exchange(listener.port, b"GET / HT")) == 408
+
+
+def test_connections_have_a_limit(listener: HttpListener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_http, "HEAD_S", 60)
+    idle = [
+        socket.create_connection(("127.0.0.1", listener.port), timeout=20)
+        for _ in range(metrics_http.MOST_CONNECTIONS + 1)
+    ]
+    try:
+        assert status_of(read_all(idle[-1])) == 503
+        idle[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert status_of(read_all(idle[0])) == 200
+    finally:
+        for link in idle:
+            link.close()
+
+
+def test_stop_ends_what_is_open() -> None:
+    with listening({"/": hello}) as listener:
+        link = socket.create_connection(("127.0.0.1", listener.port), timeout=20)
+        link.sendall(b"GET ")
+        assert status_of(exchange(listener.port, b"GET / HTTP/1.1\r\n\r\n")) == 200
+    with link:
+        assert read_all(link) == b""
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    answer = exchange(port, f"GET {path} HTTP/1.1\r\n\r\n".encode())
+    return status_of(answer), answer.partition(b"\r\n\r\n")[2].decode()
+
+
+def test_the_pages_of_a_server() -> None:
+    with kafka_server(settings={"kafkalog.http.listener": "127.0.0.1:0"}, topics={"orders": 2}) as server:
+        assert server.http_port is not None
+        assert get(server.http_port, "/health") == (200, "ok\n")
+        assert get(server.http_port, "/ready") == (200, "ready\n")
+        socket.create_connection(("127.0.0.1", server.port)).close()
+        status, text = get(server.http_port, "/metrics")
+        assert status == 200
+        assert "kafkalog_server_connections_accepted_total 1\n" in text
+        assert re.search(r'^kafkalog_log_end_offset\{topic="orders",partition="1",.*\} 0$', text, re.MULTILINE)
+        # each line is a comment or a sample, each name has one type
+        assert all(re.match(r"# (HELP|TYPE) |[a-z_]+(\{.*\})? \S+$", line) for line in text.splitlines())
+        names = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
+        assert len(names) == len(set(names)) > 40
+        status, html = get(server.http_port, "/")
+        assert status == 200
+        assert f"127.0.0.1:{server.port}" in html
+        assert "<b>orders</b>" in html
+
+
+def test_a_wrong_address_is_told() -> None:
+    with pytest.raises(ServerDidNotStart, match="nowhere"):
+        with kafka_server(settings={"kafkalog.http.listener": "nowhere"}):
+            raise AssertionError("it started")
+
+
+def test_a_group_and_its_lag_are_on_the_page() -> None:
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    with kafka_server(settings={"kafkalog.http.listener": "127.0.0.1:0"}, topics={"orders": 1}) as server:
+        producer = Producer({"bootstrap.servers": server.bootstrap})
+        for _ in range(10):
+            producer.produce("orders", b"x", partition=0)
+        assert producer.flush(20) == 0
+        consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "billing<1>"})
+        consumer.commit(offsets=[TopicPartition("orders", 0, 4)], asynchronous=False)
+        consumer.close()
+        assert server.http_port is not None
+        _, html = get(server.http_port, "/")
+        assert "<b>billing&lt;1&gt;</b>" in html
+        assert re.search(r"billing.*lag 6<", html)
+        assert re.search(r"orders</b>.*10 offsets", html)
+        _, text = get(server.http_port, "/metrics")
+        assert re.search(r'kafkalog_server_request_seconds_count\{api="produce"\} [1-9]', text)
+        assert 'kafkalog_append_records_total{topic="orders"' in text
+
+
+def test_the_document_names_every_metric_of_a_server() -> None:
+    text = (SOURCES / "docs" / "server.md").read_text(encoding="utf-8")
+    told = dict(re.findall(r"^\| `(kafkalog_server_\w+)` \| (\w+) \|", text, re.MULTILINE))
+    assert told == {family.name: family.kind for family in families(ServerMetrics())}
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ServerDidNotStart, match="cannot listen at 127.0.0.1"):
+            with kafka_server(settings={"kafkalog.http.listener": where}):
+                raise AssertionError("it started")

@@ -1,0 +1,158 @@
+"""A server that only reads: what a broker left is served, and not one byte of it changes."""
+
+import asyncio
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.errors import DirectoryLocked, PartitionNotFound
+from kafkalog.server.config import ServerConfig
+from kafkalog.server.node import Node
+from kafkalog.server.security.users import add_user
+from kafkalog.server.serving import serving
+from kafkalog.server.txns.transaction import prepared
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
+from tests.server.nodes import SMALL, call
+from tests.server.txns.calls import add, init, produce, with_node
+
+COUNT = 300
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Path:
+    path = tmp_path / "left"
+    with kafkalog.open_dirs(path, "a") as dirs:
+        dirs.create_topic("orders", partitions=2, settings={"internal.segment.bytes": 10_000})
+        for number in range(COUNT):
+            dirs["orders", 0].append(b"%d" % number + bytes(100))
+    return path
+
+
+def state(path: Path) -> dict[str, tuple[str, int]]:
+    return {
+        str(one.relative_to(path)): (hashlib.sha256(one.read_bytes()).hexdigest(), one.stat().st_mtime_ns)
+        for one in sorted(path.rglob("*"))
+        if one.is_file()
+    }
+
+
+def config() -> ServerConfig:
+    return ServerConfig({**SMALL, "listeners": "PLAINTEXT://127.0.0.1:0"})
+
+
+async def ends(node: Any) -> Any:
+    rows = [{"partition_index": index, "timestamp": -1} for index in (0, 1)]
+    tree = {"replica_id": -1, "topics": [{"name": "orders", "partitions": rows}]}
+    answer = await call(node, "list_offsets", 1, tree)
+    return [one.offset for one in answer.topics[0].partitions]
+
+
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_transactions_stay_as_they_were_left(tmp_path: Path, is_ending: bool) -> None:
+    path = tmp_path / "data"
+
+    async def work(node: Node) -> None:
+        producer = await init(node, transaction_timeout=1)
+        await add(node, producer)
+        assert await produce(node, producer) == 0
+        known = node.transactions.describe("x")[1]
+        if is_ending:
+            node.transactions._log.write(prepared(known, True, 0, node.clock()))  # and the process ends here
+
+    with_node(path, work)
+    before = state(path)
+
+    async def run() -> None:
+        settings = config().with_({"transaction.abort.timed.out.transaction.cleanup.interval.ms": 20})
+        async with serving([str(path)], settings, is_read_only=True) as server:
+            node = server.node
+            await node.transactions.loaded()
+            was = node.transactions.describe("x")[1].state
+            await asyncio.sleep(0.2)
+            assert node.transactions.describe("x")[1].state == was
+            assert not list(node.store.offline)
+            partition = node.replicas.partition("t", 0)
+            assert (partition.last_stable_offset, partition.log.log_end_offset) == (0, 1)
+
+    asyncio.run(run())
+    assert state(path) == before
+
+
+async def refusals(node: Any) -> list[int]:
+    topics = [{"name": "more", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}]
+    made = await call(node, "create_topics", 4, {"topics": topics, "timeout": 1000, "validate_only": False})
+    gone = await call(node, "delete_topics", 4, {"topic_names": ["orders"], "timeout": 1000})
+    return [made.topics[0].error_code, gone.responses[0].error_code]
+
+
+@pytest.mark.parametrize("damage", ["", "unclean", "torn"])
+def test_all_is_read_and_nothing_written(left: Path, damage: str) -> None:
+    if damage:
+        (left / CLEAN_SHUTDOWN_FILE).unlink()
+    if damage == "torn":
+        last = max((left / "orders-0").glob("*.log"))
+        with last.open("ab") as file:
+            file.write(bytes(50))
+    before = state(left)
+
+    async def run() -> None:
+        async with serving([str(left)], config(), is_read_only=True) as server:
+            assert await ends(server.node) == [COUNT, 0]
+            assert await refusals(server.node) == [44, 44]
+            copies = [Path(one.path) for one in server.node.store.directories]
+        assert not any(copy.exists() for copy in copies)
+
+    asyncio.run(run())
+    assert state(left) == before
+
+
+def test_its_users_log_in_and_no_topic_is_made_by_asking_for_it(left: Path, caplog: pytest.LogCaptureFixture) -> None:
+    add_user(left, "u", "secret")
+    before = state(left)
+
+    async def run() -> None:
+        async with serving([str(left)], config(), is_read_only=True) as server:
+            assert await server.node.credentials.is_password("u", "secret")
+            for _ in range(2):
+                answer = await call(server.node, "metadata", 3, {"topics": [{"name": "new"}]})
+                assert answer.topics[0].error_code == 3 and server.node.topics.names() == ["orders"]
+
+    asyncio.run(run())
+    assert state(left) == before and "chmod 600" not in caplog.text
+
+
+def test_a_directory_that_cannot_be_written_to(left: Path) -> None:
+    for one in [left, *left.rglob("*")]:
+        os.chmod(one, 0o500 if one.is_dir() else 0o400)
+    try:
+
+        async def run() -> None:
+            async with serving([str(left)], config(), is_read_only=True) as server:
+                assert await ends(server.node) == [COUNT, 0]
+
+        asyncio.run(run())
+    finally:
+        for one in [left, *left.rglob("*")]:
+            os.chmod(one, 0o700)
+
+
+def test_a_directory_that_is_written_to_is_left_alone(left: Path) -> None:
+    async def run() -> None:
+        async with serving([str(left)], config(), is_read_only=True):
+            raise AssertionError("it served")
+
+    with kafkalog.open_dirs(left, "a"), pytest.raises(DirectoryLocked):
+        asyncio.run(run())
+
+
+def test_no_directory(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving([str(tmp_path / "none")], config(), is_read_only=True):
+            raise AssertionError("it served")
+
+    with pytest.raises(PartitionNotFound):
+        asyncio.run(run())

@@ -1,0 +1,149 @@
+"""The status page: what it shows, escaped, and how it looks in a real browser, light and dark, wide and narrow."""
+
+import os
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+
+import pytest
+
+from kafkalog.cleaner.stats import NO_CLEANER, CleanerTotals, Uncleanable
+from kafkalog.server import status_page
+from kafkalog.server.metrics_http import HttpListener, Page
+from kafkalog.server.status import DiskStatus, GroupStatus, LagStatus, PartitionStatus, Status, TopicStatus
+from kafkalog.server.status_page import page
+from kafkalog.types import TopicPartition
+from tests.server.browser import Browser, NoBrowser, find
+from tests.server.http_pages import listening
+
+EVIL = '<script>alert("x")</script>&\'"'
+STATUS = Status(
+    "cluster<1>", 1, "0.1", (("PLAINTEXT", "127.0.0.1:9092"),), 1_000, 93_784_000,
+    (
+        TopicStatus("orders", "id-1", False, (
+            PartitionStatus(0, 5, 1_000, 1_010, 2, 3, 4_096),
+            PartitionStatus(1, -1, -1, -1, -1, 0, 0, "the directory /data/2 is offline " + EVIL),
+        )),
+        TopicStatus("__consumer_offsets", "id-2", True, (PartitionStatus(0, 0, 9, 9, 0, 1, 300),)),
+        TopicStatus("a-topic-with-" + "a-long-name-" * 19, "id-3", False, (PartitionStatus(0, 0, 0, 0, 0, 1, 0),)),
+    ),
+    (
+        GroupStatus(EVIL, "Stable", "consumer", 2, (LagStatus("orders", 0, 900, 100), LagStatus("old", 0, 1, None))),
+        GroupStatus("idle", "Empty", "classic", 0, ()),
+    ),
+    NO_CLEANER._replace(
+        threads=1, totals=CleanerTotals(cleans=7, bytes_read=10 << 20), last_look_ms=93_783_000,
+        uncleanable=(Uncleanable(TopicPartition("orders", 0), "/data/1", EVIL),),
+    ),
+    (DiskStatus("/data/1", True, 100 << 30, 25 << 30), DiskStatus("/data/2", False, 0, 0)),
+)  # fmt: skip
+
+
+class Shape(HTMLParser):
+    """Tags that were opened and never closed, and those that may not be there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+        if tag not in ("meta",):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data + "\n"
+
+
+def shape_of(html: str) -> Shape:
+    shape = Shape()
+    shape.feed(html)
+    shape.close()
+    return shape
+
+
+def test_it_is_whole_and_fetches_nothing() -> None:
+    shape = shape_of(page(STATUS))
+    assert shape.open == []
+    assert not shape.tags & {"script", "link", "img", "iframe", "object", "form", "a"}
+    assert "url(" not in page(STATUS)
+    assert "http://" not in page(STATUS)
+
+
+def test_what_it_shows() -> None:
+    text = shape_of(page(STATUS)).text
+    for shown in ("orders", "995 offsets", "1 offline", "lag 100", "gone", "up 1 d 2 h", "7 done", "75%",
+                  "internal", "25.0 GiB", "0 members"):  # fmt: skip
+        assert shown in text, shown
+    assert text.count(EVIL) == 3
+
+
+def test_a_server_with_nothing_in_it() -> None:
+    text = shape_of(page(STATUS._replace(topics=(), groups=(), disks=(), listeners=()))).text
+    assert text.count("none yet") == 2
+    assert "no listeners" in text
+
+
+def test_it_says_what_it_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status_page, "MOST_ROWS", 2)
+    text = shape_of(page(STATUS)).text
+    assert text.count("1 more partitions are not shown") == 2
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if os.environ.get("KAFKALOG_NO_BROWSER") == "1":
+        pytest.skip("KAFKALOG_NO_BROWSER=1")
+    try:
+        find()
+    except NoBrowser as missing:
+        pytest.fail(str(missing), pytrace=False)
+    with Browser(tmp_path_factory.mktemp("profile")) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def listener() -> Iterator[HttpListener]:
+    async def status() -> Page:
+        return Page(page(STATUS), "text/html; charset=utf-8")
+
+    with listening({"/": status}) as one:
+        yield one
+
+
+CONTRASTS = """(() => {
+  const number = c => c.match(/[\\d.]+/g).map(Number);
+  const light = c => { const [r, g, b] = number(c).map(v => v / 255).map(v =>
+    v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const back = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+    if (!/, 0\\)$/.test(c) && c !== 'transparent') return c; } return 'rgb(255,255,255)'; };
+  return [...document.querySelectorAll('h1,h2,td span,summary span,p,b,.dim')].filter(e => e.offsetParent).map(e => {
+    const [a, b] = [light(getComputedStyle(e).color), light(back(e))].sort((x, y) => y - x);
+    return [(a + 0.05) / (b + 0.05), e.textContent.slice(0, 40)]; });
+})()"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_in_a_browser(browser: Browser, listener: HttpListener, scheme: str, width: int) -> None:
+    url = f"http://127.0.0.1:{listener.port}/"
+    browser.go(url, width=width, scheme=scheme)
+    assert browser.value("document.title") == "kafkalog: node 1"
+    assert browser.value("document.scripts.length") == 0
+    assert EVIL in browser.value("document.body.innerText")
+    # nothing is wider than the window, and all of it is read easily (WCAG 2.2, 1.4.3 and 1.4.10)
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    browser.value("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    contrasts = browser.value(CONTRASTS)
+    assert len(contrasts) > 30
+    assert [one for one in contrasts if one[0] < 4.5] == []
+    dark = max(map(int, re.findall(r"\d+", browser.value("getComputedStyle(document.body).backgroundColor")))) < 100
+    assert dark == (scheme == "dark")
+    assert [one for one in browser.requested if not one.endswith("/favicon.ico")] == [url]
+    assert [one for one in browser.complaints if "favicon" not in one] == []

@@ -1,0 +1,310 @@
+"""The topics of a node: made, grown, changed, deleted, and whole again after a crash (MGR-4, MGR-10, MGR-24)."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.errors import (
+    InvalidPartitions,
+    InvalidRequest,
+    InvalidTopic,
+    PolicyViolation,
+    StorageError,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
+from kafkalog.manager.log_manager import LogManager
+from kafkalog.manager.topics import TOPICS_FILE, TopicStore
+from kafkalog.server.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topics, id_text
+from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS
+from tests.storage.logs import run
+
+NUMBERS = {
+    "num.partitions": 3,
+    "offsets.topic.num.partitions": 4,
+    "offsets.topic.segment.bytes": 104_857_600,
+    "transaction.state.log.num.partitions": 2,
+    "transaction.state.log.segment.bytes": 104_857_600,
+    "transaction.state.log.min.isr": 2,
+}
+
+
+async def _at_once(function: Callable[..., Any], *args: Any) -> Any:
+    await asyncio.sleep(0)
+    return function(*args)
+
+
+def with_topics(path: Path | list[Path], use: Callable[[Topics, LogManager], Coroutine[Any, Any, Any]]) -> None:
+    """Call `use` with the topics of a manager of `path`."""
+
+    async def run() -> None:
+        with LogManager.open(path if isinstance(path, list) else [path]) as manager:
+            topics = Topics(manager, _at_once, NUMBERS)
+            await topics.start()
+            await use(topics, manager)
+            await topics.stop()
+
+    asyncio.run(run())
+
+
+def test_a_topic_is_there_with_all_its_partitions_and_after_a_start(tmp_path: Path) -> None:
+    """MGR-4: its id is on disk, in the topics file and in each partition."""
+    made = []
+
+    async def first(topics: Topics, manager: LogManager) -> None:
+        seen: list[Any] = []
+        topics.on_change(lambda before, after: seen.append((before, after)))
+        topic = await topics.create("t", settings={"retention.ms": "5"})
+        assert (topic.partitions, topic.is_internal) == (3, False)
+        assert seen == [(None, topic)] and topics.get("t") is topic and topics.by_id(topic.id) is topic
+        assert topics.settings("t").retention_ms == 5 and topics.own_settings("t") == {"retention.ms": "5"}
+        for number in range(3):
+            log = manager.get(TopicPartition("t", number))
+            assert log is not None and read_partition_metadata(OS, log.path) == id_text(topic.id)
+        made.append(topic)
+
+    async def second(topics: Topics, manager: LogManager) -> None:
+        assert topics.names() == ["t"] and topics.get("t") == made[0]
+        assert topics.settings("t").retention_ms == 5
+
+    with_topics(tmp_path, first)
+    with_topics(tmp_path, second)
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "kind", "words"),
+    [
+        ("", 1, InvalidTopic, "Topic name is invalid: the empty string is not allowed"),
+        ("..", 1, InvalidTopic, "Topic name is invalid: '..' is not allowed"),
+        ("a/b", 1, InvalidTopic, "Topic name is invalid: 'a/b' contains one or more characters other than ASCII"),
+        ("x" * 250, 1, InvalidTopic, "is longer than the max allowed length 249"),
+        ("a.b", 1, InvalidTopic, "Topic 'a.b' collides with existing topic: a_b"),
+        ("a_b", 1, TopicExists, "Topic 'a_b' already exists."),
+        ("n", 0, InvalidPartitions, "Number of partitions was set to an invalid non-positive value."),
+        ("n", 10_001, PolicyViolation, "Excessively large number of partitions per request."),
+        ("__cluster_metadata", 1, InvalidRequest, "Creation of internal topic __cluster_metadata is prohibited."),
+    ],
+)
+def test_what_is_refused_and_in_which_words(
+    tmp_path: Path, name: str, partitions: int, kind: type[Exception], words: str
+) -> None:
+    async def use(topics: Topics, manager: LogManager) -> None:
+        await topics.create("a_b", 1)
+        with pytest.raises(kind) as caught:
+            await topics.create(name, partitions)
+        assert words in str(caught.value)
+        assert len(manager.logs) == 1
+
+    with_topics(tmp_path, use)
+
+
+def test_two_calls_for_one_topic_make_it_once(tmp_path: Path) -> None:
+    async def use(topics: Topics, manager: LogManager) -> None:
+        got = await asyncio.gather(topics.create("t", 2), topics.create("t", 2), return_exceptions=True)
+        assert [type(one).__name__ for one in got] == ["Topic", "TopicExists"]
+        both = await asyncio.gather(*(topics.ensure_internal(CONSUMER_OFFSETS) for _ in range(2)))
+        assert both[0] == both[1] and both[0].is_internal
+
+    with_topics(tmp_path, use)
+
+
+def test_validate_only_makes_nothing(tmp_path: Path) -> None:
+    async def use(topics: Topics, manager: LogManager) -> None:
+        assert (await topics.create("t", validate_only=True)).partitions == 3
+        assert topics.names() == [] and not manager.logs
+
+    with_topics(tmp_path, use)
+
+
+def test_the_topics_of_the_node_have_the_settings_of_the_reference(tmp_path: Path) -> None:
+    async def use(topics: Topics, manager: LogManager) -> None:
+        assert (await topics.ensure_internal(CONSUMER_OFFSETS)).partitions == 4
+        assert (await topics.ensure_internal(TRANSACTION_STATE)).partitions == 2
+        assert topics.own_settings(CONSUMER_OFFSETS) == {
+            "cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600",
+        }  # fmt: skip
+        assert topics.own_settings(TRANSACTION_STATE) == {
+            "cleanup.policy": "compact", "compression.type": "uncompressed", "min.insync.replicas": "2",
+            "segment.bytes": "104857600", "unclean.leader.election.enable": "false",
+        }  # fmt: skip
+
+    with_topics(tmp_path, use)
+
+
+def test_it_grows_and_never_shrinks(tmp_path: Path) -> None:
+    async def use(topics: Topics, manager: LogManager) -> None:
+        before = await topics.create("t", 2)
+        after = await topics.add_partitions("t", 4)
+        assert after == before._replace(partitions=4) and len(manager.logs) == 4
+        with pytest.raises(InvalidPartitions, match=r"Topic already has 4 partition\(s\)\."):
+            await topics.add_partitions("t", 4)
+        with pytest.raises(InvalidPartitions, match=r"currently has 4 partition\(s\); 1 would not be an increase"):
+            await topics.add_partitions("t", 1)
+        with pytest.raises(UnknownTopicOrPartition):
+            await topics.add_partitions("u", 1)
+
+    with_topics(tmp_path, use)
+
+
+def test_a_setting_that_changes_reaches_the_open_logs(tmp_path: Path) -> None:
+    """MGR-24."""
+
+    async def use(topics: Topics, manager: LogManager) -> None:
+        await topics.create("t", 1)
+        await topics.alter("t", {"cleanup.policy": "compact", "retention.ms": "7"})
+        log = manager.logs[TopicPartition("t", 0)]
+        assert log.config.compact and log.config.retention_ms == 7
+        await topics.alter("t", {"cleanup.policy": None})
+        assert not log.config.compact and topics.own_settings("t") == {"retention.ms": "7"}
+
+    with_topics(tmp_path, use)
+
+
+def test_a_deleted_topic_is_gone_at_once_and_comes_back_as_another(tmp_path: Path) -> None:
+    """MGR-10."""
+
+    async def use(topics: Topics, manager: LogManager) -> None:
+        first = await topics.create("t", 2)
+        seen: list[Any] = []
+        topics.on_change(lambda before, after: seen.append((before, after)))
+        await topics.delete("t")
+        assert seen == [(first, None)] and topics.get("t") is None and topics.by_id(first.id) is None
+        assert not manager.logs and TopicStore(tmp_path).names() == []
+        with pytest.raises(UnknownTopicOrPartition):
+            await topics.delete("t")
+        second = await topics.create("t", 1)
+        assert second.id != first.id and len(manager.logs) == 1
+
+    with_topics(tmp_path, use)
+
+
+def test_a_delete_that_a_crash_ended_goes_on(tmp_path: Path) -> None:
+    """MGR-10: once it is written down that it has begun, no part of the topic comes back."""
+
+    async def make(topics: Topics, manager: LogManager) -> None:
+        await topics.create("t", 3)
+        await topics.create("u", 1)
+        TopicStore(tmp_path).mark_deleted("t")
+        manager.delete(TopicPartition("t", 1))
+
+    async def look(topics: Topics, manager: LogManager) -> None:
+        assert topics.names() == ["u"] and [key.topic for key in manager.logs] == ["u"]
+
+    with_topics(tmp_path, make)
+    assert json.loads((tmp_path / TOPICS_FILE).read_text())["topics"]["t"]["deleted"] is True
+    with_topics(tmp_path, look)
+    assert TopicStore(tmp_path).names() == ["u"]
+
+
+def test_a_topic_that_a_crash_left_half_made_is_whole(tmp_path: Path) -> None:
+    """MGR-4: the topics file has had all partitions from the first on."""
+
+    async def make(topics: Topics, manager: LogManager) -> None:
+        await topics.create("t", 3)
+        for number in (0, 1):
+            manager.delete(TopicPartition("t", number))
+
+    async def look(topics: Topics, manager: LogManager) -> None:
+        topic = topics.get("t")
+        assert topic is not None and topic.partitions == 3 and len(manager.logs) == 3
+
+    with_topics(tmp_path, make)
+    with_topics(tmp_path, look)
+
+
+def test_a_delete_that_the_disk_refuses_leaves_the_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def use(topics: Topics, manager: LogManager) -> None:
+        topic = await topics.create("t", 2)
+
+        def refuse(_: object) -> None:
+            raise StorageError("the disk is gone")
+
+        monkeypatch.setattr(manager, "delete", refuse)
+        with pytest.raises(StorageError):
+            await topics.delete("t")
+        assert topics.get("t") == topic
+
+    with_topics(tmp_path, use)
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_a_delete_that_waits_in_a_directory_that_was_away_does_not_reach_the_next_topic_of_that_name(
+    tmp_path: Path, order: tuple[str, str]
+) -> None:
+    paths = {name: tmp_path / name for name in ("a", "b")}
+    for path in paths.values():
+        path.mkdir()
+    with LogManager.open([*paths.values()]) as manager:
+        for number, name in ((0, "b"), (1, "a")):
+            manager.get_or_create(TopicPartition("t", number), directory=paths[name])
+    TopicStore(paths["a"]).mark_deleted("t")  # a crash, and then the disk was away
+    away = paths["a"].rename(tmp_path / "away")
+
+    async def make_anew(topics: Topics, manager: LogManager) -> None:
+        await topics.delete("t")
+        await topics.create("t", 1)
+        manager.logs[TopicPartition("t", 0)].append_as_leader(bytearray(run(0, 1)))
+
+    async def look(topics: Topics, manager: LogManager) -> None:
+        assert topics.names() == ["t"]
+        assert sum(log.log_end_offset for log in manager.logs.values()) == 1
+
+    with_topics([paths["b"]], make_anew)
+    away.rename(paths["a"])
+    with_topics([paths[name] for name in order], look)
+
+
+def test_what_is_left_of_a_delete_that_failed_is_there_after_a_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MGR-10: its client was told so, and others go on writing to it."""
+
+    async def use(topics: Topics, manager: LogManager) -> None:
+        await topics.create("t", 3)
+        delete = manager.delete
+
+        def refuse_the_last(key: TopicPartition) -> object:
+            if key.partition == 2:
+                raise StorageError("the disk is gone")
+            return delete(key)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(manager, "delete", refuse_the_last)
+            with pytest.raises(StorageError):
+                await topics.delete("t")
+        manager.logs[TopicPartition("t", 2)].append_as_leader(bytearray(run(0, 1)))
+
+    async def look(topics: Topics, manager: LogManager) -> None:
+        assert topics.names() == ["t"]
+        assert manager.logs[TopicPartition("t", 2)].log_end_offset == 1
+        await topics.delete("t")
+        assert not manager.logs
+
+    with_topics(tmp_path, use)
+    with_topics(tmp_path, look)
+
+
+def test_a_topic_that_cannot_be_made_whole_is_not_made_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def use(topics: Topics, manager: LogManager) -> None:
+        make = manager.get_or_create
+
+        def refuse_the_third(key: TopicPartition, **more: Any) -> object:
+            if key.partition == 1:
+                raise StorageError("no space left")
+            return make(key, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(manager, "get_or_create", refuse_the_third)
+            with pytest.raises(StorageError):
+                await topics.create("t", 4)
+        assert topics.get("t") is None and not manager.logs
+        assert TopicStore(tmp_path).names() == []
+        assert (await topics.create("t", 2)).partitions == 2, "it can be made once there is space"
+
+    with_topics(tmp_path, use)
