@@ -5,7 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kafkalog._version import __version__
+try:
+    from kafkalog._version import __version__
+except ModuleNotFoundError:
+    raise ImportError(
+        "this source tree of kafkalog was not built. Hint: pip install kafkalog; in the tree, "
+        "python setup.py build_ext --inplace"
+    ) from None
 
 if TYPE_CHECKING:
     from kafkalog import aio as aio

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Never, cast
 
-from kafkalog.errors import CleaningAborted, IllegalState, SegmentOffsetOverflow, StorageError
+from kafkalog.errors import CleaningAborted, IllegalState, StorageError
 from kafkalog.keywords import unknown_keyword
+from kafkalog.util.interrupts import deferred_interrupts
 
 if TYPE_CHECKING:
     from kafkalog.api import Log
@@ -61,18 +62,26 @@ def compact(
     opened: OpenedLog, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
 ) -> CleanResult:
     """`CompactMixin.compact` of an open partition, which is not closed meanwhile."""
-    if not opened.being_compacted.acquire(blocking=False):
-        if opened.closed:
-            opened.refuse()
-        raise IllegalState(f"log {opened.topic_partition} is being cleaned already", path=opened.path)
-    try:
-        return _compact(opened, from_start, roll, dry_run, offset_map_bytes, progress)
-    finally:
-        opened.being_compacted.release()
+    interrupts = deferred_interrupts()
+    with interrupts:  # a Ctrl-C is let through between chunks, where it leaves nobody with the log in hand
+        if not opened.being_compacted.acquire(blocking=False):
+            if opened.closed:
+                opened.refuse()
+            raise IllegalState(f"log {opened.topic_partition} is being cleaned already", path=opened.path)
+        try:
+            return _compact(opened, from_start, roll, dry_run, offset_map_bytes, progress, interrupts)
+        finally:
+            opened.being_compacted.release()
 
 
 def _compact(
-    opened: OpenedLog, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
+    opened: OpenedLog,
+    from_start: bool,
+    roll: bool,
+    dry_run: bool,
+    offset_map_bytes: int,
+    progress: Progress | None,
+    interrupts: deferred_interrupts,
 ) -> CleanResult:
     """The clean; a segment that has to be split first is split."""
     from time import perf_counter
@@ -80,6 +89,7 @@ def _compact(
     from kafkalog._core.offset_map import SkimpyOffsetMap
     from kafkalog.cleaner.choosing import cleanable_offsets
     from kafkalog.cleaner.pass_ import LOAD_FACTOR, clean
+    from kafkalog.cleaner.splits import after_splits
     from kafkalog.cleaner.types import ASKED, CleanerStats, LogToClean, check_map_bytes
     from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_offset
     from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE
@@ -102,20 +112,20 @@ def _compact(
     stats = CleanerStats(perf_counter())
 
     def check_done() -> None:
+        interrupts.let_through()
         if progress is not None and not opened.closed:
             progress(stats)
         if opened.closed:  # by the progress, too
             raise CleaningAborted(f"log {opened.topic_partition} was closed while it was being cleaned")
 
-    while True:
-        try:
-            found = clean(
-                to_clean, SkimpyOffsetMap(memory), now_ms=now_ms, check_done=check_done, stats=stats, dry_run=dry_run
-            )
-            break
-        except CleaningAborted as error:
-            if not isinstance(error.__cause__, SegmentOffsetOverflow):
-                raise
+    def clean_once() -> CleanResult:
+        nonlocal stats
+        stats = CleanerStats(perf_counter())  # of the round that comes to its end
+        return clean(
+            to_clean, SkimpyOffsetMap(memory), now_ms=now_ms, check_done=check_done, stats=stats, dry_run=dry_run
+        )
+
+    found = after_splits(clean_once)
     found = found._replace(end_offset=max(found.end_offset, to_clean.first_dirty_offset))  # 0: nothing was dirty
     if has_checkpoint and not dry_run:
         key, end = opened.topic_partition, found.end_offset

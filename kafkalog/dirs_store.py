@@ -20,7 +20,6 @@ from kafkalog.errors import (
     InvalidPartitions,
     KafkalogError,
     LogClosed,
-    NotAPartition,
     PolicyViolation,
     StorageError,
     TopicExists,
@@ -29,13 +28,13 @@ from kafkalog.manager.checkpoints import write_recovery_points
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.job import Job
 from kafkalog.manager.jobs import write_each
-from kafkalog.manager.known_topics import KEEP_ALL, KnownTopics, read_known_topics
+from kafkalog.manager.known_topics import read_known_topics, topics_in
 from kafkalog.manager.log_manager import LoadProgress, LogManager
 from kafkalog.manager.retention import each_log
 from kafkalog.manager.topics import check_partitions
 from kafkalog.opened import StoreLog
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.names import DELETE_DIR_SUFFIX, NOT_PARTITIONS, collides_with, parse_dir, validate_topic
+from kafkalog.storage.names import collides_with, validate_topic
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
@@ -91,7 +90,7 @@ class LogStore:
             manager = LogManager.open(
                 paths,
                 config,
-                topic_settings=_topic_settings(known, _topics_in(paths, fs), config),
+                topic_settings=known.settings_elsewhere(topics_in(paths, fs), config),
                 fs=fs,
                 clock=clock,
                 scheduler=scheduler,
@@ -341,36 +340,3 @@ def _check_cordoned(config: BrokerConfig, directories: Iterable[DataDirectory]) 
 def _flushed(log: UnifiedLog) -> int:
     log.flush()
     return 1
-
-
-def _topics_in(paths: Iterable[str], fs: FileSystem) -> set[str]:
-    """The topics that have a partition in the directories, other than one that waits for its delete."""
-    names: set[str] = set()
-    for path in paths:
-        if not fs.exists(path):
-            continue
-        for name in fs.names(path):
-            if name not in NOT_PARTITIONS:
-                try:
-                    topic_partition, kind = parse_dir(name)
-                except NotAPartition:
-                    continue
-                if kind != DELETE_DIR_SUFFIX:
-                    names.add(topic_partition.topic)
-    return names
-
-
-def _topic_settings(known: KnownTopics, topics: Iterable[str], config: BrokerConfig) -> dict[str, Mapping[str, str]]:
-    """Settings of the topics that no topics file has: the broker's, or what keeps all that nobody knows."""
-    found: dict[str, Mapping[str, str]] = {}
-    unknown = []
-    for topic in sorted(set(topics) - known.own.keys()):
-        settings = known.settings_of(topic)
-        if settings is None and not known.is_aged(topic, config):
-            unknown.append(topic)
-            settings = KEEP_ALL
-        found[topic] = settings or {}
-    if unknown:
-        shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
-        _LOG.warning("nobody knows the settings of %s: nothing of it is deleted by age or size", shown)
-    return found

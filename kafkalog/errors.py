@@ -70,6 +70,8 @@ class KafkalogError(Exception):
         state = dict(self.__dict__)
         if isinstance(self, OSError):
             state |= {"errno": self.errno, "strerror": self.strerror, "filename": self.filename}
+        if isinstance(self, ImportError):  # which keeps it beside the attributes
+            state |= {"path": self.path}
         return _rebuild, (type(self), self.message, state)
 
 
@@ -90,8 +92,6 @@ class UnknownServerError(ApiError):
 
 
 # Reading and writing records
-
-
 class OffsetOutOfRange(ApiError, LookupError):
     """The offset lies before the log start or after the log end."""
 
@@ -205,6 +205,12 @@ class InvalidReplicationFactor(ApiError, ValueError):
     code = 38
 
 
+class InvalidReplicaAssignment(ApiError, ValueError):
+    """The nodes that were named for the replicas of a partition cannot have them."""
+
+    code = 39
+
+
 class InvalidRequest(ApiError, ValueError):
     """The request contradicts itself."""
 
@@ -227,8 +233,6 @@ class PolicyViolation(ApiError):
 
 
 # Producers, transactions, epochs
-
-
 class OutOfOrderSequence(ApiError):
     """The batch's sequence number does not follow the producer's last one."""
 
@@ -309,10 +313,24 @@ class UnsupportedCompression(ApiError, ValueError):
     code = 76
 
 
+class OffsetNotAvailable(ApiError):
+    """A new leader does not know yet how far its replicas are."""
+
+    code = 78
+    retriable = True
+
+
 class InvalidRecord(RecordRefused):
     """A record that breaks the format or a rule of the topic."""
 
     code = 87
+
+
+class ThrottlingQuotaExceeded(ApiError):
+    """A client makes or deletes partitions faster than its quota lets it."""
+
+    code = 89
+    retriable = True
 
 
 class InconsistentTopicId(ApiError):
@@ -322,9 +340,11 @@ class InconsistentTopicId(ApiError):
     retriable = True
 
 
+class MalformedRequest(KafkalogError, ValueError):
+    """A message of Kafka's protocol that is none: the connection it came by is closed, as a broker closes it."""
+
+
 # Misuse, and states of the log layer
-
-
 class IllegalArgument(KafkalogError, ValueError):
     """An argument that can never be right."""
 
@@ -349,12 +369,7 @@ class UnexpectedAppendOffset(IllegalState):
     """A follower's batches begin below the log end offset; `first_offset` and `last_offset` are theirs."""
 
     def __init__(
-        self,
-        message: str = "",
-        *,
-        first_offset: int | None = None,
-        last_offset: int | None = None,
-        **where: Any,
+        self, message: str = "", *, first_offset: int | None = None, last_offset: int | None = None, **where: Any
     ) -> None:
         super().__init__(message, **where)
         self.first_offset = first_offset
@@ -404,6 +419,10 @@ class MissingRequirement(KafkalogError, RuntimeError):
     default_hint = "install what is missing"
 
 
+class MissingPackage(MissingRequirement, ImportError):
+    """A Python package that only this call needs is not installed; the hint is the command that installs it."""
+
+
 class JobFailed(KafkalogError, RuntimeError):
     """An engine that was to do the work could not start, or gave up; the message has its words."""
 
@@ -419,8 +438,6 @@ class UnknownConfig(ConfigError, TypeError):
 
 
 # Local files
-
-
 class FormatError(KafkalogError, ValueError):
     """A file of the data directory does not have its format."""
 
@@ -443,28 +460,18 @@ class CorruptStagedFile(FormatError):
     default_hint = "bring the file back as it was; else run the write again, which stages its records anew"
 
 
-# Warnings
-
-
 class UnsafeFileSystem(UserWarning):
     """A data directory lies on a file system whose locks, or syncs, may not hold; nothing is refused for that."""
 
 
-def _subclasses(kind: type[ApiError]) -> Iterator[type[ApiError]]:
+def _coded(kind: type[ApiError]) -> Iterator[tuple[int, type[ApiError]]]:
     for child in kind.__subclasses__():
-        yield child
-        yield from _subclasses(child)
+        if "code" in vars(child) and child.code > 0:
+            yield child.code, child
+        yield from _coded(child)
 
 
-def _table() -> dict[int, type[ApiError]]:
-    table: dict[int, type[ApiError]] = {}
-    for kind in _subclasses(ApiError):
-        if "code" in vars(kind) and kind.code > 0:
-            table[kind.code] = kind
-    return table
-
-
-_BY_CODE = _table()
+_BY_CODE = dict(_coded(ApiError))
 
 
 def from_code(code: int, message: str = "", **where: Any) -> ApiError:

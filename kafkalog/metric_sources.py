@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkalog.cleaner.cleaner import LogCleaner
 from kafkalog.cursors import CURSORS
@@ -20,28 +19,19 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.log_metrics import LOGS, REASONS
 from kafkalog.storage.names import DELETE_DIR_SUFFIX
 from kafkalog.util import events
+from kafkalog.util.prometheus import Histogram, Kind, Labels
 
-Labels = tuple[tuple[str, str], ...]
 Reading = tuple[Labels, Any]
 _REJECTED: Final = (
     "invalid_checksums", "invalid_magic", "invalid_offset", "invalid_sequence", "no_key_compacted_topic",
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """A distribution: `buckets` are (upper bound, how many were at most that), the last bound is infinite."""
-
-    count: int
-    sum: float
-    buckets: tuple[tuple[float, int], ...]
-
-
 class Source(NamedTuple):
     """A metric; `read(of)` gives its labels and values, of one log or of all (None)."""
 
     name: str
-    kind: Literal["counter", "gauge", "histogram"]
+    kind: Kind
     unit: str
     help: str
     kafka: str

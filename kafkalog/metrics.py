@@ -9,18 +9,13 @@ Counters begin at 0 when a log is opened. Reading takes no lock of a log and no 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
-from kafkalog.metric_sources import Histogram, Labels, Source, sources
+from kafkalog.metric_sources import Source, sources
+from kafkalog.util.prometheus import CONTENT_TYPE, Family, Histogram, Kind, Labels, lines, number
 
 __all__ = ["CONTENT_TYPE", "Histogram", "Instrument", "instruments", "prometheus_text", "snapshot"]
-
-Kind = Literal["counter", "gauge", "histogram"]
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-"""The media type of `prometheus_text`."""
-
 
 class Instrument(NamedTuple):
     """One metric. `read()` gives (value, labels) for each log, partition or job that has it.
@@ -78,44 +73,11 @@ def snapshot(of: Any = None) -> dict[str, list[dict[str, Any]]]:
 def _plain(value: Any) -> Any:
     if not isinstance(value, Histogram):
         return value
-    buckets = {_number(bound): count for bound, count in value.buckets}
+    buckets = {number(bound): count for bound, count in value.buckets}
     return {"count": value.count, "sum": value.sum, "buckets": buckets}
 
 
 def prometheus_text(of: Any = None) -> str:
     """All metrics in Prometheus' text format; a metric that nobody has is left out."""
-    return "".join(line for source in sources() for line in _lines(source, _merged(source, of)))
-
-
-def _lines(source: Source, found: Mapping[Labels, Any]) -> Iterator[str]:
-    if not found:
-        return
-    yield f"# HELP {source.name} {_escaped(source.help)}\n# TYPE {source.name} {source.kind}\n"
-    for labels, value in found.items():
-        if not isinstance(value, Histogram):
-            yield f"{source.name}{_braced(labels)} {_number(value)}\n"
-            continue
-        for bound, count in value.buckets:
-            yield f"{source.name}_bucket{_braced((*labels, ('le', _number(bound))))} {count}\n"
-        yield f"{source.name}_sum{_braced(labels)} {_number(value.sum)}\n"
-        yield f"{source.name}_count{_braced(labels)} {value.count}\n"
-
-
-def _number(value: float) -> str:
-    return "+Inf" if value == float("inf") else repr(value)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _braced(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_quoted(value)}"' for name, value in labels) + "}"
-
-
-def _quoted(value: str) -> str:
-    # a path may hold bytes that are no UTF-8: shown as they are escaped in Python
-    text = value.encode(sys.getdefaultencoding(), "backslashreplace").decode()
-    return _escaped(text).replace('"', '\\"')
+    families = (Family(source.name, source.kind, source.help, _merged(source, of)) for source in sources())
+    return "".join(line for family in families for line in lines(family))

@@ -12,7 +12,7 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 NOT_APPLICABLE = TESTS / "not_applicable.md"
 PARTLY_SHOWN = TESTS / "partly_shown.md"
-ID = re.compile(r"\b(REC|VAL|FILE|IDX|TIDX|TXN|SEG|SEGS|LOG|DUMP|LOAD|PSM|EPOCH|CKPT|MGR|CLN)-(\d+)\b")
+ID = re.compile(r"\b(REC|VAL|FILE|IDX|TIDX|TXN|SEG|SEGS|LOG|DUMP|LOAD|PSM|EPOCH|CKPT|MGR|CLN|PART|FLOW)-(\d+)\b")
 ROW = re.compile(r"^\|\s*([A-Z]+-\d+)\s*\|\s*(.*?)\s*\|\s*$")
 
 # section -> the numbers to show
@@ -33,6 +33,8 @@ REQUIRED = {
     "LOAD": "1-33",
     "MGR": "1-29",
     "CLN": "1-50",
+    "PART": "1-17",
+    "FLOW": "1-27",
 }
 
 

@@ -1,19 +1,93 @@
-"""What every test may use: the golden capture's cleaning up, and property tests without deadlines."""
+"""What every test may use: the golden capture's cleaning up, property tests without deadlines, shares of the work."""
 
+import gc
+import os
 import signal
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
-from tests import golden_cases
+from tests import golden_cases, trees
+from tests.emulation import emulated
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
 hypothesis.settings.register_profile(
     "kafkalog", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
 )
-hypothesis.settings.load_profile("kafkalog")
+hypothesis.settings.register_profile(
+    "emulated", parent=hypothesis.settings.get_profile("kafkalog"), max_examples=15, stateful_step_count=15
+)
+hypothesis.settings.load_profile("emulated" if emulated() else "kafkalog")
+OF_CTRL_C = {
+    "test_interrupts.py", "test_writer_interrupts.py", "test_open_dirs_interrupts.py", "test_group_commit_signals.py",
+}  # fmt: skip
+"""The files whose tests stop calls at any moment."""
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for whatever a shell starts in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Scheduling | None":
+    """With `--dist loadfile` files that share something costly stay together, and the long ones come first."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from tests.workers import Shares
+
+    return Shares(config, log)
+
+
+def pytest_report_header() -> str:
+    """What is tested."""
+    return f"kafkalog from {trees.PACKAGE.parent}{f', as in {trees.WHEEL.name}' if trees.WHEEL else ''}"
+
+
+def pytest_sessionstart() -> None:
+    """Nothing runs against another package than the one that is to be tested."""
+    if wrong := trees.wrong_package():
+        raise pytest.UsageError(wrong)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: the collector need not go through it whenever a test calls it."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """With the mark `in_memory`, a directory in memory where that can be: on a disk such tests only wait."""
+    memory = "/dev/shm"
+    if request.node.get_closest_marker("in_memory") is None or not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=memory) as made:
+        yield Path(made)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of Ctrl-C would wait for ever for a lock that the interpreter, not the package, has left locked."""
+    stopping = [item for item in items if stops_calls(item)]
+    if not stopping:
+        return
+    from tests.interruptions import with_is_whole  # imports the package, which others want to see imported
+
+    if not with_is_whole():
+        reason = "a Ctrl-C may leave a lock of this Python locked: CPython's gh-148874 (3.14, mended in 3.15)"
+        for item in stopping:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def stops_calls(item: pytest.Item) -> bool:
+    """Whether a test stops calls at any moment."""
+    code = getattr(getattr(item, "function", None), "__code__", None)
+    return item.path.name in OF_CTRL_C or code is not None and "interrupted_at" in code.co_names
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,11 +16,11 @@ ANY_TIME = {"message.timestamp.before.max.ms": 2**63 - 1}
 class Held:
     """A store whose clock, jobs and file system a test holds."""
 
-    def __init__(self, *paths: Path, now_ms: int = NOW, **settings: object) -> None:
+    def __init__(self, *paths: Path, now_ms: int = NOW, fs: FaultFS | None = None, **settings: object) -> None:
         self.paths = [str(path) for path in paths]
         self.clock = MockClock(now_ms)
         self.scheduler = MockScheduler(self.clock)
-        self.fs = FaultFS()
+        self.fs = FaultFS() if fs is None else fs
         self.store = LogStore.open(self.paths, settings, fs=self.fs, clock=self.clock, scheduler=self.scheduler)
         self.dirs = LogDirs(self.paths, self.store)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -41,3 +43,20 @@ def interrupted_at(moment: int, call: Callable[[], Any], files: tuple[str, ...] 
         return True
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _probe(lock: threading.Lock) -> None:
+    with lock:
+        pass
+
+
+def with_is_whole() -> bool:
+    """Whether a `with lock:` that a Ctrl-C ends always frees the lock: in CPython 3.14 it may not (its gh-148874)."""
+    moment = 1
+    while True:
+        lock = threading.Lock()
+        if interrupted_at(moment, functools.partial(_probe, lock), (__file__,)) is None:
+            return True
+        if lock.locked():
+            return False
+        moment += 1

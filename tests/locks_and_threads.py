@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
-PACKAGE = ROOT / "kafkalog"
+from tests.trees import PACKAGE, ROOT
+
 DOCUMENT = ROOT / "docs" / "threads.md"
 LOCKS = frozenset({"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Barrier", "guard", "flock", "lockf"})
 GATES = frozenset({"Event", "shut_gate", "Queue", "LifoQueue", "PriorityQueue", "SimpleQueue"})

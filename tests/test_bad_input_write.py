@@ -24,6 +24,8 @@ from tests.faults import FaultFS, each_failure
 from tests.tiny_disk import run_on_tiny_disk
 from tests.unprivileged import plain_directory, unprivileged
 
+pytestmark = pytest.mark.in_memory
+
 SETTINGS = {"internal_segment_bytes": 3000, "index_interval_bytes": 200}
 
 

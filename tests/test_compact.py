@@ -8,10 +8,22 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.cleaner.types import CleanerStats
-from kafkalog.errors import CleaningAborted, IllegalArgument, IllegalState, LogClosed, ReadOnlyLog
+from kafkalog.cleaner import pass_
+from kafkalog.cleaner.splits import MOST_SPLITS
+from kafkalog.cleaner.types import CleanerStats, CleanResult
+from kafkalog.errors import (
+    CleaningAborted,
+    IllegalArgument,
+    IllegalState,
+    LogClosed,
+    ReadOnlyLog,
+    SegmentOffsetOverflow,
+)
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, OffsetCheckpoint
+from tests.cleaner.filtering import made
+from tests.cleaner.test_pass_splits import FAR, overflowing
+from tests.interruptions import interrupted_at
 
 
 def opened(path: Path, **more: object) -> kafkalog.Log:
@@ -148,6 +160,49 @@ def test_progress_is_told_and_may_end_the_clean(tmp_path: Path) -> None:
         assert len(list(log)) == 60
         log.compact()
         assert len(list(log)) == 7
+
+
+def test_a_ctrl_c_anywhere_leaves_a_log_that_can_be_compacted_and_closed(tmp_path: Path) -> None:
+    """CLN-34, pitfall 46: nobody is left with the log in hand; it ends the clean between two chunks, or comes after."""
+    files = tuple(str(Path(kafkalog.__file__).parent / name) for name in ("compacting.py", "storage/log_replace.py"))
+    moment, outcomes = 1, set()
+    with filled(tmp_path) as log:
+        log.roll()
+        log.compact()
+        while (ended := interrupted_at(moment, lambda: log.compact(from_start=True, dry_run=True), files)) is not None:
+            outcomes.add(ended)
+            assert log.compact(from_start=True, dry_run=True).end_offset == 60
+            moment += 1
+        assert outcomes == {True} and moment > 20
+        assert [record.offset for record in log] == list(range(53, 60))
+        thread = threading.Thread(target=log.close)
+        thread.start()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_a_segment_that_has_to_be_split_first_is_split(tmp_path: Path) -> None:
+    """CLN-26, CLN-40: the counters are those of the clean that came to its end, not of the one before the split."""
+    overflowing(tmp_path, made(0, (b"1", b"old")), made(FAR + 1, (b"1", b"new"))).close()
+    (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+    with kafkalog.open(tmp_path / "topic-0", "a", cleanup_policy="compact") as log:
+        found = log.compact()
+        assert (found.stats.map_messages_read, found.stats.messages_read, found.stats.messages_written) == (2, 2, 1)
+        assert [record.offset for record in log] == [FAR + 1, FAR + 9]
+
+
+def test_splits_that_never_end_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CLN-26: with what the clean itself says of it."""
+    rounds = []
+
+    def aborted(*args: object, **more: object) -> CleanResult:
+        rounds.append(args)
+        raise CleaningAborted("a segment had to be split") from SegmentOffsetOverflow("it does not fit")
+
+    monkeypatch.setattr(pass_, "clean", aborted)
+    with filled(tmp_path) as log, pytest.raises(CleaningAborted, match="had to be split"):
+        log.compact(roll=True)
+    assert len(rounds) == MOST_SPLITS + 1
 
 
 def test_what_refuses_it(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from kafkalog.errors import LogClosed, OffsetOutOfRange
 from kafkalog.opening import open_for_append
 from kafkalog.util.fileio import FileSystem
 
+pytestmark = pytest.mark.in_memory
+
 
 class Between(FileSystem):
     """Does `action` once: right after the `nth` read of a file from now on, or right before it for a negative one."""

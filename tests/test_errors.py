@@ -24,11 +24,11 @@ CODES = {
     10: "RecordTooLarge", 17: "InvalidTopic", 18: "RecordBatchTooLarge", 19: "NotEnoughReplicas",
     20: "NotEnoughReplicasAfterAppend", 29: "Unauthorized", 30: "GroupUnauthorized",
     31: "ClusterUnauthorized", 32: "InvalidTimestamp", 36: "TopicExists", 37: "InvalidPartitions",
-    38: "InvalidReplicationFactor", 42: "InvalidRequest", 43: "UnsupportedForFormat",
+    38: "InvalidReplicationFactor", 39: "InvalidReplicaAssignment", 42: "InvalidRequest", 43: "UnsupportedForFormat",
     44: "PolicyViolation", 45: "OutOfOrderSequence", 46: "DuplicateSequence",
     47: "InvalidProducerEpoch", 48: "InvalidTxnState", 52: "CoordinatorFenced", 56: "StorageError",
     74: "FencedLeaderEpoch", 75: "UnknownLeaderEpoch", 76: "UnsupportedCompression",
-    87: "InvalidRecord", 103: "InconsistentTopicId",
+    78: "OffsetNotAvailable", 87: "InvalidRecord", 89: "ThrottlingQuotaExceeded", 103: "InconsistentTopicId",
 }  # fmt: skip
 
 BUILTINS = {

@@ -13,6 +13,8 @@ from kafkalog.tools.dump import DumpOptions, dump_files
 from kafkalog.tools.verify import verify
 from tests.fuzz_cases import EXPECTED, IDS, KINDS, changed, prefixes, small
 
+pytestmark = pytest.mark.in_memory
+
 kinds = pytest.mark.parametrize(("magic", "codec"), KINDS, ids=IDS)
 MOST_TEXT = 100_000
 BASE = 5

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-FOLDERS = [ROOT / one for one in ("kafkalog", ".", "kafkalog/storage", "kafkalog/tools", "docs", "tests", "examples")]
+from tests.trees import SOURCES
+
+USUAL = ("kafkalog", ".", "kafkalog/storage", "kafkalog/tools", "docs", "tests", "examples")
+FOLDERS = [SOURCES / one for one in USUAL]
 FILE = re.compile(r"[\w/]*\w\.(?:pyx|pxd|py|md|sh)\b")
 STEP = re.compile(r"^ {4,44}(?P<names>[^ ].*?) {2,}(?P<where>.*)$")
 NAME = re.compile(r"(?:\w+\.)+\w+|[a-z_]+_\w+|[A-Z][a-z]+[A-Z]\w*")
@@ -19,19 +21,19 @@ def found(name: str) -> list[Path]:
     for folder in FOLDERS:
         if (folder / name.lstrip("/")).is_file():
             return [folder / name.lstrip("/")]
-    return [path for top in ("kafkalog", "tests") for path in (ROOT / top).rglob(name.rpartition("/")[2])]
+    return [path for top in ("kafkalog", "tests") for path in (SOURCES / top).rglob(name.rpartition("/")[2])]
 
 
 def steps() -> Iterator[tuple[str, str]]:
-    for line in (ROOT / "docs/impl.md").read_text().splitlines():
+    for line in (SOURCES / "docs/impl.md").read_text().splitlines():
         step = STEP.match(line)
         if step is not None and FILE.search(step["where"]):
             yield step["names"].removeprefix("→ ").removeprefix("[lock] "), step["where"]
 
 
-@pytest.mark.parametrize("document", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+@pytest.mark.parametrize("document", sorted(path.name for path in (SOURCES / "docs").glob("*.md")))
 def test_every_file_that_is_named_is_there(document: str) -> None:
-    text = (ROOT / "docs" / document).read_text()
+    text = (SOURCES / "docs" / document).read_text()
     for script in BROKER_SCRIPTS:
         text = text.replace(script, "")
     assert [name for name in FILE.findall(text) if not found(name)] == []

@@ -374,7 +374,9 @@ writer.close()
 assert waiting.result() == 1
 log.close()
 """
-    done = subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, timeout=60)
+    quiet = "ignore:This process:DeprecationWarning"  # from 3.12 on Python tells what this test is about
+    command = [sys.executable, "-W", "always", "-W", quiet, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert values(tmp_path / "t-0") == [b"1", b"2"]
     kafkalog.open(tmp_path / "t-0", "a").close()

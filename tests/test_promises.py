@@ -13,7 +13,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -28,6 +27,8 @@ from kafkalog.opening import open_for_append
 from tests.crash.disk import MODES, DiskFS, write_image
 from tests.faults import FaultFS, each_failure
 
+pytestmark = pytest.mark.in_memory
+
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "durability.md"
 SMALL = {"internal_segment_bytes": 400, "index_interval_bytes": 100}
@@ -38,14 +39,6 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """A directory in memory where that can be: these tests sync by the thousand, and lose power by themselves."""
-    memory = "/dev/shm"
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as made:
-        yield Path(made)
 
 
 def store(directory: Path, fs: Any, sync: Any = False, **settings: Any) -> kafkalog.Log:

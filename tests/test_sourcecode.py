@@ -8,26 +8,29 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.trees import SOURCES
+
 FOLDERS = ("kafkalog", "pyspark_kafkalog", "tests", "examples", "asv_benchmarks", "ci", "fuzz")
 CODE = (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".sh", ".java")
 FILE_LINES, FUNCTION_LINES = 500, 70
 LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 NO_FUNCTION = r"(?!.*\b(?:class|struct|enum|extern|union)\b)"
+ENUM = re.compile(r"^cdef enum[^:\n]*:\n((?:(?: +.*)?\n)+)", re.MULTILINE)
+ENUMERATOR = re.compile(r"^ +(\w+) *= *([^#\n]+)", re.MULTILINE)
 CYTHON_DEF = re.compile(rf"^( *)(?:def|cpdef|cdef)\b{NO_FUNCTION}.*\(", re.MULTILINE)
 SKIPPED = {"data", "target", "__pycache__", "env", "results", "html"}
 
 
 def files(*suffixes: str) -> list[Path]:
-    found = [ROOT / "setup.py"] if ".py" in suffixes else []
+    found = [SOURCES / "setup.py"] if ".py" in suffixes else []
     for folder in FOLDERS:
-        found += [p for p in (ROOT / folder).rglob("*") if p.suffix in suffixes]
-    found = [p for p in found if not SKIPPED & set(p.relative_to(ROOT).parts)]
+        found += [p for p in (SOURCES / folder).rglob("*") if p.suffix in suffixes]
+    found = [p for p in found if not SKIPPED & set(p.relative_to(SOURCES).parts)]
     return sorted(p for p in found if p.name != "_version.py")
 
 
 def by_path(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+    return str(path.relative_to(SOURCES))
 
 
 def cython_functions(text: str) -> list[tuple[str, int]]:
@@ -78,7 +81,7 @@ def test_lengths_of_cython_functions_are_counted() -> None:
 
 @pytest.mark.parametrize("path", files(*CODE), ids=by_path)
 def test_nothing_is_left_to_do(path: Path) -> None:
-    if path != Path(__file__):
+    if path != SOURCES / "tests" / Path(__file__).name:
         assert not LEFTOVER.findall(path.read_text(encoding="utf-8"))
 
 
@@ -89,8 +92,21 @@ def test_every_compiled_module_has_a_stub_and_no_typed_memoryview(path: Path) ->
 
 
 def run(*command: str) -> None:
-    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", *command], cwd=SOURCES, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", files(".pyx", ".pxd"), ids=by_path)
+def test_what_an_enum_counts_is_an_int(path: Path) -> None:
+    """One constant beyond it makes the enum unsigned or long where clang compiles, and -1 larger than all of it."""
+    known: dict[str, int] = {}
+    for block in ENUM.findall(path.read_text(encoding="utf-8")):
+        for name, value in ENUMERATOR.findall(block):
+            try:
+                known[name] = eval(value, {"__builtins__": {}}, known)
+            except NameError:
+                continue  # of another module, where it is looked at
+            assert -(2**31) <= known[name] < 2**31, f"{name} of {path.name}: use a constant of C"
 
 
 def test_ruff() -> None:
@@ -99,4 +115,4 @@ def test_ruff() -> None:
 
 def test_mypy() -> None:
     """The examples are what a user's type checker sees of the package."""
-    run("mypy", "--strict", "kafkalog", *map(str, sorted((ROOT / "examples").rglob("*.py"))))
+    run("mypy", "--strict", "kafkalog", *map(str, sorted((SOURCES / "examples").rglob("*.py"))))

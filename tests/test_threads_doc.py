@@ -5,7 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.locks_and_threads import GATES, LOCKS, PACKAGE, ROOT, THREADS, Place, made, rows
+from tests.locks_and_threads import GATES, LOCKS, THREADS, Place, made, rows
+from tests.trees import ROOT, SOURCES
 
 MOCK_ONLY = {(("manager/job.py", "_running"), ("manager/job.py", "_running"))}
 """A job that schedules something runs what is due inside itself, with the one thread that a mock scheduler has."""
@@ -31,7 +32,7 @@ def test_every_thread_is_in_the_document() -> None:
 
 def test_compiled_code_has_neither() -> None:
     words = ("import threading", "pthread", "PyThread", "prange", "openmp")
-    for path in (PACKAGE / "_core").iterdir():
+    for path in (SOURCES / "kafkalog" / "_core").iterdir():
         if path.suffix in (".pyx", ".pxd", ".h"):
             text = path.read_text(encoding="utf-8")
             assert not [word for word in words if word in text], path.name

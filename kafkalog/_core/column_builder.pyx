@@ -1,6 +1,6 @@
 """ColumnBuilder: the bytes of batches made into the columns of Arrow, in one pass, no Python object a record."""
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from kafkalog._core.arrow_memory cimport Memory, drop_memory, grow_memory, hold_memory, new_memory
@@ -26,7 +26,6 @@ STATUS_TEXT = {**RECORD_STATUS_TEXT, ERR_COLUMN_SIZE: "the header names of one r
 cdef enum:
     MOST_PIECE_ROWS = 0x7FFFFFFE
     SMALLEST_ROOM = 64
-    ENDLESS = 0x7FFFFFFFFFFFFFFF
 
 
 @cython.final
@@ -216,7 +215,7 @@ cdef class ColumnBuilder:
         cdef Build* b = &self.build
         if b.every or b.stop_offset <= b.next_offset or b.next_offset < 0:
             return 0
-        return b.stop_offset - b.next_offset if b.stop_offset < <int64_t>ENDLESS else 0
+        return b.stop_offset - b.next_offset if b.stop_offset < INT64_MAX else 0
 
     cdef int make_room(self, int64_t room) noexcept:
         cdef Build* b = &self.build

@@ -11,6 +11,7 @@ STATUS_OK: int
 STATUS_COMPRESSED: int
 STATUS_MAGIC: int
 STATUS_MESSAGE_SIZE: int
+STATUS_BATCH_RANGE: int
 STATUS_TEXT: dict[int, str]
 
 class DamagedField(ValueError): ...

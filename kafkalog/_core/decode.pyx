@@ -9,6 +9,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch cimport BatchRow, place_of
+from kafkalog._core.batch_range cimport ERR_BATCH_RANGE
 from kafkalog._core.buffers cimport column, take_view
 from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.fields cimport Fields, take_record, take_small_record
@@ -29,6 +30,7 @@ STATUS_OK = OK
 STATUS_COMPRESSED = ERR_COMPRESSED
 STATUS_MAGIC = ERR_MAGIC
 STATUS_MESSAGE_SIZE = ERR_MESSAGE_SIZE
+STATUS_BATCH_RANGE = ERR_BATCH_RANGE
 
 STATUS_TEXT = {
     OK: "ok",
@@ -52,6 +54,7 @@ STATUS_TEXT = {
     ERR_WRAPPER_NESTED: "a compressed message holds another compressed one",
     ERR_WRAPPER_OFFSET: "the offset of a compressed message lies below that of its last inner message",
     ERR_WRAPPER_CODEC: "a message of format v0 or v1 is compressed with zstd",
+    ERR_BATCH_RANGE: "the batch ends below its base offset",
 }
 
 

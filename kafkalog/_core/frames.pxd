@@ -19,9 +19,14 @@ cdef enum:
     SNAPPY_VERSION = 1
     SNAPPY_GROWTH = 22              # a copy of at most 64 bytes takes three
     BLOCK_SLACK = 64
-    ZSTD_MAGIC = 0xFD2FB528
     ZSTD_SKIPPABLE = 0x184D2A50     # the last four bits say which of sixteen
     ZSTD_LARGEST = 128 << 10
+
+cdef extern from *:
+    """
+    static const uint32_t ZSTD_MAGIC = 0xFD2FB528U;
+    """
+    const uint32_t ZSTD_MAGIC       # among the others it would make all of them unsigned, where clang compiles
 
 
 cdef enum Fault:
@@ -226,7 +231,7 @@ cdef inline int zstd_frame(const uint8_t* p, Py_ssize_t size, Py_ssize_t start, 
         f.bound = -1
         f.exact = True
         return OK
-    if word(p + start) != <uint32_t>ZSTD_MAGIC:
+    if word(p + start) != ZSTD_MAGIC:
         return found(out, FAULT_ZSTD_MAGIC, start)
     if at > size:
         return found(out, FAULT_ZSTD_CUT, size)

@@ -13,5 +13,6 @@ cdef struct LastRecord:
 cdef class LastRecords:
     cdef IdTable ids
     cdef LastRecord* records
+    cdef list offsets               # of the last data, rising
 
     cdef bint holds(self, const BatchRow* row) noexcept nogil

@@ -1,4 +1,6 @@
 """Where the last sequence number of each active producer lies, so that a cleaner does not take it away (CLN-11)."""
+from bisect import bisect_left
+
 cimport cython
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
@@ -21,6 +23,7 @@ cdef class LastRecords:
         cdef list all_of_them = list(producers)
         cdef Py_ssize_t number
         make_ids(&self.ids)
+        self.offsets = sorted(offset for _, offset, _ in all_of_them if offset >= 0)
         if not all_of_them:
             return
         self.records = <LastRecord*>malloc(<size_t>len(all_of_them) * sizeof(LastRecord))
@@ -52,6 +55,11 @@ cdef class LastRecords:
         if record.last_data_offset >= 0:
             return row.last_offset == record.last_data_offset
         return row.attributes & CONTROL_BIT and row.producer_epoch == record.producer_epoch
+
+    def any_in(self, int64_t first_offset, int64_t last_offset) -> bool:
+        """True where the last data of a producer ends in [first_offset, last_offset]."""
+        cdef Py_ssize_t place = bisect_left(self.offsets, first_offset)
+        return place < len(self.offsets) and self.offsets[place] <= last_offset
 
     def is_last(self, BatchTable table not None, Py_ssize_t i) -> bool:
         """True for a row whose batch has the last sequence, or the epoch, of its producer."""

@@ -2,6 +2,7 @@ from typing import final
 
 from typing_extensions import Buffer
 
+from kafkalog._core.live_offsets import LiveOffsets
 from kafkalog._core.offset_map import SkimpyOffsetMap
 from kafkalog._core.scan import BatchTable
 from kafkalog._core.txns import AbortedRanges
@@ -9,13 +10,21 @@ from kafkalog._core.txns import AbortedRanges
 @final
 class MapFiller:
     messages_read: int
+    unusual: int
     is_full: bool
     status: int
     error_batch: int
     error_position: int
     error_record: int
     def __init__(
-        self, offset_map: SkimpyOffsetMap, aborted: AbortedRanges, *, start_offset: int, end_offset: int, most: int
+        self,
+        offset_map: SkimpyOffsetMap,
+        aborted: AbortedRanges,
+        *,
+        start_offset: int,
+        end_offset: int,
+        most: int,
+        live: LiveOffsets | None = None,
     ) -> None: ...
     @property
     def error_text(self) -> str: ...

@@ -7,6 +7,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 from kafkalog._core.batch cimport BatchRow, place_of
+from kafkalog._core.batch_range cimport ERR_BATCH_RANGE, ends_below_base
 from kafkalog._core.buffers cimport Held, hold
 from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.decode import STATUS_TEXT
@@ -15,6 +16,7 @@ from kafkalog._core.layout cimport (
     CODEC_MASK, CONTROL_BIT, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, ERR_SHORT,
     ERR_WRAPPER_NESTED, OK, TRANSACTIONAL_BIT, V2_RECORDS_AT,
 )
+from kafkalog._core.live_offsets cimport LiveOffsets
 from kafkalog._core.messages cimport Message, take_fields, take_frame
 from kafkalog._core.offset_map cimport KEY_GROUP, KeyOffset, SkimpyOffsetMap
 from kafkalog._core.scan cimport BatchTable
@@ -38,10 +40,14 @@ cdef class MapFiller:
     Records of `aborted` transactions, control records and records without a key are not put (CLN-14, CLN-18).
     `messages_read` counts what was looked at, `is_full` says that a key did not fit: the record that it belongs to, and
     what lies behind it, is not in the map, whose `latest_offset` says how far it reaches. Damage ends a `take` with
-    `status` and the place of it, as in a RecordTable. One thread; the map is used by nobody else meanwhile.
+    `status` and the place of it, as in a RecordTable. `live` is told of each batch whose keys are put; `unusual` counts
+    what a copy has to look at whatever becomes of the keys: batches of transactions, control batches, those outside the
+    range, records without a key, and messages of formats v0 and v1, whose wrappers do not say where they begin. One
+    thread; the map is used by nobody else meanwhile.
     """
 
     cdef SkimpyOffsetMap offset_map
+    cdef LiveOffsets live
     cdef AbortedRanges aborted
     cdef int64_t start_offset
     cdef int64_t end_offset
@@ -53,6 +59,7 @@ cdef class MapFiller:
     cdef int64_t reached                    # last offset of the last whole batch, -1 before one counts
     cdef bint busy
     cdef readonly int64_t messages_read
+    cdef readonly int64_t unusual
     cdef readonly bint is_full
     cdef readonly int status
     cdef readonly Py_ssize_t error_batch
@@ -61,9 +68,10 @@ cdef class MapFiller:
 
     def __cinit__(
         self, SkimpyOffsetMap offset_map not None, AbortedRanges aborted not None, *, int64_t start_offset,
-        int64_t end_offset, int64_t most,
+        int64_t end_offset, int64_t most, LiveOffsets live=None,
     ):
         self.offset_map = offset_map
+        self.live = LiveOffsets() if live is None else live
         self.aborted = aborted
         self.start_offset = start_offset
         self.end_offset = end_offset
@@ -113,10 +121,16 @@ cdef class MapFiller:
         """OK, MAP_IS_FULL, or what is wrong with the batch."""
         cdef int status = OK
         if row.base_offset >= self.end_offset:
+            self.unusual += 1
             return OK
-        if row.magic >= 2 and row.attributes & CONTROL_BIT:
+        if row.magic < 2 or row.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT):
+            self.unusual += 1
+        if ends_below_base(row):
+            status = self.damaged(ERR_BATCH_RANGE, 0, -1)
+        elif row.magic >= 2 and row.attributes & CONTROL_BIT:
             self.messages_read += 1
-        elif row.count >= 0 and (row.last_offset < self.start_offset or self.is_aborted(row)):
+        elif row.count >= 0 and self.is_aborted(row):
+            self.live.left_out = True
             self.messages_read += row.count
         elif row.magic < 0 or row.magic > 2:
             status = self.damaged(ERR_MAGIC, 0, 0)
@@ -141,10 +155,13 @@ cdef class MapFiller:
         cdef Cursor c
         cdef Fields f
         cdef int64_t i
+        cdef int64_t offset
+        cdef int64_t before = added(row.base_offset, -1)
         cdef int status = OK
         cdef const uint8_t* start
         c.p = batch + V2_RECORDS_AT
         c.end = batch + row.size
+        self.live.begin_batch(row.base_offset)
         for i in range(row.count):
             start = c.p
             kl_prefetch_record(start + 768)
@@ -154,9 +171,16 @@ cdef class MapFiller:
                 status = take_record(&c, &f)
             if status != OK:
                 return self.damaged(status, start - batch, i)
-            if f.key_size >= 0 and not self.wait(f.key, f.key_size, added(row.base_offset, f.offset_delta)):
+            offset = added(row.base_offset, f.offset_delta)
+            if offset <= before or offset > row.last_offset:
+                self.live.in_order = False
+            before = offset
+            if f.value_size < 0 or f.key_size < 0:
+                self.note_odd(offset, f.key_size < 0)
+            if f.key_size >= 0 and not self.wait(f.key, f.key_size, offset):
                 return MAP_IS_FULL
             self.messages_read += 1
+        self.live.end_batch(row.last_offset)
         return OK if c.p == c.end else self.damaged(ERR_COUNT_LOW, c.p - batch, row.count)
 
     cdef int take_messages(self, const uint8_t* batch, const BatchRow* row) noexcept nogil:
@@ -177,10 +201,19 @@ cdef class MapFiller:
                 status = ERR_WRAPPER_NESTED if m.attributes & CODEC_MASK else take_fields(&m)
             if status != OK:
                 return self.damaged(status, start - batch, i)
+            self.live.begin_batch(m.offset)
+            self.live.end_batch(m.offset)
+            if m.value_size < 0 or m.key_size < 0:
+                self.note_odd(m.offset, m.key_size < 0)
             if m.key_size >= 0 and not self.wait(m.key, m.key_size, m.offset):
                 return MAP_IS_FULL
             self.messages_read += 1
             i += 1
+
+    cdef void note_odd(self, int64_t offset, bint has_no_key) noexcept nogil:
+        """A record without a key or a value."""
+        self.unusual += has_no_key
+        self.live.mark_odd(offset)
 
     cdef int damaged(self, int status, int64_t position, int64_t record) noexcept nogil:
         """Notes where in its batch a record is not sound; the position is made one of the chunk later."""

@@ -1,4 +1,7 @@
 """Shared pages of a file: what `mmap.mmap` gives, without keeping a second descriptor open for each file."""
+import errno
+import os
+
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBuffer_FillInfo
 from cpython.exc cimport PyErr_SetFromErrno
@@ -13,6 +16,17 @@ cdef extern from "<sys/mman.h>" nogil:
     int PROT_READ
     int MAP_SHARED
     int MS_SYNC
+
+cdef extern from *:
+    """
+    /* a failed write-back is kept with the file for everyone who has it open on Linux alone */
+    #if defined(__linux__) && !defined(KAFKALOG_PORTABLE)
+    #define KL_TELLS_LATER 1
+    #else
+    #define KL_TELLS_LATER 0
+    #endif
+    """
+    bint KL_TELLS_LATER
 
 cdef enum:
     WITNESS_BYTES = 4096
@@ -62,11 +76,14 @@ cdef class Witness:
     A failed write-back is told to the open files there were at that time, and else once to whoever comes first. What
     was written through `fd` is therefore asked after through this object, once `fd` is closed: `sync` fails where a
     write-back of the file failed since `fd` was opened, or last synced, whoever has heard of it meanwhile.
+    Only Linux keeps that with the file: elsewhere OSError (EOPNOTSUPP), and what was written has to stay open.
     """
     cdef void* data
 
     def __cinit__(self, int fd):
         self.data = NULL
+        if not KL_TELLS_LATER:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
         cdef void* data = mmap(NULL, WITNESS_BYTES, PROT_NONE, MAP_SHARED, fd, 0)
         if data == MAP_FAILED:
             PyErr_SetFromErrno(OSError)

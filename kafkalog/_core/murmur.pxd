@@ -4,14 +4,19 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 cdef enum:
-    MURMUR_SEED = 0x9747B28C
     MURMUR_SHIFT = 24
+
+cdef extern from *:
+    """
+    static const uint32_t MURMUR_SEED = 0x9747B28CU;
+    """
+    const uint32_t MURMUR_SEED
 
 
 cdef inline int32_t murmur2_of(const uint8_t* p, Py_ssize_t n) noexcept nogil:
     """The hash of n bytes. Words are little-endian; arithmetic wraps at 32 bits, as Java's does."""
     cdef uint32_t multiplier = 0x5BD1E995
-    cdef uint32_t h = <uint32_t>MURMUR_SEED ^ <uint32_t>n
+    cdef uint32_t h = MURMUR_SEED ^ <uint32_t>n
     cdef uint32_t k
     while n >= 4:
         memcpy(&k, p, 4)

@@ -22,6 +22,10 @@ cdef struct Slot:
     int64_t offset
 
 
+cdef inline bint is_empty(const Slot* slot) noexcept nogil:
+    return slot.first == 0 and slot.second == 0 and slot.offset == 0
+
+
 cdef class SkimpyOffsetMap:
     cdef Slot* table
     cdef void* mapped               # what the system gave: `table` may begin later, where a huge page does

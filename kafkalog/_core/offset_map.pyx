@@ -19,23 +19,29 @@ from kafkalog._core.siphash cimport FOUR_WORDS, KL_HAS_FOUR, siphash_128, siphas
 cdef extern from "<sys/mman.h>" nogil:
     void* mmap(void* address, size_t length, int protection, int flags, int fd, long long offset)
     int munmap(void* address, size_t length)
-    int madvise(void* address, size_t length, int advice)
     void* MAP_FAILED
     int PROT_READ
     int PROT_WRITE
     int MAP_PRIVATE
     int MAP_ANONYMOUS
-    int MAP_NORESERVE
-    int MADV_DONTNEED
-    int MADV_HUGEPAGE
 
 cdef extern from *:
     """
+    /* what only Linux has: pages of 2 MiB, and advice after which private pages are all zeros */
+    #if defined(__linux__) && defined(MADV_HUGEPAGE) && !defined(KAFKALOG_PORTABLE)
+    #define kl_want_huge_pages(address, length) ((void)madvise(address, length, MADV_HUGEPAGE))
+    #define kl_zero_by_advice(address, length) (madvise(address, length, MADV_DONTNEED) == 0)
+    #else
+    #define kl_want_huge_pages(address, length) ((void)(address), (void)(length))
+    #define kl_zero_by_advice(address, length) ((void)(address), (void)(length), 0)
+    #endif
     #define kl_prefetch_slot(p) (__builtin_prefetch((p), 1), __builtin_prefetch((const char*)(p) + 16, 1))
     #define kl_scaled(a, b) ((int64_t)(((unsigned __int128)(a) * (unsigned __int128)(b)) >> 64))
     """
     void kl_prefetch_slot(const void* p) noexcept nogil
     int64_t kl_scaled(uint64_t a, int64_t b) noexcept nogil
+    void kl_want_huge_pages(void* address, size_t length) noexcept nogil
+    bint kl_zero_by_advice(void* address, size_t length) noexcept nogil
 
 cdef enum:
     HASH_BYTES = 16
@@ -47,10 +53,6 @@ cdef enum:
 cdef int64_t MOST_MD5_BYTES = 0x7FFFFFFF    # the reference's buffer
 BYTES_PER_SLOT = sizeof(Slot)
 assert BYTES_PER_SLOT == HASH_BYTES + 8
-
-
-cdef inline bint is_empty(const Slot* slot) noexcept nogil:
-    return slot.first == 0 and slot.second == 0 and slot.offset == 0
 
 
 cdef inline bint are_alike(const KeyOffset* keys) noexcept nogil:
@@ -99,7 +101,7 @@ cdef class SkimpyOffsetMap:
         start = <uintptr_t>mapped
         if wanted >= HUGE_PAGE:
             start = (start + HUGE_PAGE - 1) & ~<uintptr_t>(HUGE_PAGE - 1)
-            madvise(<void*>start, wanted, MADV_HUGEPAGE)    # a wish: a system without them gives small pages
+            kl_want_huge_pages(<void*>start, wanted)        # a wish: a system without them gives small pages
         self.table = <Slot*>start
         return 0
 
@@ -316,7 +318,7 @@ cdef class SkimpyOffsetMap:
         cdef size_t used = <size_t>self.in_use * sizeof(Slot)
         with nogil:
             if used >= GIVEN_BACK_BYTES:
-                if madvise(self.table, used, MADV_DONTNEED) != 0:
+                if not kl_zero_by_advice(self.table, used):
                     memset(self.table, 0, used)
             elif used > 0:
                 memset(self.table, 0, used)

@@ -8,6 +8,7 @@ from kafkalog._core.store import Store
 
 STEP_DONE: int
 STEP_COMPRESS: int
+STATUS_CHECKSUM: int
 STATUS_OFFSETS: int
 STATUS_TOO_LONG: int
 

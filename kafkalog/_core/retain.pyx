@@ -4,7 +4,7 @@ from cpython.memoryview cimport PyMemoryView_FromObject, PyMemoryView_GET_BUFFER
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kafkalog._core.batch cimport BatchRow, place_of
+from kafkalog._core.batch cimport BatchRow, place_of, read_row
 from kafkalog._core.emit cimport HeaderFields, put_header
 from kafkalog._core.kept cimport (
     OFFSETS_FALL, TOO_LONG, Kept, header_of_kept, header_without_records, put_kept, room_for_kept,
@@ -19,10 +19,12 @@ cdef enum:
     NEED_ROOM = 110                 # statuses beside those of layout.pxd
     NEED_CODEC = 111
     BAD_ROW = 112
+    BAD_CHECKSUM = 113
     MOST = 0x7FFFFFFF
 
 STEP_DONE = OK
 STEP_COMPRESS = NEED_CODEC
+STATUS_CHECKSUM = BAD_CHECKSUM
 STATUS_OFFSETS = OFFSETS_FALL
 STATUS_TOO_LONG = TOO_LONG
 
@@ -166,6 +168,8 @@ cdef class RecordFilter:
             status = self.copy(source)
             if status == OK:
                 self.count_kept(row.max_timestamp, row.last_offset, row.last_offset, choice.kept, source.size)
+        elif not self.is_sound(source):     # nothing goes, or gets another checksum, by what may be damage
+            return BAD_CHECKSUM
         elif choice.kept > 0:
             self.kept.batch = self.data.data + row.position
             self.kept.row = row
@@ -184,6 +188,14 @@ cdef class RecordFilter:
             self.bytes_read += source.size
             self.messages_read += choice.total
         return status
+
+    cdef bint is_sound(self, const BatchRow* source) noexcept nogil:
+        """True for a batch that matches its checksum."""
+        cdef BatchRow row
+        if source.valid >= 0:
+            return source.valid
+        read_row(self.source.data + source.position, source.size, source.magic, True, &row)
+        return row.valid
 
     cdef uint8_t* room(self, int64_t size) noexcept nogil:
         """Where `size` bytes can be written, or NULL: `need` says how many then."""

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from kafkalog._core.batch cimport BatchRow
 from kafkalog._core.cleaned_txns cimport CleanedTxns
 from kafkalog._core.last_records cimport LastRecords
+from kafkalog._core.live_offsets cimport LiveOffsets
 from kafkalog._core.offset_map cimport KeyOffset, SkimpyOffsetMap
 
 cdef enum:
@@ -45,6 +46,9 @@ cdef struct Window:
 
 cdef class Retention:
     cdef SkimpyOffsetMap map
+    cdef LiveOffsets live
+    cdef int64_t reached            # the highest offset so far
+    cdef bint is_told               # `live` was told of the batch that is looked at
     cdef CleanedTxns transactions
     cdef LastRecords last_records
     cdef int64_t now_ms
@@ -65,6 +69,8 @@ cdef class Retention:
     cdef int64_t new_horizon(self) noexcept nogil
     cdef int decide(self, const uint8_t* data, int64_t length, const BatchRow* rows, Py_ssize_t count) noexcept nogil
     cdef int choose(self, const uint8_t* data, int64_t length, const BatchRow* row, Py_ssize_t number) noexcept nogil
+    cdef bint was_told(self, const BatchRow* row) noexcept nogil
+    cdef int64_t kept_by_header(self, const BatchRow* row) noexcept nogil
     cdef int reserve_flags(self, int64_t count) noexcept nogil
     cdef int look_at_records(
         self, const uint8_t* batch, const BatchRow* row, Py_ssize_t number, bint is_control, bint goes
@@ -74,4 +80,5 @@ cdef class Retention:
     cdef void note_key(
         self, Py_ssize_t number, int64_t offset, const uint8_t* key, int32_t key_size, bint no_value
     ) noexcept nogil
+    cdef void keep(self, Choice* choice, int64_t flag) noexcept nogil
     cdef void ask(self) noexcept nogil

@@ -2,6 +2,7 @@ from typing import final
 
 from kafkalog._core.cleaned_txns import CleanedTxns
 from kafkalog._core.last_records import LastRecords
+from kafkalog._core.live_offsets import LiveOffsets
 from kafkalog._core.offset_map import SkimpyOffsetMap
 
 STATUS_MARKER: int
@@ -16,5 +17,7 @@ class Retention:
         now_ms: int,
         delete_retention_ms: int,
         upper_bound_offset: int,
+        live: LiveOffsets | None = None,
     ) -> None: ...
+    def drops(self, first_offset: int, last_offset: int) -> bool: ...
     def begin_segment(self, retain_legacy_deletes: bool, last_records: LastRecords) -> None: ...

@@ -8,6 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
 from kafkalog._core.batch cimport BatchRow, place_of
+from kafkalog._core.batch_range cimport ERR_BATCH_RANGE, ends_below_base
 from kafkalog._core.cleaned_txns cimport TXN_MAY_GO, TXN_NO_MEMORY, CleanedTxns
 from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.fields cimport Fields, take_record, take_small_record
@@ -15,8 +16,9 @@ from kafkalog._core.kept cimport KEEP, NO_VALUE
 from kafkalog._core.last_records cimport LastRecords
 from kafkalog._core.layout cimport (
     CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE,
-    ERR_MAGIC, ERR_MEMORY, ERR_SHORT, MIN_RECORD_BYTES, OK, V2_RECORDS_AT,
+    ERR_MAGIC, ERR_MEMORY, ERR_SHORT, MIN_RECORD_BYTES, OK, TRANSACTIONAL_BIT, V2_RECORDS_AT,
 )
+from kafkalog._core.live_offsets cimport LiveOffsets
 from kafkalog._core.messages cimport Message, take_fields, take_frame
 from kafkalog._core.offset_map cimport KeyOffset, SkimpyOffsetMap
 from kafkalog._core.wrap cimport added
@@ -31,17 +33,20 @@ cdef class Retention:
 
     Records above the map's latest offset stay, those of aborted transactions go; of the others the latest of each key
     stays, as long as it has a value or deletes are still held. `now_ms` is the time of the whole clean,
-    `upper_bound_offset` where it ends: the batch before that is kept even without records (CLN-12). Threads: one.
+    `upper_bound_offset` where it ends: the batch before that is kept even without records (CLN-12). What `live` covers
+    the map is not asked for. Threads: one.
     """
 
     def __cinit__(
         self, SkimpyOffsetMap offset_map not None, CleanedTxns transactions not None, *, int64_t now_ms,
-        int64_t delete_retention_ms, int64_t upper_bound_offset,
+        int64_t delete_retention_ms, int64_t upper_bound_offset, LiveOffsets live=None,
     ):
         self.window = <Window*>malloc(sizeof(Window))
         if self.window == NULL:
             raise MemoryError
         self.map = offset_map
+        self.live = LiveOffsets() if live is None else live
+        self.reached = -1
         self.transactions = transactions
         self.now_ms = now_ms
         self.delete_retention_ms = delete_retention_ms
@@ -59,6 +64,20 @@ cdef class Retention:
             raise ValueError("a chunk is being filtered")
         self.retain_legacy_deletes = retain_legacy_deletes
         self.last_records = last_records
+
+    def drops(self, int64_t first_offset, int64_t last_offset) -> bool:
+        """True where nothing is left of the batches in [first_offset, last_offset], which are passed over then.
+
+        For batches that `live` was told of, record by record: none of a transaction, none without a key.
+        """
+        if not self.live.covers(first_offset, last_offset) or self.live.live_in(first_offset, last_offset) > 0:
+            return False
+        if first_offset < self.upper_bound_offset <= last_offset + 1 or first_offset <= self.reached:
+            return False
+        if self.last_records.any_in(first_offset, last_offset):
+            return False
+        self.reached = last_offset
+        return True
 
     cdef int64_t new_horizon(self) noexcept nogil:
         """Until when a tombstone or marker that is met for the first time is held, ms (CLN-8, CLN-19)."""
@@ -86,10 +105,16 @@ cdef class Retention:
         cdef bint is_control = row.magic >= 2 and row.attributes & CONTROL_BIT
         cdef bint has_horizon = row.magic >= 2 and row.attributes & DELETE_HORIZON_BIT
         cdef bint goes
+        cdef int64_t kept
         cdef int step
         if at < 0 or row.magic < 0 or row.magic > 2 or row.magic == 2 and row.size < V2_RECORDS_AT:
             return ERR_MAGIC
-        if row.attributes & CODEC_MASK and row.count != 0:
+        if ends_below_base(row):
+            self.error_record = -1
+            return ERR_BATCH_RANGE
+        self.is_told = self.was_told(row)
+        kept = self.kept_by_header(row)
+        if row.attributes & CODEC_MASK and row.count != 0 and (kept < 0 or row.attributes & TRANSACTIONAL_BIT):
             return ERR_COMPRESSED
         if is_control:
             step = self.transactions.on_control(data + at, row)
@@ -110,11 +135,47 @@ cdef class Retention:
         choice.first_flag = self.flag_count
         if choice.outcome == DELETE:
             return OK
+        if kept >= 0 and not goes:
+            choice.total = row.count
+            choice.kept = kept
+            return OK
         if row.magic >= 2:
             choice.holds_deletes = not has_horizon or self.now_ms < row.base_timestamp
             return self.look_at_records(data + at, row, number, is_control, goes)
         choice.holds_deletes = self.retain_legacy_deletes
         return self.look_at_messages(data + at, row, number)
+
+    cdef bint was_told(self, const BatchRow* row) noexcept nogil:
+        """True for a batch whose records, where `live` covers them, it was told of: all, in order, not left out.
+
+        A batch in which the map became full reaches beyond; one that lies behind that point is not in order. One below
+        all that was told lies before the place at which the map's pass began, which is what an index said.
+        """
+        cdef bint in_order = row.base_offset > self.reached
+        if row.last_offset > self.reached:
+            self.reached = row.last_offset
+        return (
+            in_order and self.live.first <= row.last_offset < self.live.end
+            and self.live.told_from <= row.base_offset < self.live.end
+            and not (row.magic >= 2 and row.attributes & TRANSACTIONAL_BIT and self.live.left_out)
+        )
+
+    cdef int64_t kept_by_header(self, const BatchRow* row) noexcept nogil:
+        """How many records the map leaves of a batch, none or all; -1 where its records have to be looked at.
+
+        The offsets of a batch with a record for each were looked at when the map was told of them: they are these.
+        """
+        cdef int64_t kept
+        if (
+            not self.is_told or row.magic != 2 or row.attributes & CONTROL_BIT
+            or not self.live.covers(row.base_offset, row.last_offset)
+            or row.count != row.last_offset - row.base_offset + 1
+        ):
+            return -1
+        kept = self.live.live_in(row.base_offset, row.last_offset)
+        if kept != 0 and kept != row.count or self.live.has_odd(row.base_offset, row.last_offset):
+            return -1
+        return kept
 
     cdef int reserve_flags(self, int64_t count) noexcept nogil:
         cdef int64_t room = max(self.flag_count + count, 2 * self.flag_room)
@@ -204,6 +265,11 @@ cdef class Retention:
             self.invalid_messages += 1
             self.note(number, 0)
             return
+        if self.is_told and self.live.covers(offset, offset):
+            self.note(number, NO_VALUE if no_value else 0)
+            if self.live.is_live(offset):
+                self.keep(&self.window.choices[number], self.flag_count - 1)
+            return
         if self.key_count == KEYS:
             self.ask()
         entry = &self.window.keys[self.key_count]
@@ -218,7 +284,6 @@ cdef class Retention:
 
     cdef void ask(self) noexcept nogil:
         """Decides about the keys gathered so far: the latest stays, without a value as long as deletes are held (CLN-7)."""
-        cdef Choice* choice
         cdef Asker* asker
         cdef Py_ssize_t i
         self.map.get_many(self.window.keys, self.key_count, self.window.found)
@@ -226,11 +291,14 @@ cdef class Retention:
             if self.window.keys[i].offset < self.window.found[i]:
                 continue
             asker = &self.window.askers[i]
-            choice = &self.window.choices[asker.choice]
-            if self.flags[asker.flag] & NO_VALUE:
-                if not choice.holds_deletes:
-                    continue
-                choice.no_values = True
-            self.flags[asker.flag] |= KEEP
-            choice.kept += 1
+            self.keep(&self.window.choices[asker.choice], asker.flag)
         self.key_count = 0
+
+    cdef void keep(self, Choice* choice, int64_t flag) noexcept nogil:
+        """The record is the last one of its key."""
+        if self.flags[flag] & NO_VALUE:
+            if not choice.holds_deletes:
+                return
+            choice.no_values = True
+        self.flags[flag] |= KEEP
+        choice.kept += 1

@@ -3,6 +3,9 @@
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
+cdef extern from "kcpu.h":
+    pass
+
 cdef extern from *:
     """
     #include <stdint.h>
@@ -12,10 +15,10 @@ cdef extern from *:
     #define KL_SIP_2 0x6c7967656e657261ULL
     #define KL_SIP_3 0x7465646279746573ULL
 
-    #if defined(__x86_64__) && defined(__GNUC__)
+    #if defined(KL_CPU_AVX2)
     #include <immintrin.h>
     #define KL_SIP_FOUR __attribute__((target("avx2")))
-    #define KL_HAS_FOUR() __builtin_cpu_supports("avx2")
+    #define KL_HAS_FOUR() (kl_cpu_level >= KL_CPU_AVX2)
     #define KL_TURN(v, n) _mm256_or_si256(_mm256_slli_epi64(v, n), _mm256_srli_epi64(v, 64 - (n)))
     #define KL_HALF_TURN(v) _mm256_shuffle_epi32(v, 0xB1)
     #define KL_SIP_ROUND \\

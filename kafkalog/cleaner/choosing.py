@@ -10,25 +10,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kafkalog.cleaner.types import COMPACTION_LAG, DIRTY_RATIO, LogToClean
 from kafkalog.config import LogConfig
 from kafkalog.errors import CorruptRecord, FormatError
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.retention import Extent
 
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Offsets(Protocol):
-    """What the rules look at: the state of a log."""
+class Offsets(Extent, Protocol):
+    """What the rules look at: the state of a log, in which everything below an offset is decided."""
 
-    @property
-    def segments(self) -> Any: ...
-    @property
-    def log_start_offset(self) -> int: ...
-    @property
-    def log_end_offset(self) -> int: ...
     @property
     def last_stable_offset(self) -> int: ...
 

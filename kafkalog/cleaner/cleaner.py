@@ -15,11 +15,12 @@ from typing import Final, NamedTuple, Protocol
 from kafkalog._core.offset_map import SkimpyOffsetMap
 from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.manager import CleanerOffsets, Failed, LogCleanerManager, Pool
+from kafkalog.cleaner.splits import after_splits
 from kafkalog.cleaner.stats import Clean, CleanerBook, CleanerReport
 from kafkalog.cleaner.throttle import Throttle
 from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, LogToClean, Throttled, check_map_bytes
 from kafkalog.config_keys import MAX_INT
-from kafkalog.errors import CleaningAborted, IllegalState, SegmentOffsetOverflow
+from kafkalog.errors import CleaningAborted, IllegalState
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import Clock
 from kafkalog.util.guards import ends_elsewhere
@@ -213,19 +214,17 @@ class LogCleaner:
 
         share = self.share._replace(map_bytes=min(map_bytes, self.share.map_bytes))
         check_map_bytes(share.map_bytes, share.load_factor)
+
+        def clean_once() -> Clean:
+            found = self.manager.grab_one(log, self._age_ms(), look_up, from_start=from_start, dry_run=dry_run)
+            try:
+                return self._clean_grabbed(_One(found, ASKED_FOR, look_up, share, dry_run, progress))
+            except OSError as error:
+                self.manager.note_error(log, error)
+                raise
+
         with interrupts, ends_elsewhere():  # a Ctrl-C is let through where it leaves nobody with the log in progress
-            while True:
-                found = self.manager.grab_one(log, self._age_ms(), look_up, from_start=from_start, dry_run=dry_run)
-                one = _One(found, ASKED_FOR, look_up, share, dry_run, progress)
-                try:
-                    return self._clean_grabbed(one)
-                except OSError as error:
-                    self.manager.note_error(log, error)
-                    raise
-                except CleaningAborted as error:
-                    if not isinstance(error.__cause__, SegmentOffsetOverflow):
-                        raise
-                    # a segment was split first (CLN-26): the next round works
+            return after_splits(clean_once)
 
     def _cleaned(self, found: LogToClean, thread: int, is_wanted: Callable[[], bool]) -> Clean | None:
         """The clean; None where it was aborted, or came to nothing: the log is put off then (KAFKA-8764)."""
@@ -243,11 +242,11 @@ class LogCleaner:
         """Clean a log that is in progress, and let go of it, whatever happens."""
         log = one.found.log
         end_offset: int | None = None
-        stats = CleanerStats(perf_counter())
-        clean = Clean.of(one.found, os.path.dirname(log.path), one.thread, self._clock.milliseconds(), stats)
         is_over, is_aborted = False, False
-        self.book.began(clean)
         try:
+            stats = CleanerStats(perf_counter())
+            clean = Clean.of(one.found, os.path.dirname(log.path), one.thread, self._clock.milliseconds(), stats)
+            self.book.began(clean)
             result = self._pass(one, stats)
             end_offset = max(result.end_offset, clean.start_offset)  # 0 where nothing was dirty
             clean = clean._replace(end_offset=end_offset, stats=result.stats)

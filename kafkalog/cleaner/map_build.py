@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from kafkalog._core.live_offsets import LiveOffsets
 from kafkalog._core.map_filler import MapFiller
 from kafkalog._core.scan import REASON_MAGIC, REASON_SIZE, BatchTable, scan
 from kafkalog._core.txns import AbortedRanges
 from kafkalog.cleaner.segment_reader import SegmentReader
+from kafkalog.cleaner.stretches import Stretch, Stretches
 from kafkalog.cleaner.types import CheckDone, CleanerStats, Throttled
 from kafkalog.errors import CorruptRecord
 from kafkalog.records.plain_runs import plain_runs
@@ -17,14 +19,14 @@ from kafkalog.storage.read import collect_aborted
 
 if TYPE_CHECKING:
     from kafkalog._core.offset_map import SkimpyOffsetMap
-    from kafkalog.storage.log import UnifiedLog
+    from kafkalog.cleaner.cleanable import CleanableLog
 
 DEFAULT_LOAD_FACTOR: Final = 0.9
 """log.cleaner.io.buffer.load.factor where nobody says otherwise."""
 
 
 def build_map(
-    log: UnifiedLog,
+    log: CleanableLog,
     start: int,
     end: int,
     offset_map: SkimpyOffsetMap,
@@ -34,13 +36,16 @@ def build_map(
     load_factor: float = DEFAULT_LOAD_FACTOR,
     check_done: CheckDone,
     throttled: Throttled,
+    live: LiveOffsets | None = None,
+    stretches: Stretches | None = None,
 ) -> bool:
     """Fill the map anew with the last offset of each key in [start, end), as far as it holds; True where that is all.
 
     The map is full at `load_factor` of its slots: it ends before the record that did not fit, and its `latest_offset`
     is the last that it covers; else that is `end` - 1, also where no record lies there (CLN-4). Keys of aborted
     transactions, of control records and null ones are no keys (CLN-6, CLN-14, CLN-18). An empty range leaves the map
-    empty. Counts what it read in `stats.map_messages_read` and `stats.map_bytes_read`.
+    empty. Counts what it read in `stats.map_messages_read` and `stats.map_bytes_read`. `live`, made for this range,
+    learns which records are the last of their keys, `stretches` what was read and compared with its checksums.
 
     CorruptRecord or InvalidRecord, with file and position, where a batch is damaged, StorageError; nothing was changed
     but the map. What `check_done` raises between two chunks comes through.
@@ -52,21 +57,36 @@ def build_map(
         return True
     aborted = AbortedRanges(entry[1:4] for entry in collect_aborted(state, dirty[0], start, end))
     most = int(offset_map.slots * load_factor)
-    filler = MapFiller(offset_map, aborted, start_offset=start, end_offset=end, most=most)
+    filler = MapFiller(offset_map, aborted, start_offset=start, end_offset=end, most=most, live=live)
+    stretches = Stretches(0) if stretches is None else stretches
     try:
         for number, segment in enumerate(dirty, 1):
-            reader.begin(segment.records, segment.offset_index.lookup(start).position)
+            # from the first batch on where all of the segment is wanted: no index has a say then
+            within = segment.base_offset < start
+            reader.begin(segment.records, segment.offset_index.lookup(start).position if within else 0)
             try:
                 for data, table in _chunks(reader, check_done, throttled):
+                    before = filler.messages_read, filler.unusual
                     if not _take(filler, reader, data, table):
                         return False
                     stats.map_bytes_read += table.valid_bytes
+                    stretches.add(segment.base_offset, _stretch(filler, before, reader, table))
             finally:
                 reader.end()
             offset_map.update_latest_offset((dirty[number].base_offset if number < len(dirty) else end) - 1)
     finally:
         stats.map_messages_read += filler.messages_read
+        if live is not None:
+            live.settle(offset_map, filler.messages_read)
     return True
+
+
+def _stretch(filler: MapFiller, before: tuple[int, int], reader: SegmentReader, table: BatchTable) -> Stretch:
+    """What the filler took of the reader's chunk; `before` are its counts of messages and unusual ones until then."""
+    messages, unusual = filler.messages_read - before[0], filler.unusual - before[1]
+    return Stretch(
+        reader.position, table.valid_bytes, table.first_offset, table.last_offset, messages, unusual == 0
+    )
 
 
 def _chunks(

@@ -13,26 +13,33 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Final
 
-from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.live_offsets import LiveOffsets
+from kafkalog._core.offset_map import BYTES_PER_SLOT, SkimpyOffsetMap
+from kafkalog.cleaner.cleanable import Cleanable
 from kafkalog.cleaner.groups import group_segments
 from kafkalog.cleaner.map_build import build_map
 from kafkalog.cleaner.retain import Retainer, last_records_of, legacy_delete_horizon_ms
 from kafkalog.cleaner.segment_reader import SegmentReader
+from kafkalog.cleaner.segment_writer import SegmentWriter
+from kafkalog.cleaner.stretches import Stretches
 from kafkalog.cleaner.transactions import CleanedTransactions
-from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, LogToClean, Throttled
-from kafkalog.errors import CleaningAborted, KafkalogError, SegmentOffsetOverflow
+from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, Throttled
+from kafkalog.errors import CleaningAborted, IllegalState, KafkalogError, SegmentOffsetOverflow
+from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.read import collect_aborted
 from kafkalog.storage.segment import LogSegment
 
 _LOG: Final = logging.getLogger(__name__)
 IO_BUFFER_BYTES: Final = 256 << 10
-"""Half of log.cleaner.io.buffer.size: one buffer for reading; what is written comes out of it or of the filter."""
+"""Half of log.cleaner.io.buffer.size: one buffer for reading, one for writing."""
 LOAD_FACTOR: Final = 0.9
 """log.cleaner.io.buffer.load.factor."""
+_LIVE_SHARE: Final = 32
+"""For each 32 bytes of the map there may be another one that says of eight offsets which are the last of their keys."""
 
 
 def clean(
-    to_clean: LogToClean,
+    to_clean: Cleanable,
     offset_map: SkimpyOffsetMap,
     *,
     now_ms: int,
@@ -72,7 +79,7 @@ class _Pass:
 
     def __init__(
         self,
-        to_clean: LogToClean,
+        to_clean: Cleanable,
         offset_map: SkimpyOffsetMap,
         now_ms: int,
         load_factor: float,
@@ -92,13 +99,21 @@ class _Pass:
         self.stats = stats
         self.cuts = cuts
         self.reader = SegmentReader(io_buffer_bytes, self.log.fs)
+        self.writer = SegmentWriter(io_buffer_bytes)
         self.transactions = CleanedTransactions()
+        self.stretches = Stretches()
+        self.live = LiveOffsets(
+            to_clean.first_dirty_offset,
+            to_clean.first_uncleanable_offset,
+            offset_map.slots * BYTES_PER_SLOT // _LIVE_SHARE,
+        )
         self.retainer = Retainer(
             offset_map,
             self.transactions,
             now_ms=now_ms,
             delete_retention_ms=self.config.delete_retention_ms,
             upper_bound_offset=to_clean.first_uncleanable_offset,
+            live=self.live,
         )
         self.legacy_horizon_ms = 0
         self.segments = self.log.segments.values(0, to_clean.first_uncleanable_offset)  # not replaced yet
@@ -145,6 +160,8 @@ class _Pass:
             reader=self.reader,
             check_done=self.check_done,
             throttled=self.throttled,
+            live=self.live,
+            stretches=self.stretches,
         )
         self.stats.map_complete_s = perf_counter()
         end_offset: int = self.offset_map.latest_offset + 1
@@ -152,9 +169,13 @@ class _Pass:
 
     def _clean_group(self, group: Sequence[LogSegment]) -> None:
         """Put one segment in the place of a group: its base is the first one's, its time the last one's (CLN-25)."""
-        cleaned = self.log.new_cleaned_segment(group[0].base_offset)
+        owner = self._owner()
+        cleaned = owner.new_cleaned_segment(group[0].base_offset)
+        self.writer.begin(cleaned)
         try:
             self._rewrite(group, cleaned)
+            self.writer.finish()
+            self.stats.write_calls = self.writer.writes
             cleaned.on_become_inactive()
             cleaned.set_last_modified(group[-1].records.last_modified_ns(), self.log.fs)
             cleaned.flush()
@@ -163,20 +184,27 @@ class _Pass:
             _LOG.info("log %s: segments %s become one of %d bytes", self.log.name, bases, cleaned.size)
             self._replace((cleaned,), group)
         except BaseException:
-            self.log.drop_unused((cleaned,))
+            owner.drop_unused((cleaned,))
             raise
 
+    def _owner(self) -> UnifiedLog:
+        """The log, to be written."""
+        if not isinstance(self.log, UnifiedLog):
+            raise IllegalState(f"log {self.log.name} is only looked at: it cannot be written", path=self.log.path)
+        return self.log
+
     def _split(self, segment: LogSegment) -> None:
-        parts = self.log.parts_of_overflowed(segment)
+        owner = self._owner()
+        parts = owner.parts_of_overflowed(segment)
         try:
             self._replace(parts, (segment,))
         except BaseException:
-            self.log.drop_unused(parts)
+            owner.drop_unused(parts)
             raise
 
     def _replace(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
         try:
-            self.log.replace_segments(new, old, self.cuts)
+            self._owner().replace_segments(new, old, self.cuts)
         finally:
             if self.log.segments.get(new[0].base_offset) is new[0]:  # so it is after an error behind the swap, too
                 gone = {segment.base_offset for segment in old}
@@ -197,7 +225,7 @@ class _Pass:
             except SegmentOffsetOverflow as error:
                 _LOG.warning("%s: it is split first", error)
                 if cleaned is not None:  # the first part has the same name
-                    self.log.drop_unused((cleaned,))
+                    self._owner().drop_unused((cleaned,))
                 path = segment.path  # until it is renamed
                 self._split(segment)
                 raise CleaningAborted(
@@ -215,7 +243,13 @@ class _Pass:
         try:
             while reader.unread:
                 self.check_done()
-                found = self.retainer.filter(reader.chunk(), reader.position)
+                stretch, most = self.stretches.at(segment.base_offset, reader.position)
+                if stretch is not None and self.retainer.drops(stretch):
+                    stats.bytes_read += stretch.size
+                    stats.messages_read += stretch.messages
+                    reader.skip(stretch.size)
+                    continue
+                found = self.retainer.filter(reader.chunk(most), reader.position, is_checked=stretch is not None)
                 if not found.bytes_read:
                     reader.grow(found.needed_bytes)
                     continue
@@ -227,8 +261,7 @@ class _Pass:
                 stats.messages_written += found.messages_retained
                 if found.bytes_retained:
                     if cleaned is not None:
-                        cleaned.append(found.data, found.table)
-                        stats.write_calls += 1
+                        self.writer.append(found.data, found.table)
                     self.throttled(found.bytes_retained)
                 reader.advance(found.bytes_read)
         finally:

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kafkalog._core.last_records import LastRecords
+from kafkalog._core.live_offsets import LiveOffsets
 from kafkalog._core.offset_map import SkimpyOffsetMap
 from kafkalog._core.producer import ProducerState
 from kafkalog._core.retention import Retention
+from kafkalog.cleaner.stretches import Stretch
 from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.records.compression import DECODED_LIMIT_BYTES
 from kafkalog.records.filter import FilterResult, filter_to
@@ -39,7 +41,8 @@ class Retainer:
     """Goes over a log's segments, chunk by chunk, and says what is left of them. Threads: belongs to the clean.
 
     `now_ms` is the time of the clean, taken once; `upper_bound_offset` where it ends: the batch before that stays,
-    even without records, so that the next offset does not go back (CLN-12).
+    even without records, so that the next offset does not go back (CLN-12). The map is not asked
+    for what `live` covers.
     """
 
     __slots__ = ("_limit_bytes", "_path", "_retention")
@@ -53,6 +56,7 @@ class Retainer:
         delete_retention_ms: int,
         upper_bound_offset: int,
         limit_bytes: int = DECODED_LIMIT_BYTES,
+        live: LiveOffsets | None = None,
     ) -> None:
         self._retention = Retention(
             offset_map,
@@ -60,6 +64,7 @@ class Retainer:
             now_ms=now_ms,
             delete_retention_ms=delete_retention_ms,
             upper_bound_offset=upper_bound_offset,
+            live=live,
         )
         self._limit_bytes = limit_bytes
         self._path: str | None = None
@@ -69,6 +74,17 @@ class Retainer:
         self._path = path
         self._retention.begin_segment(retain_legacy_deletes, last_records)
 
-    def filter(self, chunk: Buffer, position: int = 0) -> FilterResult:
-        """What is left of the whole batches of a chunk, which begins at byte `position`; errors as for `filter_to`."""
-        return filter_to(chunk, self._retention, path=self._path, position=position, limit_bytes=self._limit_bytes)
+    def filter(self, chunk: Buffer, position: int = 0, *, is_checked: bool = False) -> FilterResult:
+        """What is left of the whole batches of a chunk, which begins at byte `position`; more at `filter_to`."""
+        return filter_to(
+            chunk,
+            self._retention,
+            path=self._path,
+            position=position,
+            limit_bytes=self._limit_bytes,
+            is_checked=is_checked,
+        )
+
+    def drops(self, stretch: Stretch) -> bool:
+        """True where nothing is left of a stretch: it need not be read again."""
+        return stretch.is_plain and self._retention.drops(stretch.first_offset, stretch.last_offset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mmap import mmap
 from typing import Final
 
 from kafkalog.errors import CorruptRecord
@@ -32,7 +33,7 @@ class SegmentReader:
         self.buffer_bytes = max(buffer_bytes, _SMALLEST_BUFFER)
         self.position = 0
         """Where the next chunk begins in the file."""
-        self._buffer = bytearray(self.buffer_bytes)
+        self._buffer = page_buffer(self.buffer_bytes)
         self._fs = fs
         self._start = self._end = 0  # of what is in the buffer and not used yet
         self._size = 0
@@ -56,28 +57,38 @@ class SegmentReader:
         """Bytes of the file from `position` on."""
         return self._size - self.position
 
-    def chunk(self) -> memoryview:
+    def chunk(self, most: int = 0) -> memoryview:
         """The bytes from `position` on, as many as the buffer holds; empty at the end of the segment.
 
-        It is valid until the next call. CorruptRecord where the file ends before it should, StorageError.
+        At most `most` bytes, unless that is 0. It is valid until the next call. CorruptRecord where the file ends
+        before it should, StorageError.
         """
-        view = memoryview(self._buffer)
+        view = self._buffer
         have = self._end - self._start
         if self._start:
             view[:have] = view[self._start : self._end]
             self._start, self._end = 0, have
-        wanted = min(len(view), self.unread) - have
+        wanted = min(len(view), self.unread, most or self.unread) - have
         if wanted > 0:
             read = FileSlice(self._file, self.position + have, wanted).read_into(view[have:])
             if read < wanted:
                 raise self._corrupt(f"the file ends {wanted - read} bytes before it should")
             self._end += read
-        return view[: self._end]
+        return view[: min(self._end, most or self._end)]
 
     def advance(self, used: int) -> None:
         """Go on behind the first `used` bytes of the last chunk."""
         self._start += used
         self.position += used
+        self._advice.passed(self.position)
+
+    def skip(self, size: int) -> None:
+        """Go on behind `size` bytes that nobody has to see; they are not read."""
+        if size < self._end - self._start:
+            self._start += size
+        else:
+            self._start = self._end = 0
+        self.position += size
         self._advice.passed(self.position)
 
     def grow(self, needed: int) -> None:
@@ -90,9 +101,9 @@ class SegmentReader:
             raise self._corrupt(claim)
         if needed > LARGE_BATCH_BYTES and not is_worth_reading(self._file, self.position, needed):
             raise self._corrupt(f"the batch of {needed} bytes does not match its CRC")
-        grown = bytearray(needed)
+        grown = page_buffer(needed)
         have = self._end - self._start
-        grown[:have] = memoryview(self._buffer)[self._start : self._end]
+        grown[:have] = self._buffer[self._start : self._end]
         self._buffer = grown
         self._start, self._end = 0, have
 
@@ -101,7 +112,18 @@ class SegmentReader:
         self._advice.done(self.position)
         del self._file, self._advice, self.records
         if len(self._buffer) > self.buffer_bytes:
-            self._buffer = bytearray(self.buffer_bytes)
+            self._buffer = page_buffer(self.buffer_bytes)
 
     def _corrupt(self, message: str) -> CorruptRecord:
         return CorruptRecord(message, path=self.records.path, position=self.position, hint=HINT)
+
+
+def page_buffer(size: int) -> memoryview:
+    """Memory that begins with a page: the system copies into it faster, and it goes back when it is dropped.
+
+    MemoryError.
+    """
+    try:
+        return memoryview(mmap(-1, size))
+    except OSError as error:
+        raise MemoryError(f"no memory for a buffer of {size} bytes") from error

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkalog._core.offset_map import BYTES_PER_SLOT
 from kafkalog.errors import IllegalArgument
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.segments import LogSegments
 from kafkalog.types import TopicPartition
 
 CheckDone = Callable[[], None]
@@ -27,6 +28,12 @@ def check_map_bytes(map_bytes: int, load_factor: float) -> None:
             f"an offset map of {map_bytes} bytes, {load_factor:.0%} full, holds not even one key",
             hint=f"it takes {BYTES_PER_SLOT} bytes a key",
         )
+
+
+def bytes_of(segments: LogSegments[Any], first_dirty: int, end: int) -> tuple[int, int]:
+    """The bytes of the segments below the first dirty offset, and of those from there to `end`."""
+    clean, cleanable = segments.values(-1, first_dirty), segments.values(min(first_dirty, end), end)
+    return sum(segment.size for segment in clean), sum(segment.size for segment in cleanable)
 
 
 class LogToClean(NamedTuple):
@@ -55,9 +62,7 @@ class LogToClean(NamedTuple):
         segments = log.state.segments
         above = segments.non_active_from(uncleanable_offset)
         end: int = (above[0] if above else segments.active).base_offset
-        clean = segments.values(-1, first_dirty_offset)
-        cleanable = segments.values(min(first_dirty_offset, end), end)
-        clean_bytes, cleanable_bytes = (sum(segment.size for segment in part) for part in (clean, cleanable))
+        clean_bytes, cleanable_bytes = bytes_of(segments, first_dirty_offset, end)
         return cls(log.topic_partition, log, first_dirty_offset, end, clean_bytes, cleanable_bytes, reason)
 
     @property

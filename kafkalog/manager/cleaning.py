@@ -127,7 +127,7 @@ class CleanerJobs:
 
     def __init__(self, cleaner: LogCleaner, store: Store, config: BrokerConfig, clock: Clock) -> None:
         self.cleaner = cleaner
-        self.config = config
+        self.config = config  # replaced under self._lock
         self._store = store
         self._clock = clock
         self._lock = threading.Lock()
@@ -144,20 +144,20 @@ class CleanerJobs:
         """From now on there are jobs where there are compacted logs, on threads of their own if `scheduler` has any."""
         with self._lock:
             self._scheduler = scheduler
-        self.follow(self.config)
+        self.follow()
 
     def follow_log(self, log: UnifiedLog) -> None:
         """Take up that a log was made, or has other settings."""
         if log.config.compact and not self._threads:
-            self.follow(self.config)
+            self.follow()
 
     def follow_deleted(self, log: UnifiedLog) -> None:
         """Take up that a log is here no more: without a compacted one there is no job."""
         if log.config.compact and self._threads and not self._has_work():
-            self.follow(self.config)
+            self.follow()
 
-    def follow(self, config: BrokerConfig) -> None:
-        """Take up other settings, or policies: as many jobs as `log.cleaner.threads`, or none (CLN-43).
+    def follow(self, config: BrokerConfig | None = None) -> None:
+        """Take up other settings (None: none), or policies: as many jobs as `log.cleaner.threads`, or none (CLN-43).
 
         Returns when those that are too many have ended. A Ctrl-C waits for the end; what could not be started, for want
         of a thread, is started with the next call.
@@ -165,12 +165,12 @@ class CleanerJobs:
         with deferred_interrupts():
             self._follow(config)
 
-    def _follow(self, config: BrokerConfig) -> None:
-        self.config = config
-        wanted = config.log_cleaner_threads if config.log_cleaner_enable and self._has_work() else 0
+    def _follow(self, config: BrokerConfig | None) -> None:
         with self._lock:
+            self.config = config = self.config if config is None else config
             if self._scheduler is None:
                 return
+            wanted = config.log_cleaner_threads if config.log_cleaner_enable and self._has_work() else 0
             before = self._threads
             more = [_CleanerThread(number, self, self._clock) for number in range(len(before), wanted)]
             kept, surplus = before[:wanted], before[wanted:]

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog.broker_config import BROKER_TABLE, BrokerConfig
 from kafkalog.config import TOPIC_TABLE, LogConfig
 from kafkalog.config_keys import Table, parse_value
-from kafkalog.errors import ConfigError, CorruptRecord
+from kafkalog.errors import ConfigError, CorruptRecord, NotAPartition
 from kafkalog.manager.meta_properties import read_meta_properties
 from kafkalog.manager.topics import TopicStore
-from kafkalog.storage.names import BOOTSTRAP_FILE, METADATA_DIRECTORY
+from kafkalog.storage.names import BOOTSTRAP_FILE, DELETE_DIR_SUFFIX, METADATA_DIRECTORY, NOT_PARTITIONS, parse_dir
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 
@@ -65,6 +65,21 @@ class KnownTopics(NamedTuple):
         """False for a topic that nobody knows, in a store that does not say how long to keep it."""
         return self.settings_of(topic) is not None or bool(_RETENTION & store.overrides().keys())
 
+    def settings_elsewhere(self, topics: Iterable[str], store: BrokerConfig) -> dict[str, Mapping[str, str]]:
+        """Settings of those of `topics` that no topics file has: the broker's, or what keeps all that nobody knows."""
+        found: dict[str, Mapping[str, str]] = {}
+        unknown = []
+        for topic in sorted(set(topics) - self.own.keys()):
+            settings = self.settings_of(topic)
+            if settings is None and not self.is_aged(topic, store):
+                unknown.append(topic)
+                settings = KEEP_ALL
+            found[topic] = settings or {}
+        if unknown:
+            shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
+            _LOG.warning("nobody knows the settings of %s: nothing of it is deleted by age or size", shown)
+        return found
+
     def has_replicas(self, topic_partition: TopicPartition) -> bool:
         """True when other brokers have copies, so that the checkpointed high watermark counts, not the log end."""
         topic, number = topic_partition
@@ -101,6 +116,23 @@ def read_known_topics(directories: Iterable[str], *, fs: FileSystem = OS) -> Kno
                     hint=f"look at it with `kafkalog verify`; `kafkalog repair {cluster.log_path}` cuts a torn end",
                 )
     return KnownTopics(own, cluster, node_id)
+
+
+def topics_in(directories: Iterable[str], fs: FileSystem = OS) -> set[str]:
+    """The topics that have a partition in the data directories, other than one that waits for its delete."""
+    topics: set[str] = set()
+    for directory in directories:
+        if not fs.exists(directory):
+            continue
+        for name in fs.names(directory):
+            if name not in NOT_PARTITIONS:
+                try:
+                    topic_partition, kind = parse_dir(name)
+                except NotAPartition:
+                    continue
+                if kind != DELETE_DIR_SUFFIX:
+                    topics.add(topic_partition.topic)
+    return topics
 
 
 def _may_hold_metadata(directory: str, fs: FileSystem) -> bool:

@@ -20,10 +20,10 @@ from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, LOCK_FILE, NOT_PARTITION
 from kafkalog.util.descriptors import with_room
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 from kafkalog.util.guards import guard
+from kafkalog.util.system_calls import pack_flock, unpack_flock
 
 MARKER: Final = b'{"version":0,"brokerEpoch":-1}'
 """Content of the marker we write: clean, by nobody who has a broker epoch."""
-_FLOCK: Final = "hhqqi4x"  # struct flock: type, whence, start, length, pid
 
 _registry_lock: Final = guard()  # over taking a directory's lock, and giving it back with its marker synced
 _state_lock: Final = guard()  # of all directories; over the sync of a marker that goes or comes, else for moments
@@ -365,12 +365,12 @@ def _lock_file(fd: int, path: str) -> None:
 
 def _lock_holder(fd: int) -> int | None:
     """The id of the other process that holds the lock, 0 where the system has no number for it; None: nobody does."""
-    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    asked = pack_flock({"type": fcntl.F_WRLCK, "whence": os.SEEK_SET})
     try:
-        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+        found = unpack_flock(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
     except (OSError, struct.error):
         return None
-    return None if kind == fcntl.F_UNLCK else max(0, pid)
+    return None if found["type"] == fcntl.F_UNLCK else max(0, found["pid"])
 
 
 def _forget_in_child() -> None:

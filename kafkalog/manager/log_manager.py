@@ -18,6 +18,7 @@ from kafkalog.errors import (
     IllegalArgument,
     IllegalState,
     InconsistentTopicId,
+    StorageError,
 )
 from kafkalog.manager.clean_shutdown import agreed_epoch
 from kafkalog.manager.cleaning import CleanerJobs
@@ -207,6 +208,28 @@ class LogManager(LogRemover):
         if log is not None and not is_future:
             self._cleaning.follow_deleted(log)
         return log
+
+    def delete_topic(self, topic: str) -> int:
+        """How many partitions of a topic were deleted: all of them.
+
+        That its delete has begun is on disk first, so that a start after a crash knows of it (`StoreTopics.entries`)
+        and calls this again. StorageError as for `delete`: then some partitions may be deleted, and others not; what is
+        left stays, at the next start too.
+        """
+        keys = sorted(key for key in self.logs if key.topic == topic)
+        try:
+            with self._lock:
+                self._check_open()
+                self._topics.mark_deleted(tuple(self.online), topic, self.logs)
+            for key in keys:
+                self.delete(key)
+            with self._lock:
+                self._topics.forget(tuple(self.online), topic)
+        except StorageError:
+            with self._lock:
+                self._topics.unmark_deleted(tuple(self.online), topic)
+            raise
+        return len(keys)
 
     # Making
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kafkalog.errors import UnknownTopicOrPartition
+from kafkalog.errors import StorageError, UnknownTopicOrPartition
 from kafkalog.manager.data_directory import DataDirectory, Logs
 from kafkalog.manager.partition import ensure_topic
 from kafkalog.manager.topics import TopicEntry, TopicStore
@@ -36,10 +36,21 @@ class StoreTopics:
             known = self._known.setdefault(name, entry)
             if known is not entry and (known.topic_id, known.settings) != (entry.topic_id, entry.settings):
                 _LOG.warning("%s has another id or other settings of topic %s: they do not count", directory.path, name)
+            if known.topic_id != entry.topic_id:
+                # a directory that was away while its topic was deleted, and another made of that name: that one counts
+                if known.is_deleted and not entry.is_deleted:
+                    self._known[name] = entry
+            elif entry.is_deleted or entry.partitions > known.partitions:
+                partitions, is_deleted = max(entry.partitions, known.partitions), entry.is_deleted or known.is_deleted
+                self._known[name] = known._replace(partitions=partitions, is_deleted=is_deleted)
 
     def get(self, topic: str) -> TopicEntry | None:
         """The topic's entry; None where no file has one."""
         return self._known.get(topic)
+
+    def entries(self) -> list[TopicEntry]:
+        """The topics that a file has, sorted by name; those whose delete has begun, too."""
+        return [self._known[name] for name in sorted(self._known)]
 
     def settings_of(self, topic: str) -> Mapping[str, Any]:
         """The topic's own settings."""
@@ -78,6 +89,35 @@ class StoreTopics:
             TopicStore(directory.path, fs=directory.fs).remove(topic)
         if not any(key.topic == topic for key in logs):
             self._known.pop(topic, None)
+
+    def mark_deleted(self, directories: Sequence[DataDirectory], topic: str, logs: Logs) -> None:
+        """Write into the file of each of these directories that has the topic that its delete has begun. StorageError.
+
+        A crash from here on only means that the next start goes on.
+        """
+        for directory in directories:
+            for key in [key for key in directory.logs if key.topic == topic][:1]:
+                siblings = [(other, log.path) for other, log in logs.items() if other.topic == topic]
+                self.ensure(directory, key, siblings, None, None)
+            TopicStore(directory.path, fs=directory.fs).mark_deleted(topic)
+        if topic in self._known:
+            self._known[topic] = self._known[topic]._replace(is_deleted=True)
+
+    def unmark_deleted(self, directories: Sequence[DataDirectory], topic: str) -> None:
+        """Take back what `mark_deleted` wrote, as far as the disks let: the delete failed, and the topic is in use."""
+        for directory in directories:
+            try:
+                TopicStore(directory.path, fs=directory.fs).mark_deleted(topic, False)
+            except StorageError as error:
+                _LOG.error("the next start deletes topic %s, whose delete failed: %s", topic, error)
+        if topic in self._known:
+            self._known[topic] = self._known[topic]._replace(is_deleted=False)
+
+    def forget(self, directories: Sequence[DataDirectory], topic: str) -> None:
+        """Take a topic that has no partition left out of the files of these directories. StorageError."""
+        for directory in directories:
+            TopicStore(directory.path, fs=directory.fs).remove(topic)
+        self._known.pop(topic, None)
 
     def alter(
         self, directories: Sequence[DataDirectory], topic: str, logs: Logs, changes: Mapping[str, Any]

@@ -39,12 +39,16 @@ _write_lock: Final = guard()
 
 
 class TopicEntry(NamedTuple):
-    """One topic: its name, id (22 characters), number of partitions and settings (dotted name to text)."""
+    """One topic: its name, id (22 characters), number of partitions and settings (dotted name to text).
+
+    `is_deleted`: its delete has begun, and the next start goes on with it.
+    """
 
     name: str
     topic_id: str
     partitions: int
     settings: Mapping[str, str]
+    is_deleted: bool = False
 
 
 class TopicStore:
@@ -108,7 +112,7 @@ class TopicStore:
             if known is None:
                 made = TopicEntry(name, topic_id or new_topic_id(), partitions, overrides)
             else:
-                made = TopicEntry(name, known.topic_id, partitions, known.settings)
+                made = known._replace(partitions=partitions)
             self._write_locked({**topics, name: made})
         return made
 
@@ -127,6 +131,15 @@ class TopicStore:
             made = known._replace(settings=LogConfig.from_stored({**kept, **given}).overrides())
             self._write_locked({**topics, name: made})
         return made
+
+    def mark_deleted(self, name: str, is_deleted: bool = True) -> bool:
+        """True when the topic has an entry, which says from now on that its delete has begun, or not. StorageError."""
+        with _write_lock:
+            topics = self.topics()
+            known = topics.get(name)
+            if known is not None and known.is_deleted != is_deleted:
+                self._write_locked({**topics, name: known._replace(is_deleted=is_deleted)})
+            return known is not None
 
     def remove(self, name: str) -> bool:
         """True when the topic had an entry, which is gone. StorageError."""
@@ -151,6 +164,7 @@ def format_topics(topics: Mapping[str, TopicEntry]) -> bytes:
             "id": topic.topic_id,
             "partitions": topic.partitions,
             "configs": dict(sorted(topic.settings.items())),
+            **({"deleted": True} if topic.is_deleted else {}),
         }
         for name, topic in sorted(topics.items())
     }
@@ -184,12 +198,14 @@ def _parse_topic(name: str, entry: Any) -> TopicEntry:
             raise ValueError("'id' is missing or no text")
         check_topic_id(entry["id"])
         check_partitions(entry.get("partitions"))
+        if not isinstance(entry.get("deleted", False), bool):
+            raise ValueError("'deleted' is neither true nor false")
         LogConfig.from_stored(configs)
     except (InvalidTopic, InvalidPartitions, IllegalArgument, ConfigError) as error:
         raise ValueError(f"{where}: {error.message}") from None
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    return TopicEntry(name, entry["id"], entry["partitions"], configs)
+    return TopicEntry(name, entry["id"], entry["partitions"], configs, entry.get("deleted", False))
 
 
 def check_partitions(count: Any) -> None:

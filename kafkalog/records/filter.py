@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.decode import STATUS_TEXT
-from kafkalog._core.retain import STATUS_OFFSETS, STATUS_TOO_LONG, STEP_COMPRESS, STEP_DONE, RecordFilter
+from kafkalog._core.retain import (
+    STATUS_CHECKSUM,
+    STATUS_OFFSETS,
+    STATUS_TOO_LONG,
+    STEP_COMPRESS,
+    STEP_DONE,
+    RecordFilter,
+)
 from kafkalog._core.retention import STATUS_MARKER, Retention
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.errors import CorruptRecord, KafkalogError, RecordTooLarge
 from kafkalog.records.compression import DECODED_LIMIT_BYTES, compress_into
 from kafkalog.records.convert import check_frames
 from kafkalog.records.memory import MemoryRecords
-from kafkalog.records.plain_runs import plain_runs, status_error
+from kafkalog.records.plain_runs import plain_runs, record_error
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -25,6 +31,7 @@ __all__ = ["FilterResult", "filter_to"]
 
 _HINT: Final = "the log was not cleaned and is as it was; a replica or a backup may have the batch"
 _TEXT: Final = {
+    STATUS_CHECKSUM: "the batch does not match its CRC any more",
     STATUS_MARKER: "the control batch does not say what it marks",
     STATUS_OFFSETS: "the offset of a record does not follow that of the one before it",
 }
@@ -81,16 +88,19 @@ def filter_to(
     path: str | None = None,
     position: int = 0,
     limit_bytes: int = DECODED_LIMIT_BYTES,
+    is_checked: bool = False,
 ) -> FilterResult:
     """What `retention` leaves of the whole batches of `chunk`, which begins at byte `position` of the file `path`.
 
     Batches of which everything stays are copied as they are. The others keep codec, times, producer and, if v2, their
     range of offsets; a horizon for deletes is set where one begins (CLN-8, CLN-10, CLN-44). `limit_bytes` is what one
     batch may decompress to. CorruptRecord and InvalidRecord name file, position and offset: of a size or format that
-    no batch has, a wrong checksum (a batch written anew would get a right one) and records that cannot be read.
+    no batch has, a wrong checksum (a batch written anew would get a right one) and records that cannot be read. Where
+    the caller `is_checked`, having compared the checksums of these batches before, that is done again for those only
+    that go or are written anew: the others take their checksums with them.
     """
     view = memoryview(chunk).cast("B")
-    table = scan(view)
+    table = scan(view, check_crc=not is_checked)
     try:
         check_frames(table, _HINT)
         done = RecordFilter(retention, view, table)
@@ -131,7 +141,7 @@ def _refusal(status: int, done: RecordFilter, table: BatchTable) -> KafkalogErro
     elif status in _TEXT:
         error = CorruptRecord(_TEXT[status], hint=_HINT)
     else:
-        error = status_error(status, f"record {done.error_record} of the batch: {STATUS_TEXT[status]}")
+        error = record_error(status, done.error_record)
     error.offset = table.base_offset(row)
     error.position = table.position(row)
     return error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.errors import MissingPackage
+
 if TYPE_CHECKING:
     import numpy
     import pandas
@@ -14,13 +16,14 @@ __all__ = ["to_pandas"]
 
 
 def to_pandas(table: Table) -> pandas.DataFrame:
-    """A DataFrame with the table's columns; ImportError where pandas is not installed."""
+    """A DataFrame with the table's columns; MissingPackage where pandas is not installed."""
     try:
         import pandas
     except ImportError as error:
-        raise ImportError(
-            "to_pandas() needs pandas: pip install pandas. Polars, DuckDB and pyarrow read the table itself"
-        ) from error
+        raise MissingPackage(
+            f"to_pandas() needs pandas ({error}); Polars, DuckDB and pyarrow read the table itself",
+            hint="pip install 'kafkalog[pandas]'",
+        ) from None
     columns = {name: _column(table[name].to_numpy(), name, pandas) for name in table.columns}
     return pandas.DataFrame(columns, columns=list(table.columns), copy=False)
 

@@ -10,7 +10,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.arena import Arena
-from kafkalog._core.decode import STATUS_MAGIC, STATUS_MESSAGE_SIZE, STATUS_OK, STATUS_TEXT, RecordTable
+from kafkalog._core.decode import (
+    STATUS_BATCH_RANGE,
+    STATUS_MAGIC,
+    STATUS_MESSAGE_SIZE,
+    STATUS_OK,
+    STATUS_TEXT,
+    RecordTable,
+)
 from kafkalog._core.scan import BatchTable
 from kafkalog._core.store import MOST_BYTES
 from kafkalog._core.unpack import FIRST_FAULT, Unpacker
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog._core.column_builder import ColumnBuilder
     from kafkalog._core.map_filler import MapFiller
 
-__all__ = ["RUN_BYTES", "PlainRun", "plain_row", "plain_run", "plain_runs", "status_error"]
+__all__ = ["RUN_BYTES", "PlainRun", "plain_row", "plain_run", "plain_runs", "record_error", "status_error"]
 
 RUN_BYTES: Final = 512 << 10
 """Decompressed bytes after which a run ends, so that they are in the cache when decoded; no batch is divided."""
@@ -75,7 +82,7 @@ class PlainRun:
             return
         row = self.row_before + reader.error_batch
         at = self.base_position + reader.error_position if self.table is self.batches else self.batches.position(row)
-        error = status_error(reader.status, f"record {reader.error_record} of the batch: {reader.error_text}")
+        error = record_error(reader.status, reader.error_record)
         self._failure = _located(error, self.batches, row, at)
 
     def raise_failure(self, path: str | None) -> None:
@@ -166,9 +173,15 @@ def _refused(status: int, arena: Arena, own: Unpacker, batches: BatchTable) -> K
     return _located(unpack_error(own, status), batches, row, at + arena.payload_position + own.position)
 
 
+def record_error(status: int, record: int) -> KafkalogError:
+    """The same of a record of a batch, by its number; -1 where the batch itself is damaged."""
+    text = STATUS_TEXT[status]
+    return status_error(status, text if record < 0 else f"record {record} of the batch: {text}")
+
+
 def status_error(status: int, text: str) -> KafkalogError:
     """The error for a status of decode.STATUS_TEXT, without its place."""
-    if status == STATUS_MESSAGE_SIZE:
+    if status in (STATUS_MESSAGE_SIZE, STATUS_BATCH_RANGE):
         return CorruptRecord(text, hint=_HINT)
     if status == STATUS_MAGIC:
         return UnsupportedForFormat(text, hint=_HINT)

@@ -16,7 +16,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.errors import MissingRequirement, StorageError
+from kafkalog.errors import MissingPackage, MissingRequirement, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ def closure() -> list[str]:
         if name in found | NOT_SHIPPED:
             continue
         if not is_installed(name):
-            raise MissingRequirement(f"{name} is not installed here", hint="pip install 'kafkalog[spark]'")
+            raise MissingPackage(f"{name} is not installed here", hint="pip install 'kafkalog[spark]'")
         found.add(name)
         waiting.extend(requirements(name, None))
     return sorted(found)

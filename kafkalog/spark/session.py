@@ -10,10 +10,11 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from subprocess import TimeoutExpired
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import IllegalArgument, IllegalState, JobFailed, KafkalogError, MissingRequirement
+from kafkalog.errors import IllegalArgument, IllegalState, JobFailed, KafkalogError, MissingPackage
 from kafkalog.spark.executors import failed, has_ended, is_of_spark, java_message
 from kafkalog.spark.java import find_java
 from kafkalog.util.interrupts import deferred_interrupts
@@ -47,13 +48,12 @@ _MOST_SAID: Final = 1 << 20
 
 
 def need_pyspark() -> None:
-    """MissingRequirement where the extra is not installed."""
-    try:
-        import pyspark  # noqa: F401
-    except ImportError as error:
-        raise MissingRequirement(
-            f"Spark's Python package is not installed ({error})", hint="pip install 'kafkalog[spark]'"
-        ) from None
+    """MissingPackage where the extra is not installed."""
+    missing = [name for name in ("pyspark", "pyarrow", "pandas") if find_spec(name) is None]
+    if missing:
+        raise MissingPackage(
+            f"work on Spark needs {', '.join(missing)}, not installed here", hint="pip install 'kafkalog[spark]'"
+        )
 
 
 def settings_for(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:

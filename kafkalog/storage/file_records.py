@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kafkalog.errors import IllegalArgument, ReadOnlyLog, StorageError
 from kafkalog.storage.file_slice import MAX_FILE_SIZE, check_file_size, clamp
@@ -16,6 +16,9 @@ from kafkalog.storage.readable_records import ReadableRecords
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import OS, File, FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
+from kafkalog.util.system_calls import CANNOT
+
+_FILL_BYTES: Final = 1 << 20
 
 
 class _NotReady(Exception):
@@ -345,9 +348,19 @@ def _not_ready(fd: int, data: Any, position: int) -> int:
 
 
 def _allocate(file: File, size: int) -> None:
-    """Reserve `size` bytes for a new file; on failure it is left empty, and the OSError goes on."""
+    """Reserve `size` bytes for a new file; on failure it is left empty, and the OSError goes on.
+
+    Zeros are written where nothing can be reserved: macOS, and musl on a file system without fallocate.
+    """
+    wanted = clamp(0, size, MAX_FILE_SIZE, file.path)[1]
     try:
-        file.allocate(0, clamp(0, size, MAX_FILE_SIZE, file.path)[1])
+        try:
+            file.allocate(0, wanted)
+        except OSError as error:
+            if error.errno not in CANNOT:
+                raise
+            for position in range(0, wanted, _FILL_BYTES):
+                file.pwrite(bytes(min(_FILL_BYTES, wanted - position)), position)
     except OSError:
         file.truncate(0)
         raise

@@ -154,7 +154,7 @@ class UnifiedLog(LogAppender):
         if isolation == "log_end":
             state = self._state
             return read_state(state, start_offset, max_length, state.end_metadata, min_one_message)
-        bound = self._bound(isolation)
+        bound = self.readable_end(isolation)
         state = self._state
         found = read_state(state, start_offset, max_length, bound, min_one_message)
         if isolation == "committed":
@@ -186,8 +186,11 @@ class UnifiedLog(LogAppender):
         """True when the end went back since `cuts` was `before`: what a reader found may be of two logs."""
         return self.settled_cuts() != before
 
-    def _bound(self, isolation: Isolation) -> LogOffsetMetadata:
-        """The offset below which a reader sees records: the high watermark, or the last stable offset (LOG-30)."""
+    def readable_end(self, isolation: Isolation) -> LogOffsetMetadata:
+        """The offset below which a reader sees records, with its place: the log end, the high watermark, or the last
+        stable offset (LOG-30)."""
+        if isolation == "log_end":
+            return self._state.end_metadata
         if isolation not in ("high_watermark", "committed"):
             raise IllegalArgument(
                 f"unknown isolation {isolation!r}", hint='"log_end", "high_watermark" or "committed"'
@@ -210,7 +213,9 @@ class UnifiedLog(LogAppender):
         With another `isolation` its bound stands for the log end, and what lies at or after it is not found (PART-8).
         """
         found = self._settled(lambda: self._offset_for_time(self._state, timestamp))
-        return found if isolation == "log_end" else bounded(found, timestamp, self._bound(isolation).message_offset)
+        if isolation == "log_end":
+            return found
+        return bounded(found, timestamp, self.readable_end(isolation).message_offset)
 
     def _offset_for_time(self, state: LogState, timestamp: int) -> OffsetAndTimestamp | None:
         if timestamp >= 0:
@@ -234,6 +239,16 @@ class UnifiedLog(LogAppender):
                     mark = locate_or_offset_only(state, state.high_watermark)
                     self._state = state = high_watermark_resolved(state, mark)
         return state.high_watermark_metadata
+
+    @property
+    def high_watermark_follows_end(self) -> bool:
+        """Whether each append moves the high watermark to the log end: true where there is no other replica."""
+        return self._follows
+
+    @high_watermark_follows_end.setter
+    def high_watermark_follows_end(self, follows: bool) -> None:
+        with self._lock:
+            self._follows = follows
 
     def update_high_watermark(self, mark: int | LogOffsetMetadata) -> int:
         """The high watermark, moved to `mark` within log start ... log end; it may go down (LOG-27)."""
@@ -375,6 +390,16 @@ class UnifiedLog(LogAppender):
             return self._producers.maybe_start_verification(
                 producer_id, sequence, producer_epoch, supports_epoch_bump, self._milliseconds()
             )
+
+    @property
+    def verifies_transactions(self) -> bool:
+        """Whether a transaction begins only with the guard of a coordinator's answer (LOG-64)."""
+        return self._producers.producers.must_verify
+
+    @verifies_transactions.setter
+    def verifies_transactions(self, verifies: bool) -> None:
+        with self._lock:
+            self._producers.producers.must_verify = verifies
 
     @property
     def config(self) -> LogConfig:

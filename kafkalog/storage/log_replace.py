@@ -35,17 +35,19 @@ class LogReplacer(LogOwner):
 
         IllegalState where it is being cleaned already; StorageError, LogClosed.
         """
-        with self._lock:
-            self._ready_locked()
-            if self._is_being_cleaned:
-                raise IllegalState(f"log {self.name} is being cleaned already", path=self.path)
-            self._is_being_cleaned = True
-            cuts = self._cuts
+        mine = False
         try:
+            with self._lock:
+                self._ready_locked()
+                if self._is_being_cleaned:
+                    raise IllegalState(f"log {self.name} is being cleaned already", path=self.path)
+                cuts = self._cuts
+                self._is_being_cleaned = mine = True  # at once: a Ctrl-C comes between no two assignments
             self._remove_cleaned_files()
             yield cuts
         finally:
-            self._is_being_cleaned = False
+            if mine:
+                self._is_being_cleaned = False
 
     def _remove_cleaned_files(self) -> None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from typing import Final
 
@@ -10,11 +9,11 @@ from kafkalog._core.mapping import Mapping
 from kafkalog.errors import CorruptIndex, IllegalArgument, StorageError
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import File, FileSystem
+from kafkalog.util.system_calls import CANNOT
 
 MAX_INDEX_BYTES: Final = 2**31 - 1
 RESERVE_STEP_BYTES: Final = 65536
 _DISK_BLOCK_BYTES: Final = 512  # the unit of st_blocks, whatever the file system's own is
-_CANNOT_RESERVE: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
 class MappedFile:
@@ -102,7 +101,7 @@ class MappedFile:
         try:
             self._opened().allocate(self.reserved, target - self.reserved)
         except OSError as error:
-            if error.errno not in _CANNOT_RESERVE:
+            if error.errno not in CANNOT:
                 raise self._failed("reserve space for", error) from error
             target = self.length  # a file system that cannot: the write itself will tell
         self.reserved = target

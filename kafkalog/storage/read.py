@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from kafkalog._core.state import LogState
 from kafkalog._core.values import OffsetPosition
@@ -11,6 +11,13 @@ from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.transactions import AbortedTransaction
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata
+
+
+class HasSegments(Protocol):
+    """What of a log's state is enough to look for aborted transactions."""
+
+    @property
+    def segments(self) -> Any: ...
 
 
 def out_of_range(offset: int, start: int, end: int, path: str | None = None) -> OffsetOutOfRange:
@@ -85,7 +92,7 @@ def add_aborted(state: LogState, start_offset: int, found: FetchDataInfo) -> Non
     found.aborted_transactions = tuple(AbortedTransaction(*entry[1:4]) for entry in aborted)
 
 
-def collect_aborted(state: LogState, segment: LogSegment, start_offset: int, upper_offset: int) -> list[AbortedTxn]:
+def collect_aborted(state: HasSegments, segment: LogSegment, start_offset: int, upper_offset: int) -> list[AbortedTxn]:
     """The aborted transactions that overlap [start, upper), from the indexes of `segment` and of those after it."""
     aborted: list[AbortedTxn] = []
     following: LogSegment | None = segment

@@ -14,8 +14,8 @@ Condition = Callable[[Any, Any], bool]
 Reason = Literal["log start", "size", "time"]
 
 
-class Ageing(Protocol):
-    """What the rules look at: the state of a log that is open for writing, or `Aged`."""
+class Extent(Protocol):
+    """What rules about segments look at: the state of a log, or what stands for it."""
 
     @property
     def segments(self) -> Any: ...
@@ -23,6 +23,11 @@ class Ageing(Protocol):
     def log_start_offset(self) -> int: ...
     @property
     def log_end_offset(self) -> int: ...
+
+
+class Ageing(Extent, Protocol):
+    """What the rules look at: the state of a log that is open for writing, or `Aged`."""
+
     @property
     def high_watermark(self) -> int: ...
 

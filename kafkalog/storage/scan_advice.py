@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 from kafkalog._core.residency import absent_runs
 from kafkalog.util.fileio import File, FileSystem
+from kafkalog.util.system_calls import SYSTEM
 
 DROP_BYTES: Final = 8 << 20
 """How much of a file may lie in the page cache for the scan's sake before it is given up again."""
@@ -28,7 +28,7 @@ class ScanAdvice:
         self._next = 0
         self._dropped = 0
         if self._absent:
-            self._tell(0, 0, os.POSIX_FADV_SEQUENTIAL)
+            self._tell(0, 0, SYSTEM.advice_sequential)
 
     def passed(self, position: int) -> None:
         """The scan is done with the bytes before `position`."""
@@ -41,7 +41,7 @@ class ScanAdvice:
             start, length = self._absent[self._next]
             begin, end = max(start, self._dropped), min(start + length, position)
             if begin < end:
-                self._tell(begin, end - begin, os.POSIX_FADV_DONTNEED)
+                self._tell(begin, end - begin, SYSTEM.advice_dont_need)
             if start + length > position:
                 break
             self._next += 1

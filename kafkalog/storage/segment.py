@@ -15,6 +15,7 @@ from kafkalog._core.scan import BatchTable, scan
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
 from kafkalog.storage.aborted_txns import AbortedTxn
+from kafkalog.storage.abstract_index import Brought
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.lazy_index import LazyIndex
@@ -209,6 +210,15 @@ class LogSegment(SegmentFiles):
         """
         if table is None:
             table = scan(data, check_crc=False)
+        plan = self.plan(table)
+        self.write(memoryview(data)[: table.valid_bytes], plan)
+        return plan
+
+    def plan(self, table: BatchTable) -> AppendPlan:
+        """What it means to append the batches of `table`, whatever the segment's limits say; nothing is changed.
+
+        SegmentOffsetOverflow where one does not fit.
+        """
         rules = RollRules(
             self.base_offset,
             MAX_RELATIVE_OFFSET,
@@ -219,8 +229,16 @@ class LogSegment(SegmentFiles):
         plan = plan_append(table, 0, self._ready_tail(), rules, self.created_ms, True, True)
         if plan.roll_reason != NO_ROLL:
             self.ensure_offset_in_range(table.last_offset)
-        self.write(memoryview(data)[: table.valid_bytes], plan)
         return plan
+
+    def add_entries(self, entries: list[Brought]) -> None:
+        """Index what was written without; StorageError leaves some of them out, and the segment of no use."""
+        if self._is_fresh:
+            self.open_indexes()
+        if entries:
+            self._indexes_changed = True
+            self.offset_index.extend(entries)
+            self.time_index.extend(entries)
 
     def write(self, data: Any, plan: AppendPlan) -> None:
         """Append the bytes that `plan` is about, then its index entries; on any error the segment is as before.

@@ -89,6 +89,9 @@ def _ends_whole(segment: LogSegment, position: int) -> bool:
         for table in segment.records.tables(position, check_crc=True):
             if table.first_invalid >= 0:
                 raise _unsound(segment, table.position(table.first_invalid))
+            for row, (base, last) in enumerate(zip(table.base_offsets, table.last_offsets, strict=True)):
+                if last < base:  # the log would end there, whatever the checksum says
+                    raise _unsound(segment, table.position(row))
             end = table.position(len(table) - 1) + table.size(len(table) - 1)
     except CorruptRecord:
         if any(segment.records.read(end, segment.size - end)):

@@ -7,28 +7,18 @@ nobody knows, is left alone.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kafkalog.broker_config import BrokerConfig
-from kafkalog.config import key_for
-from kafkalog.manager.known_topics import read_known_topics
+from kafkalog.cleaner.pass_ import LOAD_FACTOR
+from kafkalog.cleaner.types import check_map_bytes
 from kafkalog.tools.compact_partition import MAP_BYTES, Cleaned, CompactPlan, clean_dirty, dirty_bytes, look
-from kafkalog.tools.directories import partitions_below, path_list
+from kafkalog.tools.offline_survey import Kept, OfflineSurvey, Path
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 
-Path = str | os.PathLike[str]
 POLICY = "cleanup.policy"
-
-
-class Kept(NamedTuple):
-    """A partition that is not compacted, and why."""
-
-    path: str
-    why: str
 
 
 @dataclass(frozen=True)
@@ -108,9 +98,9 @@ def compact(
     How dirty a log is, is not asked. min.compaction.lag.ms is; so are the high watermark, open transactions and the
     last segment, which stays as it is.
 
-    PartitionNotFound, NotAPartition, UnknownTopicOrPartition, ConfigError, UnknownConfig, CorruptRecord or
-    CorruptCheckpoint for damage; with `apply` DirectoryLocked, StorageError. A log that was not closed well is
-    recovered first where it has anything to clean.
+    IllegalArgument for a map too small for any key; PartitionNotFound, NotAPartition, UnknownTopicOrPartition,
+    ConfigError, UnknownConfig, CorruptRecord or CorruptCheckpoint for damage; with `apply` DirectoryLocked,
+    StorageError. A log that was not closed well is recovered first where it has anything to clean.
     """
     found = plan_compact(
         paths,
@@ -156,21 +146,18 @@ def plan_compact(
     clock: Clock = SYSTEM_CLOCK,
 ) -> CompactPlans:
     """What counts for each partition that the paths stand for; no log is looked at. Arguments, errors: `compact`."""
-    found = partitions_below(path_list(paths), topics, fs)
-    given = {key_for(name).name: value for name, value in (settings or {}).items()}
-    known = read_known_topics(dict.fromkeys(os.path.dirname(one.path) for one in found), fs=fs)
-    config = BrokerConfig.from_mapping({**known.store_settings(), **(store or {})})
-    now = clock.milliseconds() if now_ms is None else now_ms
+    check_map_bytes(map_bytes, LOAD_FACTOR)
+    survey = OfflineSurvey.of(paths, topics, settings, store, now_ms, fs, clock)
     plans: list[CompactPlan] = []
     kept: list[Kept] = []
-    for one in found:
+    for one in survey.found:
         topic = one.topic_partition.topic
-        topic_config = known.config_of(topic, config).replace(**given)
-        if known.settings_of(topic) is None and POLICY not in given:
+        topic_config = survey.config_of(topic)
+        if survey.known.settings_of(topic) is None and POLICY not in survey.given:
             kept.append(Kept(one.path, "nobody knows its topic's settings: give --cleanup-policy compact"))
         elif not topic_config.compact:
             kept.append(Kept(one.path, f"its {POLICY} is {','.join(sorted(topic_config.cleanup_policy))}"))
         else:
-            mark_is_end = not known.has_replicas(one.topic_partition)
-            plans.append(CompactPlan(one, topic_config, now, mark_is_end, map_bytes, from_start))
-    return CompactPlans(plans, tuple(kept), len(found))
+            mark_is_end = survey.mark_is_end(one)
+            plans.append(CompactPlan(one, topic_config, survey.now_ms, mark_is_end, map_bytes, from_start))
+    return CompactPlans(plans, tuple(kept), len(survey.found))

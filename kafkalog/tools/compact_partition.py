@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from kafkalog._core.offset_map import SkimpyOffsetMap
-from kafkalog.cleaner.choosing import cleanable_offsets
+from kafkalog._core.producer import ProducerState
+from kafkalog.cleaner.choosing import Offsets, cleanable_offsets
+from kafkalog.cleaner.cleanable import CleanableLog, Part
 from kafkalog.cleaner.pass_ import clean
-from kafkalog.cleaner.types import ASKED, CleanerStats, LogToClean
+from kafkalog.cleaner.splits import after_splits
+from kafkalog.cleaner.types import CleanerStats, bytes_of
 from kafkalog.config import LogConfig
-from kafkalog.errors import CleaningAborted
 from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_offset
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.storage.log import UnifiedLog
@@ -22,14 +25,14 @@ from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.transaction_index import TransactionIndex
 from kafkalog.storage.view import LogView
 from kafkalog.tools.directories import PartitionPath
-from kafkalog.tools.offline_partition import opened_offline
+from kafkalog.tools.offline_partition import in_locked_directories, opened_offline
+from kafkalog.tools.seen_producers import seen_producers
 from kafkalog.types import OffsetPosition
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
 MAP_BYTES: Final = 128 << 20
 """Memory for the keys of one clean: log.cleaner.dedupe.buffer.size of one cleaner thread."""
-_SPLITS: Final = 100
 Advance = Callable[[int], None]
 """Called with bytes that were read since the last call."""
 
@@ -79,7 +82,7 @@ def look(plan: CompactPlan, fs: FileSystem, advance: Advance = lambda size: None
     CorruptRecord, StorageError.
     """
     with LogView(plan.place.path, fs=fs) as view:
-        seen: Any = _SeenLog(view, plan, fs)
+        seen = _SeenLog(view, plan, fs)
         first, end = _dirty_part(seen.state, plan, fs)
         if first >= end:
             return None
@@ -91,9 +94,9 @@ def look(plan: CompactPlan, fs: FileSystem, advance: Advance = lambda size: None
 def dirty_bytes(plan: CompactPlan, fs: FileSystem) -> int:
     """How many bytes a clean has to go over; 0 where nothing is dirty. Nothing is locked or changed. StorageError."""
     with LogView(plan.place.path, fs=fs) as view:
-        seen: Any = _SeenLog(view, plan, fs)
+        seen = _SeenLog(view, plan, fs)
         first, end = _dirty_part(seen.state, plan, fs)
-        return LogToClean.of(seen, first, end, ASKED).total_bytes if first < end else 0
+        return sum(bytes_of(seen.segments, first, end)) if first < end else 0
 
 
 def clean_dirty(
@@ -101,14 +104,8 @@ def clean_dirty(
 ) -> list[Cleaned]:
     """What was cleaned. A data directory is locked, and a log opened, only where something is dirty."""
     busy = [plan for plan in plans if dirty_bytes(plan, fs)]
-    told: list[Cleaned] = []
-    for directory in dict.fromkeys(plan.directory for plan in busy):
-        with LogDir.acquire(directory, fs=fs) as log_dir:
-            for plan in busy:
-                one = _clean(log_dir, plan, fs, clock, advance) if plan.directory == directory else None
-                if one is not None:
-                    told.append(one)
-    return told
+    told = in_locked_directories(busy, lambda log_dir, plan: _clean(log_dir, plan, fs, clock, advance), fs)
+    return [one for one in told if one is not None]
 
 
 def _clean(log_dir: LogDir, plan: CompactPlan, fs: FileSystem, clock: Clock, advance: Advance) -> Cleaned | None:
@@ -120,16 +117,13 @@ def _clean_all(log: UnifiedLog, plan: CompactPlan, fs: FileSystem, advance: Adva
     """Rounds until nothing is dirty: the map may be too small for all keys at once, and a segment be split first."""
     first, end = begin, _ = _dirty_part(log.state, plan, fs)
     rounds: list[CleanerStats] = []
-    splits = 0
-    while first < end:
+
+    def clean_once() -> tuple[CleanerStats, int]:
         stats = CleanerStats(perf_counter())
-        try:
-            reached = _cleaned(log, first, end, plan, stats, advance)
-        except CleaningAborted:
-            splits += 1
-            if splits > _SPLITS:
-                raise
-            continue
+        return stats, _cleaned(log, first, end, plan, stats, advance)
+
+    while first < end:
+        stats, reached = after_splits(clean_once)
         rounds.append(stats)
         record_cleaner_offset(plan.directory, log.topic_partition, reached, fs=fs)
         if reached <= first:
@@ -138,7 +132,7 @@ def _clean_all(log: UnifiedLog, plan: CompactPlan, fs: FileSystem, advance: Adva
     return _told(plan, begin, first, rounds) if rounds else None
 
 
-def _dirty_part(state: Any, plan: CompactPlan, fs: FileSystem) -> tuple[int, int]:
+def _dirty_part(state: Offsets, plan: CompactPlan, fs: FileSystem) -> tuple[int, int]:
     """The first dirty and the first uncleanable offset."""
     known = read_cleaner_offsets(plan.directory, fs=fs).get(plan.place.topic_partition)
     offsets = cleanable_offsets(state, plan.config, None if plan.from_start else known, plan.now_ms)
@@ -148,7 +142,7 @@ def _dirty_part(state: Any, plan: CompactPlan, fs: FileSystem) -> tuple[int, int
 
 
 def _cleaned(
-    log: UnifiedLog,
+    log: CleanableLog,
     first: int,
     end: int,
     plan: CompactPlan,
@@ -169,8 +163,8 @@ def _cleaned(
 
     most = max(1, end - first) * 2  # no map needs more slots than there are offsets
     offset_map = SkimpyOffsetMap(max(24, min(plan.map_bytes, 24 * most)))
-    to_clean = LogToClean.of(log, first, end, ASKED)
-    return clean(to_clean, offset_map, now_ms=plan.now_ms, throttled=moved, stats=stats, dry_run=dry_run).end_offset
+    part = Part(log, first, end)
+    return clean(part, offset_map, now_ms=plan.now_ms, throttled=moved, stats=stats, dry_run=dry_run).end_offset
 
 
 def _told(plan: CompactPlan, first: int, end: int, rounds: Sequence[CleanerStats]) -> Cleaned:
@@ -239,9 +233,8 @@ class _SeenState(NamedTuple):
 
 
 class _SeenLog:
-    """A view with the face of a log that is cleaned; its producers are not known, so no empty batch stays for them."""
+    """A view with the face of a log that is cleaned."""
 
-    producers: Final = ()
     closed: Final = False
     failed: Final = False
 
@@ -256,6 +249,13 @@ class _SeenLog:
         self.path = view.path
         self.config = plan.config
         self.fs = fs
+        self._view = view
+        self._now_ms = plan.now_ms
+
+    @cached_property
+    def producers(self) -> tuple[ProducerState, ...]:
+        """Who has written, for whose last sequences empty batches stay."""
+        return seen_producers(self._view, self._now_ms, self.fs)
 
     @contextmanager
     def being_cleaned(self) -> Iterator[int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import BinaryIO, Final
 
+from kafkalog.util.java_hash import java_hash
+
 Pair = tuple[int, int]
 _FEWEST_BUCKETS: Final = 16
 
@@ -67,15 +69,12 @@ def _by_file(found: dict[str, list[Pair]]) -> list[tuple[str, list[Pair]]]:
     while len(found) > buckets * 3 // 4:
         buckets *= 2
     latest_first = list(found.items())[::-1]
-    return sorted(latest_first, key=lambda one: _java_hash(_full(one[0])) & (buckets - 1))
+    return sorted(latest_first, key=lambda one: _spread(_full(one[0])) & (buckets - 1))
 
 
-def _java_hash(text: str) -> int:
+def _spread(text: str) -> int:
     """What a Java hash map makes of a string: its hash code, the high half mixed into the low one."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    value = java_hash(text)
     return value ^ value >> 16
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from kafkalog.errors import CorruptCheckpoint, CorruptRecord, IllegalState, NotAPartition, UnknownTopicOrPartition
 from kafkalog.manager.log_dir import LogDir, is_locked
+from kafkalog.manager.producer_ids import read_next_producer_id
 from kafkalog.manager.topics import TopicEntry, TopicStore
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, MAX_NAME_LENGTH, STRAY_DIR_SUFFIX, parse_dir
 from kafkalog.tools import handover_journal
@@ -104,7 +105,8 @@ def _planned(
             hint=f"topics here: {', '.join(sorted({*found, *entries})[:8]) or 'none'}",
         )
     topics = {name: Found(entries.get(name), found.get(name, ())) for name in names}
-    plan = make_plan(node, metadata, topics, home=homes[0], adopt=options.adopt)
+    given = max(read_next_producer_id(path, fs=fs) for path in homes)
+    plan = make_plan(node, metadata, topics, home=homes[0], adopt=options.adopt, next_producer_id=given)
     plan.problems += [refused(error) for error in broken]
     if any(found.values()):
         plan.notes += [

@@ -99,14 +99,23 @@ class Found(NamedTuple):
 
 
 def make_plan(
-    node: Node, metadata: ClusterMetadata, found: Mapping[str, Found], *, home: str, adopt: bool = False
+    node: Node,
+    metadata: ClusterMetadata,
+    found: Mapping[str, Found],
+    *,
+    home: str,
+    adopt: bool = False,
+    next_producer_id: int = 0,
 ) -> HandoverPlan:
-    """The plan for the topics `found`; partitions without a directory are to be made by the broker in `home`."""
+    """The plan for the topics `found`; partitions without a directory are to be made by the broker in `home`.
+
+    Producer ids below `next_producer_id` were given to clients, which may not have written yet.
+    """
     plan = HandoverPlan(node, metadata)
     _check_controller(plan)
     for name in sorted(found):
         _plan_topic(plan, name, found[name], home, adopt)
-    _plan_producer_ids(plan, found)
+    _plan_producer_ids(plan, found, next_producer_id)
     return plan
 
 
@@ -265,9 +274,10 @@ def _note_partitions(plan: HandoverPlan, found: Sequence[PartitionSurvey]) -> No
             )
 
 
-def _plan_producer_ids(plan: HandoverPlan, found: Mapping[str, Found]) -> None:
-    """Producers that the broker numbers anew must not be taken for those that wrote our records."""
-    largest = max((one.largest_producer_id for topic in found.values() for one in topic.partitions), default=-1)
+def _plan_producer_ids(plan: HandoverPlan, found: Mapping[str, Found], next_producer_id: int) -> None:
+    """Producers that the broker numbers anew must not be taken for those that wrote our records, or are about to."""
+    written = (one.largest_producer_id for topic in found.values() for one in topic.partitions)
+    largest = max([next_producer_id - 1, *written])
     if largest < plan.metadata.image.next_producer_id:
         return
     if largest > MAX_PRODUCER_ID:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from kafkalog.config import LogConfig
-from kafkalog.manager.checkpoints import high_watermark_of, read_offset, record_close, recovery_point_of
+from kafkalog.manager.checkpoints import (
+    high_watermark_of,
+    lower_cleaner_offsets,
+    read_offset,
+    record_close,
+    recovery_point_of,
+)
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.partition import Found, open_partition
 from kafkalog.storage.log import UnifiedLog
@@ -32,6 +38,19 @@ class OfflinePlan(Protocol):
     def mark_is_end(self) -> bool: ...
 
 
+P = TypeVar("P", bound=OfflinePlan)
+T = TypeVar("T")
+
+
+def in_locked_directories(plans: Sequence[P], act: Callable[[LogDir, P], T], fs: FileSystem) -> list[T]:
+    """What `act` gives for each plan, directory by directory, each of which is locked meanwhile. DirectoryLocked."""
+    told: list[T] = []
+    for directory in dict.fromkeys(plan.directory for plan in plans):
+        with LogDir.acquire(directory, fs=fs) as log_dir:
+            told += [act(log_dir, plan) for plan in plans if plan.directory == directory]
+    return told
+
+
 @contextmanager
 def opened_offline(log_dir: LogDir, plan: OfflinePlan, fs: FileSystem, clock: Clock) -> Iterator[UnifiedLog]:
     """The log of a plan's partition, recovered where it needs that; closed, with its checkpoints, when the block ends.
@@ -49,6 +68,8 @@ def opened_offline(log_dir: LogDir, plan: OfflinePlan, fs: FileSystem, clock: Cl
     closed_well = False
     try:
         try:
+            # before anything is appended behind a recovered end that lies below what was clean once
+            lower_cleaner_offsets(plan.directory, {key: log.log_end_offset}, fs=fs)
             if mark is not None:
                 log.update_high_watermark(mark)
             yield log

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
-from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.errors import IllegalArgument, MissingPackage, StorageError
 from kafkalog.records.message import MessageError, Source
 from kafkalog.tools.decoders import DecodeError, Decoder, json
 from kafkalog.util.fileio import OS, FileSystem
@@ -157,6 +157,6 @@ def _package(name: str, what: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise IllegalArgument(
+        raise MissingPackage(
             f"the decoder {what} needs a package that is not there: {error}", hint="pip install 'kafkalog[schemas]'"
-        ) from error
+        ) from None

@@ -6,29 +6,17 @@ Each topic has the settings that the topics file or the broker's own metadata sa
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from kafkalog.broker_config import BrokerConfig
-from kafkalog.config import key_for
-from kafkalog.manager.known_topics import read_known_topics
-from kafkalog.tools.directories import partitions_below, path_list
+from kafkalog.tools.offline_survey import Kept, OfflineSurvey, Path
 from kafkalog.tools.retain_partition import DueSegment, PartitionPlan, delete_due, look
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 
 RETENTION: Final = frozenset({"retention.bytes", "retention.ms"})
-Path = str | os.PathLike[str]
-
-
-class Kept(NamedTuple):
-    """A partition that retention does not look at, and why."""
-
-    path: str
-    why: str
 
 
 @dataclass(frozen=True)
@@ -138,19 +126,13 @@ def plan_retain(
     clock: Clock = SYSTEM_CLOCK,
 ) -> RetainPlan:
     """What counts for each partition that the paths stand for; no log is looked at. Arguments, errors: `retain`."""
-    found = partitions_below(path_list(paths), topics, fs)
-    given = {key_for(name).name: value for name, value in (settings or {}).items()}
-    known = read_known_topics(dict.fromkeys(os.path.dirname(one.path) for one in found), fs=fs)
-    config = BrokerConfig.from_mapping({**known.store_settings(), **(store or {})})
-    now = clock.milliseconds() if now_ms is None else now_ms
+    survey = OfflineSurvey.of(paths, topics, settings, store, now_ms, fs, clock)
     plans: list[PartitionPlan] = []
     kept: list[Kept] = []
-    for one in found:
+    for one in survey.found:
         topic = one.topic_partition.topic
-        if not known.is_aged(topic, config) and not RETENTION & given.keys():
+        if not survey.known.is_aged(topic, survey.config) and not RETENTION & survey.given.keys():
             kept.append(Kept(one.path, "nobody knows its topic's settings: give --retention-ms or --retention-bytes"))
             continue
-        topic_config = known.config_of(topic, config).replace(**given)
-        plan = PartitionPlan(one, topic_config, now, not known.has_replicas(one.topic_partition))
-        plans.append(plan)
-    return RetainPlan(plans, tuple(kept), len(found))
+        plans.append(PartitionPlan(one, survey.config_of(topic), survey.now_ms, survey.mark_is_end(one)))
+    return RetainPlan(plans, tuple(kept), len(survey.found))

@@ -13,7 +13,7 @@ from kafkalog.storage.retention import Aged, Due, Reason, plan_retention
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.view import LogView
 from kafkalog.tools.directories import PartitionPath
-from kafkalog.tools.offline_partition import opened_offline
+from kafkalog.tools.offline_partition import in_locked_directories, opened_offline
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
@@ -74,13 +74,8 @@ def look(plan: PartitionPlan, fs: FileSystem) -> list[DueSegment]:
 def delete_due(plans: Sequence[PartitionPlan], fs: FileSystem, clock: Clock) -> list[DueSegment]:
     """What went. A data directory is locked, and a log opened, only where something goes."""
     busy = [plan for plan in plans if look(plan, fs)]
-    told: list[DueSegment] = []
-    for directory in dict.fromkeys(plan.directory for plan in busy):
-        with LogDir.acquire(directory, fs=fs) as log_dir:
-            for plan in busy:
-                if plan.directory == directory:
-                    told += _delete(log_dir, plan, fs, clock)
-    return told
+    told = in_locked_directories(busy, lambda log_dir, plan: _delete(log_dir, plan, fs, clock), fs)
+    return [one for some in told for one in some]
 
 
 def _delete(log_dir: LogDir, plan: PartitionPlan, fs: FileSystem, clock: Clock) -> list[DueSegment]:

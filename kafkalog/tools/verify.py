@@ -38,6 +38,7 @@ from kafkalog.tools.verify_report import Finding, Findings, Report, Severity, Su
 from kafkalog.tools.verify_segment import Progress
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.readahead import usable_cores
 
 __all__ = ["Finding", "Report", "Severity", "is_partition", "total_bytes", "verify", "verify_elsewhere"]
 
@@ -68,7 +69,7 @@ def verify(
     if deep and indexes_only:
         raise IllegalArgument("deep and indexes_only are both given", hint="leave one of them out")
     run = _Run(deep, not indexes_only, progress, fs)
-    return run.report(path_list(paths), threads or len(os.sched_getaffinity(0)) or 1)
+    return run.report(path_list(paths), threads or usable_cores())
 
 
 def verify_elsewhere(

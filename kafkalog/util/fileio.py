@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafkalog.util.descriptors import with_room
+from kafkalog.util.system_calls import SYSTEM
 
 _FLAGS: Final = {
     "r": os.O_RDONLY,
@@ -27,8 +28,9 @@ TMP_SUFFIX: Final = ".tmp"
 class FileSystem:
     """The operating system's file calls, by their usual names and arguments.
 
-    The attributes are the builtins themselves, so a call through a bound attribute costs nothing extra.
-    A subclass replaces the ones it wants to watch; callers look calls up on the instance they were given.
+    The attributes are the builtins themselves, so a call through a bound attribute costs nothing extra; what this
+    system has in another form, or not at all, is stood for by `system_calls.py`. A subclass replaces the ones it wants
+    to watch; callers look calls up on the instance they were given.
     """
 
     open = staticmethod(os.open)
@@ -38,9 +40,9 @@ class FileSystem:
     pwrite = staticmethod(os.pwrite)
     pwritev = staticmethod(os.pwritev)
     ftruncate = staticmethod(os.ftruncate)
-    posix_fallocate = staticmethod(os.posix_fallocate)
-    fsync = staticmethod(os.fsync)
-    fdatasync = staticmethod(os.fdatasync)
+    posix_fallocate = staticmethod(SYSTEM.posix_fallocate)
+    fsync = staticmethod(SYSTEM.fsync)
+    fdatasync = staticmethod(SYSTEM.fdatasync)
     fstat = staticmethod(os.fstat)
     stat = staticmethod(os.stat)
     rename = staticmethod(os.replace)
@@ -52,8 +54,8 @@ class FileSystem:
     utime = staticmethod(os.utime)
     fchmod = staticmethod(os.fchmod)
     fchown = staticmethod(os.fchown)
-    sendfile = staticmethod(os.sendfile)
-    advise = staticmethod(os.posix_fadvise)
+    sendfile = staticmethod(SYSTEM.sendfile)
+    advise = staticmethod(SYSTEM.advise)
 
     def open_file(self, path: str | os.PathLike[str], mode: str) -> File:
         """The regular file `path`, open: "r", "rw", "create" (made if missing) or "exclusive" (must be new).
@@ -95,8 +97,12 @@ class FileSystem:
         """True where something has that name; OSError where that cannot be told (permissions)."""
         try:
             self.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # of a NUL in it
             return False
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                return False
+            raise
         return True
 
     def read_file(self, path: str | os.PathLike[str], limit: int) -> bytes:
@@ -185,7 +191,8 @@ class File:
     def allocate(self, offset: int, length: int) -> None:
         """Reserve disk space for `length` bytes at `offset`; the file grows to that end.
 
-        OSError (ENOSPC) here means that no later write into the range can fail for space.
+        OSError (ENOSPC) here means that no later write into the range can fail for space, one of
+        `system_calls.CANNOT` that the system or the file system reserves nothing.
         """
         if length > 0:
             self._fs.posix_fallocate(self._fd, offset, length)
@@ -209,7 +216,7 @@ class File:
     def expect_whole_read(self) -> None:
         """Tell the system that the file will be read from front to back; a system that takes no advice has none."""
         try:
-            self._fs.advise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            self._fs.advise(self._fd, 0, 0, SYSTEM.advice_sequential)
         except OSError:
             pass
 
@@ -270,8 +277,12 @@ def make_directories(fs: FileSystem, path: str) -> None:
         fs.fsync_dir(os.path.dirname(each))
 
 
-def atomic_write(fs: FileSystem, path: str | os.PathLike[str], data: bytes, *, sync: bool = True) -> None:
+def atomic_write(
+    fs: FileSystem, path: str | os.PathLike[str], data: bytes, *, sync: bool = True, private: bool = False
+) -> None:
     """Make `data` the content of `path`: a reader, or a crash, sees the old content or the new, whole.
+
+    `private`: only its owner may read and write it, from before the first byte is in it.
 
     Written to `<path>.tmp`, synced, renamed over the old file, and the directory synced (KAFKA-16541:
     never without the sync, else a power loss may leave an empty file). OSError leaves the old content.
@@ -280,6 +291,8 @@ def atomic_write(fs: FileSystem, path: str | os.PathLike[str], data: bytes, *, s
     temporary = name + TMP_SUFFIX
     try:
         with _new_file(fs, temporary) as file:
+            if private:
+                os.fchmod(file.fileno(), 0o600)
             file.pwrite(data, 0)
             if sync:
                 file.sync()

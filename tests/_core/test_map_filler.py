@@ -1,7 +1,7 @@
 """The compiled half of building an offset map: damage is named as the decoder names it, misuse is refused."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkalog._core.decode import decode
@@ -21,8 +21,12 @@ def filler(offset_map: SkimpyOffsetMap, end: int = 2**62, most: int = 1000) -> M
 
 
 @given(st.sampled_from([V2, V1]), st.lists(st.tuples(st.integers(12, 300), st.integers(0, 255)), max_size=3))
+@example(V2, [(177, 128)])  # the batch ends below its base offset, its records are sound
 def test_damage_has_the_place_and_the_words_that_the_decoder_has(data: bytes, changes: list[tuple[int, int]]) -> None:
-    """CLN-28: whatever lies in the records, checksums not asked; sound records put what the decoder reads."""
+    """CLN-28: whatever lies in the records, checksums not asked; sound records put what the decoder reads.
+
+    A batch that ends below its base offset is refused, whatever is in it.
+    """
     changed = bytearray(b"before" + data)
     for at, value in changes:
         changed[6 + at % len(data) if at % len(data) >= 17 else -1] = value
@@ -33,7 +37,13 @@ def test_damage_has_the_place_and_the_words_that_the_decoder_has(data: bytes, ch
     rows = range(len(batches))
     if any(batches[i].is_control for i in rows):
         return
-    assert reader.take(changed, batches, 0, len(batches), 1000) == (decoded.status == 0)
+    goes_on = reader.take(changed, batches, 0, len(batches), 1000)
+    if any(batches.magic(i) == 2 and batches.last_offset_of(i) < batches.base_offset(i) for i in rows):
+        assert not goes_on and reader.error_text == "the batch ends below its base offset"
+        assert (reader.error_batch, reader.error_position, reader.error_record) == (0, 6, -1)
+        assert (reader.messages_read, offset_map.size) == (0, 0)
+        return
+    assert goes_on == (decoded.status == 0)
     assert (reader.status, reader.error_text) == (decoded.status, decoded.error_text)
     if decoded.status:
         place = decoded.error_batch, decoded.error_position, decoded.error_record

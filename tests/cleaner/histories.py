@@ -99,13 +99,17 @@ class History:
             else:
                 log.replicate(event)
 
-    def first(self, count: int) -> History:
-        """The history of the first `count` events alone."""
+    def first(self, count: int | None) -> History:
+        """The history of the first `count` events alone; None: all."""
         events = self.events[:count]
         end = max((last_offset(event) + 1 for event in events if event is not None), default=0)
         rows = tuple(row for row in self.rows if row.offset < end)
         markers = tuple(marker for marker in self.markers if marker.offset < end)
         return History(events, rows, markers, end, {}, self.segment_bytes)
+
+    def below(self, end: int) -> History:
+        """The history of the events that a log which ends at `end` has."""
+        return self.first(next((n for n, e in enumerate(self.events) if e is not None and last_offset(e) >= end), None))
 
     @property
     def stable(self) -> int:

@@ -284,6 +284,22 @@ def test_a_record_that_is_damaged_under_a_good_checksum(tmp_path: Path) -> None:
     log.close()
 
 
+def test_a_batch_that_ends_below_its_base_offset(tmp_path: Path) -> None:
+    """CLN-28: under a good checksum, too; a map without its keys would be one of another log."""
+
+    def change(data: bytearray) -> None:
+        data[23:27] = (-5).to_bytes(4, "big", signed=True)
+        data[:] = seal(data)
+
+    log, path = damaged_log(tmp_path, change)
+    third = log.state.segments.first.size // 3
+    for start in (0, 1):
+        with pytest.raises(CorruptRecord, match="^the batch ends below its base offset") as raised:
+            build(log, start, log.log_end_offset)
+        assert (raised.value.path, raised.value.offset, raised.value.position) == (path, 1, third)
+    log.close()
+
+
 @pytest.mark.parametrize(("cut", "what"), [(3, "3 bytes before"), (70, "70 bytes before"), (71, "71 bytes")])
 def test_a_file_that_is_shorter_than_its_segment(log: UnifiedLog, cut: int, what: str) -> None:
     """CLN-28: no clean goes on with a part."""

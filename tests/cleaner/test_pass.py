@@ -286,6 +286,30 @@ def test_a_log_that_loses_segments_to_retention_while_it_is_cleaned(tmp_path: Pa
     log.close()
 
 
+@pytest.mark.parametrize("at", [1, 3, 8, 9, 12])
+def test_a_log_start_that_passes_into_what_is_being_cleaned(tmp_path: Path, at: int) -> None:
+    """As DeleteRecords ends no clean of the reference: nothing below it comes back, and no record above it goes.
+
+    Where it takes whole segments away that does end the clean: see above.
+    """
+    log = with_keys(tmp_path, *(n % 120 for n in range(200)), segment_every=200)
+    calls = 0
+
+    def delete() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            assert log.delete_before(117) == 117
+
+    end = cleaned(log, check_done=delete, io_buffer_bytes=4096).end_offset
+    assert end == 200 and calls >= at
+    assert [offset for _, offset in keys_and_offsets(log)] == list(range(117, 200))
+    assert log.log_start_offset == 117
+    cleaned(log)
+    assert [offset for _, offset in keys_and_offsets(log)] == list(range(117, 200))
+    log.close()
+
+
 def test_a_dry_run_counts_what_a_clean_does_and_changes_nothing(tmp_path: Path) -> None:
     log = with_keys(tmp_path, *(n % 5 for n in range(40)), segment_every=20)
     log.flush()

@@ -250,7 +250,7 @@ def test_a_chunk_that_ends_inside_a_batch_says_what_it_needs() -> None:
     assert (both.bytes_read, both.needed_bytes) == (len(data), 0)
 
 
-@pytest.mark.parametrize("damage", ["crc", "size", "magic", "records", "codec"])
+@pytest.mark.parametrize("damage", ["crc", "size", "magic", "records", "range", "codec"])
 def test_damage_is_an_error_with_file_position_and_offset(damage: str) -> None:
     """CLN-28: nothing of the chunk is given then; a rewritten batch must not get a right checksum for wrong records."""
     good, bad = made(0, (b"a", b"1"), (b"a", b"2")), bytearray(made(2, (b"a", b"1" * 30), (b"a", b"2")))
@@ -262,6 +262,9 @@ def test_damage_is_an_error_with_file_position_and_offset(damage: str) -> None:
         bad[16] = 9
     elif damage == "records":
         bad[61] = 0x7E
+        bad = bytearray(seal(bytes(bad)))
+    elif damage == "range":
+        bad[23:27] = (-1).to_bytes(4, "big", signed=True)
         bad = bytearray(seal(bytes(bad)))
     else:
         bad[22] |= CompressionType.ZSTD

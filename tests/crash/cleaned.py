@@ -77,8 +77,10 @@ def check_cleaned(path: Path, history: History, held: bool, *, appended: int | N
         assert log.append([(b"after", b"the crash", NOW)]).first_offset == end
 
 
-def check_content(log: Log, history: History, held: bool, *, appended: int | None = None) -> None:
-    """What a log holds is of its history, and all that must be there is."""
+def check_content(log: Log, history: History, held: bool, *, appended: int | None = None, first: int = 0) -> None:
+    """What a log holds is of its history, and all that must be there is; it may begin at `first`, or before."""
+    start = log.start_offset
+    assert start <= first, f"it begins at {start}, {first} would be right"
     known = history if appended is None else history.first(appended)
     rows = {row.offset: row for row in history.rows}
     found = [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in log]
@@ -90,15 +92,15 @@ def check_content(log: Log, history: History, held: bool, *, appended: int | Non
     assert not [row for row in committed if history.aborted(row)], "a record of an aborted transaction came back"
     newest = {row.key: row for row in committed}
     for key, row in known.latest(known.stable).items():
-        if row.value is not None or held:
+        if row.offset >= start and (row.value is not None or held):
             lost = f"{row} is lost: there are {sorted(there)}"
             assert row.offset in there or newest.get(key, row).offset > row.offset, lost
-    stable = known.stable if appended is None else history.first(appended + 1).stable  # that one may have been begun
-    open_rows = [row.offset for row in known.rows if row.offset >= max(known.stable, stable)]
+    stable = history.below(log.end_offset).stable  # what was not acknowledged may be there as well
+    open_rows = [row.offset for row in known.rows if row.offset >= max(known.stable, stable, start)]
     assert there.issuperset(open_rows), "records above the last stable offset are lost"
-    if appended is None:
+    if appended is None and not start:
         assert folded((row.key, row.value) for row in committed) == history.folded()
-        assert (log.start_offset, log.end_offset) == (0, history.end)
+        assert log.end_offset == history.end
         last = {state.producer_id: state.last_sequence for state in log.opened_for_append().log.producers}
         assert {producer: last.get(producer) for producer in history.last_sequences} == history.last_sequences
 
@@ -128,7 +130,7 @@ def cut_clean(directory: Path, seed: int, modes: Sequence[Mode] = CLEANED_MODES)
     fs.on_change = lambda: None
     ready.log.close()
     for image in sorted(images.iterdir()):
-        with _told(f"seed {seed}, {image.name}"):
+        with told(f"seed {seed}, {image.name}"):
             check_cleaned(image / TOPIC, ready.history, ready.held)
         shutil.rmtree(image)
     return changes, len(seen)
@@ -152,7 +154,7 @@ def _one_failure(place: Path, seed: int, fault: Fault, nth: int) -> bool:
     ready = prepared(root, seed, fs)
     log, history = ready.log, ready.history
     rule = fault.at(fs, nth)
-    with _told(f"seed {seed}, call {nth}: {fault.name}"), ExitStack() as stack:
+    with told(f"seed {seed}, call {nth}: {fault.name}"), ExitStack() as stack:
         stack.callback(_give_up, log)
         try:
             log.compact()
@@ -181,7 +183,7 @@ def _give_up(log: Log) -> None:
         log.close()
 
 
-class _told:
+class told:
     """Says where a finding was."""
 
     def __init__(self, where: str) -> None:

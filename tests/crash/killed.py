@@ -3,7 +3,8 @@
     python -m tests.crash.killed     takes lines `kind partition report seed`, starts a writer for each, and says
                                      "ready <process id>" when it has begun and "ended <status>" when it is gone
 
-A writer of kind "session" does random operations, one of kind "clean" appends and cleans.
+A writer of kind "session" does random operations, one of kind "clean" appends and cleans, one of kind "store" appends
+to a store that cleans in the background.
 """
 
 from __future__ import annotations
@@ -18,16 +19,34 @@ import traceback
 import warnings
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import kafkalog
+from kafkalog.cleaner.types import CleanResult
 from kafkalog.errors import UnsafeFileSystem
+from kafkalog.manager import cleaning
+from kafkalog.types import TopicPartition
 from kafkalog.util.clock import MockClock
 from tests.cleaner.histories import NOW, History, opened, random_history
 from tests.crash.session import Operation, Session
+from tests.crash.stored import AGED, histories_of, make_topics
 
 STEPS = 5000
 EVENTS = 400
 PAUSE_S = 0.001
 """Between events, so that a writer is not through before it is killed."""
+OLD_OFFSETS = 150
+LONGEST_PAUSE_S = 0.03
+RESTLESS = {
+    "log.cleaner.backoff.ms": 1,
+    "log.cleaner.threads": 2,
+    "log.initial.task.delay.ms": 0,
+    "log.retention.check.interval.ms": 5,
+    "log.flush.scheduler.interval.ms": 20,
+    "log.flush.offset.checkpoint.interval.ms": 10,
+    "log.segment.delete.delay.ms": 10,
+}
+"""A store whose cleaner and other jobs hardly ever wait."""
 
 
 def write(partition: str, report: str, seed: str) -> None:
@@ -68,7 +87,40 @@ def clean(partition: str, report: str, seed: str) -> None:
         os.write(said, b"cleaned\n")
 
 
-KINDS = {"session": write, "clean": clean}
+def store(partition: str, report: str, seed: str) -> None:
+    """Appends to each partition of a store, and deletes from one, while its cleaner works, until somebody kills it."""
+    said = os.open(report, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    histories, rng = histories_of(int(seed), EVENTS), Random(f"deletes {seed}")
+
+    def observed(*given: Any, **more: Any) -> CleanResult:
+        os.write(said, b"clean\n")
+        try:
+            return clean_one(*given, **more)
+        finally:
+            os.write(said, b"cleaned\n")
+
+    clean_one, cleaning.clean = cleaning.clean, observed
+    dirs = kafkalog.open_dirs(Path(partition).parent, "a", **RESTLESS)
+    make_topics(dirs, histories, time.time_ns() // 10**6, OLD_OFFSETS)
+
+    def append(key: TopicPartition, history: History) -> None:
+        for number in range(len(history.events)):
+            history.append(dirs[key], number, number + 1)
+            os.write(said, f"appended {key.topic} {key.partition} {number + 1}\n".encode())
+            time.sleep(PAUSE_S)
+
+    os.write(1, b"ready %d\n" % os.getpid())
+    for key, history in histories.items():
+        threading.Thread(target=append, args=(key, history)).start()
+    log = dirs[AGED, 0]
+    while True:
+        time.sleep(rng.random() * LONGEST_PAUSE_S)
+        before = rng.randint(log.start_offset, max(log.start_offset, log.end_offset // 2))
+        os.write(said, b"delete %d\n" % before)
+        log.delete_before(before)
+
+
+KINDS = {"session": write, "clean": clean, "store": store}
 
 
 def serve() -> None:
@@ -88,6 +140,6 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
     warnings.simplefilter("ignore", UnsafeFileSystem)
     serve()

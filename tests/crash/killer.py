@@ -15,14 +15,17 @@ from random import Random
 from typing import NamedTuple, Self
 
 from kafkalog.errors import KafkalogError
+from kafkalog.types import TopicPartition
 from tests.crash.check import check_recovered
-from tests.crash.cleaned import check_cleaned
+from tests.crash.cleaned import check_cleaned, told
 from tests.crash.expect import Expectation, Witness
-from tests.crash.killed import history_of
+from tests.crash.killed import EVENTS, history_of
 from tests.crash.power import TOPIC
 from tests.crash.session import settings_of
+from tests.crash.stored import acknowledged, check_store, histories_of
 
 LONGEST_S = 0.2
+LONGEST_OF_STORE_S = 1.0
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -42,6 +45,17 @@ class KilledClean(NamedTuple):
     root: Path
     seed: int
     appended: int
+    cleans: int
+    in_the_middle: bool
+
+
+class KilledStore(NamedTuple):
+    """The same of a store that was cleaned in the background; of one topic records below `deleted` may be gone."""
+
+    root: Path
+    seed: int
+    appended: dict[TopicPartition, int]
+    deleted: int
     cleans: int
     in_the_middle: bool
 
@@ -71,12 +85,20 @@ class Killer:
     def kill_clean(self, directory: Path, seed: int) -> KilledClean:
         """The same of one that appends and cleans."""
         root, report = self._kill("clean", directory, seed)
-        lines = [line.split() for line in report.read_bytes().split(b"\n")[:-1]] if report.exists() else []
+        lines = [line.split() for line in _lines(report)]
         appended = [int(words[1]) for words in lines if words[0] == b"appended"]
         cleans = [words[0] for words in lines if words[0] != b"appended"]
         return KilledClean(root, seed, max(appended, default=0), cleans.count(b"cleaned"), cleans[-1:] == [b"clean"])
 
-    def _kill(self, kind: str, directory: Path, seed: int) -> tuple[Path, Path]:
+    def kill_store(self, directory: Path, seed: int) -> KilledStore:
+        """The same of one that appends to a store whose cleaner works in the background."""
+        root, report = self._kill("store", directory, seed, LONGEST_OF_STORE_S)
+        lines = _lines(report)
+        deleted = max((int(line.split()[1]) for line in lines if line.startswith(b"delete ")), default=0)
+        begun, over = lines.count(b"clean"), lines.count(b"cleaned")
+        return KilledStore(root, seed, acknowledged(lines), deleted, over, begun > over)
+
+    def _kill(self, kind: str, directory: Path, seed: int, longest_s: float = LONGEST_S) -> tuple[Path, Path]:
         """The data directory and the report of a writer that was killed."""
         root = directory / "data"
         root.mkdir(parents=True)
@@ -84,7 +106,7 @@ class Killer:
         assert self._server.stdin is not None
         self._server.stdin.write(f"{kind} {root / TOPIC} {report} {seed}\n".encode())
         writer = self._said("ready")
-        time.sleep(Random(f"kill {seed}").random() * LONGEST_S)
+        time.sleep(Random(f"kill {seed}").random() * longest_s)
         with contextlib.suppress(ProcessLookupError):  # it died by itself, which its status says
             os.kill(writer, signal.SIGKILL)
         status = self._said("ended")
@@ -96,6 +118,11 @@ class Killer:
         line = self._server.stdout.readline().split()
         assert line[:1] == [word.encode()], f"the writers' process said {line}"
         return int(line[1])
+
+
+def _lines(report: Path) -> list[bytes]:
+    """What a writer said; not what it was saying when it was killed."""
+    return report.read_bytes().split(b"\n")[:-1] if report.exists() else []
 
 
 def _followed(root: Path, seed: int, report: Path) -> Killed:
@@ -149,6 +176,23 @@ def kill_cleans(directory: Path, seeds: range) -> list[KilledClean]:
                 check_cleaned(killed.root / TOPIC, history_of(seed), True, appended=killed.appended)
             except (AssertionError, KafkalogError, OSError) as error:
                 raise AssertionError(f"{killed}: {type(error).__name__}: {error}") from error
+            done.append(killed)
+            shutil.rmtree(place)
+    return done
+
+
+def kill_stores(directory: Path, seeds: range) -> list[KilledStore]:
+    """Each seed's writer killed while the cleaner of its store works; nothing that must outlive that is lost."""
+    done = []
+    with Killer() as killer:
+        for seed in seeds:
+            place = directory / f"kill-{seed}"
+            killed = killer.kill_store(place, seed)
+            histories = histories_of(seed, EVENTS)
+            with told(str(killed)):
+                check_store(
+                    killed.root, histories, time.time_ns() // 10**6, appended=killed.appended, deleted=killed.deleted
+                )
             done.append(killed)
             shutil.rmtree(place)
     return done

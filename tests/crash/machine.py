@@ -6,6 +6,8 @@
     sessions    random sessions with power cuts at a part of their changes
     cleans      a clean, with a power cut at each of its changes of the disk, and each of its file calls failing
     clean_kills writers killed with SIGKILL while one thread appends and another cleans
+    stores      a store's cleaner in the background, with power cuts at its changes of the disk, and failing calls
+    store_kills writers killed with SIGKILL that append to a store while its cleaner works
 
 It prints its seed at once and what it did at the end; the first finding ends it with what is needed to see it again.
 """
@@ -28,11 +30,12 @@ from pathlib import Path
 from kafkalog.errors import UnsafeFileSystem
 from tests.crash.cleaned import cut_clean, fail_clean
 from tests.crash.faulty import FAULTS, fail_opening, fail_operation
-from tests.crash.killer import kill_cleans, kill_many
+from tests.crash.killer import kill_cleans, kill_many, kill_stores
 from tests.crash.power import EACH_OPERATION, cut_opening, cut_operation, cut_session
+from tests.crash.stored import cut_store, fail_store
 
 MEMORY = Path("/dev/shm")
-PARTS = ("kills", "cuts", "faults", "sessions", "cleans", "clean_kills")
+PARTS = ("kills", "cuts", "faults", "sessions", "cleans", "clean_kills", "stores", "store_kills")
 
 
 @contextmanager
@@ -111,6 +114,29 @@ def clean_kills(parent: Path, seed: int, count: int) -> str:
     return f"{count:,} kills of writers that clean, {middle:,} of them inside a clean, after {over:,} cleans"
 
 
+def stores(parent: Path, seed: int, count: int) -> str:
+    """Cuts the power at a tenth of the changes by the cleaners of `count` stores, fails each 25th of their calls."""
+    changes = states = calls = 0
+    for number in range(seed, seed + count):
+        with _place(parent) as place:
+            found = cut_store(place, number, share=0.1)
+        changes, states = changes + found[0], states + found[1]
+        for fault in FAULTS:
+            with _place(parent) as place:
+                calls += fail_store(place, number, fault, 25)
+    told = f"power cuts at a part of {changes:,} changes, {states:,} states; {calls:,} failing calls"
+    return f"{count:,} cleaners of stores: {told}"
+
+
+def store_kills(parent: Path, seed: int, count: int) -> str:
+    """Kills `count` writers to stores that are cleaned in the background."""
+    with _place(parent) as place:
+        killed = kill_stores(place, range(seed, seed + count))
+    middle = sum(one.in_the_middle for one in killed)
+    over = sum(one.cleans for one in killed)
+    return f"{count:,} kills of stores that clean, {middle:,} of them inside a clean, after {over:,} cleans"
+
+
 def main(arguments: list[str]) -> int:
     """Runs the parts that are asked for; 1 at a finding."""
     parser = argparse.ArgumentParser(description="the crash machine")
@@ -121,13 +147,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--sessions", type=int, default=60)
     parser.add_argument("--cleans", type=int, default=6)
     parser.add_argument("--clean-kills", type=int, default=1000)
+    parser.add_argument("--stores", type=int, default=2)
+    parser.add_argument("--store-kills", type=int, default=300)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="these parts alone")
     place = MEMORY if os.access(MEMORY, os.W_OK) else Path(tempfile.gettempdir())
     parser.add_argument("--directory", type=Path, default=place)
     asked = parser.parse_args(arguments)
     seed = secrets.randbelow(10**6) if asked.seed is None else asked.seed
     print(f"crash: seed {seed}", flush=True)
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
     warnings.simplefilter("ignore", UnsafeFileSystem)
     with _place(asked.directory) as parent:
         for part in asked.only:

@@ -9,7 +9,8 @@ import pytest
 
 from tests.crash.cleaned import CLEANED_MODES, cut_clean, fail_clean
 from tests.crash.faulty import FAULTS
-from tests.crash.killer import kill_cleans
+from tests.crash.killer import kill_cleans, kill_stores
+from tests.crash.stored import cut_store, fail_store
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -28,3 +29,21 @@ def test_killed_while_it_appends_and_cleans(place: Path) -> None:
     """CLN-41: what is appended meanwhile is there too."""
     killed = kill_cleans(place, range(4))
     assert len(killed) == 4 and sum(one.appended for one in killed) > 10
+
+
+def test_killed_while_the_cleaner_of_a_store_works(place: Path) -> None:
+    """CLN-33, CLN-41: nothing that was acknowledged is lost, the checkpoint is true, the next clean works."""
+    killed = kill_stores(place, range(3))
+    assert len(killed) == 3 and sum(sum(one.appended.values()) for one in killed) > 10
+
+
+def test_a_power_cut_while_the_cleaner_of_a_store_works(place: Path) -> None:
+    """CLN-25, CLN-33: also where what was appended since the last flush is lost."""
+    changes, states = cut_store(place, 0, CLEANED_MODES[:3], 0.02)
+    assert changes > 50 and states > 2
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_failing_call_of_the_cleaner_of_a_store(place: Path, fault: object) -> None:
+    """CLN-39: the store goes on or its directory is offline, and nothing is lost."""
+    assert fail_store(place, 2, fault, 350) > 0  # type: ignore[arg-type]

@@ -33,7 +33,8 @@ for cell in json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))["c
         if last is not None:
             names["_"] = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
 standing, commits = names["standing"], names["commits"]
-print(commits.to_json(orient="records"), standing.to_json(orient="records"), sep="\\n")
+of_rows = dict(orient="records", date_format="iso")
+print(commits.to_json(**of_rows), standing.to_json(**of_rows), sep="\\n")
 """
 
 

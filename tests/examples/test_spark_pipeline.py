@@ -28,8 +28,13 @@ SUMS = ("orders", "cents", "largest")
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Starts the pipeline in a process group of its own; no process of any of them outlives the test."""
+    """Starts the pipeline in a process group of its own; no process of any of them outlives the test.
+
+    A busy machine starts a Python process slowly.
+    """
     begun: list[subprocess.Popen[str]] = []
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.python.authenticate.socketTimeout 120s\n")
 
     def start(*arguments: str | Path) -> "subprocess.Popen[str]":
         program = [sys.executable, str(EXAMPLES / "spark_pipeline.py"), "--data", str(tmp_path / "shop")]
@@ -37,8 +42,10 @@ def run(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
         begun.append(
             subprocess.Popen(
                 [*program, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-                stderr=subprocess.STDOUT, env=environment(JDK_JAVA_OPTIONS=quick, TMPDIR=str(tmp_path)),
-                start_new_session=True,
+                stderr=subprocess.STDOUT, start_new_session=True,
+                env=environment(
+                    JDK_JAVA_OPTIONS=quick, TMPDIR=str(tmp_path), SPARK_CONF_DIR=str(tmp_path / "conf")
+                ),
             )  # fmt: skip
         )
         return begun[-1]

@@ -217,3 +217,6 @@ def test_up_to_where_a_partition_is_clean(tmp_path: Path, caplog: pytest.LogCapt
     assert "from their beginning" in caplog.text
     record_cleaner_offset(str(tmp_path), A, 9)
     assert read_cleaner_offsets(str(tmp_path)) == {A: 9}
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n2\n%s 0 5\nt\0 0 5\n" % ("n" * 300))
+    record_cleaner_offset(str(tmp_path), A, 10)  # those names are no partition's
+    assert read_cleaner_offsets(str(tmp_path)) == {A: 10}

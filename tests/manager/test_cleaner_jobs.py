@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kafkalog
+from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.types import CleanerStats, CleanResult
 from kafkalog.dirs import LogDirs
 from kafkalog.errors import CleaningAborted
+from kafkalog.manager.cleaning import CleanerJobs
+from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
+from kafkalog.util.scheduler import MockScheduler
+from tests.cleaner.pools import Passes, Pool
 from tests.cleaner.test_states import in_thread, wait_until
 
 T0 = TopicPartition("t", 0)
@@ -64,6 +69,46 @@ def test_threads_come_and_go_while_they_clean(tmp_path: Path, stuck: None) -> No
         in_time(lambda: dirs.alter({"log.cleaner.threads": 1}))
         assert running(dirs) == [0]
         assert dirs.cleaner.totals.aborted == 1
+
+
+class Asked:
+    """A store with a compacted log, in which something else happens when it is looked at for the first time."""
+
+    moving_logs: Mapping[TopicPartition, UnifiedLog] = {}
+    online = ()
+
+    def __init__(self, logs: Mapping[TopicPartition, UnifiedLog]) -> None:
+        self._logs = logs
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    @property
+    def current_logs(self) -> Mapping[TopicPartition, UnifiedLog]:
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
+        return self._logs
+
+    def note_failure(self, directory: object, error: BaseException) -> None: ...
+
+
+def test_settings_that_change_while_jobs_start_stay(tmp_path: Path) -> None:
+    """CLN-43: who starts jobs, or takes up a log, takes up the settings that count, not those of a moment before."""
+    pool = Pool(tmp_path)
+    log = pool.log(0)
+    store = Asked(pool.current_logs)
+    jobs = CleanerJobs(pool.cleaner(Passes()), store, BrokerConfig(), pool.clock)
+    changed = BrokerConfig(log_cleaner_threads=2)
+    thread = threading.Thread(target=lambda: jobs.follow(changed))
+
+    def change() -> None:
+        thread.start()
+        thread.join(0.2)  # it may have to wait for us
+
+    store.meanwhile = change
+    jobs.start(MockScheduler(pool.clock))
+    thread.join()
+    assert (jobs.config, len(jobs.jobs)) == (changed, 2)
+    jobs.stop()
+    log.close()
 
 
 def cut(dirs: LogDirs) -> None:

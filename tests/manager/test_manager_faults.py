@@ -13,6 +13,8 @@ from tests.faults import FaultFS, each_failure
 from tests.manager.managers import MARKER, T0, T1, Held, append, names
 from tests.manager.test_moving import copied
 
+pytestmark = pytest.mark.in_memory
+
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 def test_a_partition_is_made_whole_in_one_directory_whatever_call_fails(tmp_path: Path, code: int) -> None:

@@ -15,10 +15,20 @@ from pathlib import Path
 
 from kafkalog import __version__
 from kafkalog.spark.archive import own_files
+from tests.trees import PACKAGE, ROOT, WHEEL
 
-ROOT = Path(__file__).parents[2]
 OURS = re.compile(r"kafkalog|pyspark_kafkalog|__editable__|.*\.(pth|egg-link)$")
 DEADLINE_S = 120
+JOB_S = 900
+"""What no job takes on a machine that does much else beside; only what hangs does."""
+IMPORTED = os.pathsep.join(dict.fromkeys(map(str, (ROOT, PACKAGE.parent))))
+"""What a driver has in PYTHONPATH that has the tests and the package."""
+QUICK = (
+    "spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1", "spark.ui.enabled=false",
+    "spark.python.authenticate.socketTimeout=120s",  # a busy machine starts a Python process slowly
+    "spark.sql.shuffle.partitions=1", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+)  # fmt: skip
 
 
 def plain_python(directory: Path) -> Path:
@@ -32,7 +42,15 @@ def plain_python(directory: Path) -> Path:
 
 
 def install_wheel(python: Path, scratch: Path) -> None:
-    """Puts the package into a Python from a wheel of what is built in this tree."""
+    """Puts the package into a Python from the wheel that is tested, or from one of what is built in this tree."""
+    made = WHEEL or build_wheel(scratch)
+    (target,) = python.parents[1].glob("lib/python*/site-packages")
+    with zipfile.ZipFile(made) as archive:
+        archive.extractall(target)
+
+
+def build_wheel(scratch: Path) -> Path:
+    """A wheel of what is built in this tree."""
     built = scratch / "built"
     for path, name in own_files():
         (built / name).parent.mkdir(parents=True, exist_ok=True)
@@ -44,9 +62,7 @@ def install_wheel(python: Path, scratch: Path) -> None:
     setup = [sys.executable, "setup.py", "egg_info", "--egg-base", str(scratch), "build", "--build-lib", str(built)]
     subprocess.run([*setup, *wheel], cwd=ROOT, **quiet)
     (made,) = scratch.glob("*.whl")
-    (target,) = python.parents[1].glob("lib/python*/site-packages")
-    with zipfile.ZipFile(made) as archive:
-        archive.extractall(target)
+    return made
 
 
 def environment(python: Path, scratch: Path) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.testing import kafka_server
 from tests.interop import toolchain
 from tests.interop.broker import Broker
 from tests.spark.beside_kafka import QUIET, BesideKafka
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 LEAST_JAVA = 17
+QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # a Java that is to start soon, not to run for long
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -30,8 +32,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.slow)
-        if "beside" in getattr(item, "fixturenames", ()):
+        if needs_kafka_jars(item):
             item.add_marker(pytest.mark.interop)
+
+
+def needs_kafka_jars(item: pytest.Item) -> bool:
+    """Whether Spark's own Kafka source is asked for: beside a broker, or before a server of ours."""
+    return bool({"beside", "served"} & set(getattr(item, "fixturenames", ())))
 
 
 def why_not() -> str | None:
@@ -60,7 +67,7 @@ def settings(scratch: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
+        "spark.driver.extraJavaOptions": f"{QUICK} -Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "4",
@@ -93,7 +100,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     builder = SparkSession.builder.master("local[2]").appName("kafkalog tests")
     for name, value in settings(tmp_path_factory.mktemp("spark")).items():
         builder = builder.config(name, value)
-    if any("beside" in getattr(item, "fixturenames", ()) for item in request.session.items):
+    if any(needs_kafka_jars(item) for item in request.session.items):
         builder = builder.config("spark.jars", ",".join(kafka_jars()))
     session = builder.getOrCreate()
     try:
@@ -120,3 +127,13 @@ def beside(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> I
     work = tmp_path_factory.mktemp("beside")
     with Broker(None, work, work / "data", QUIET) as broker:
         yield BesideKafka(spark, work / "data", broker.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def served(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Iterator[BesideKafka]:
+    """A server of ours, with Spark's own Kafka source and sink for its clients, and our source on its directory."""
+    if not kafka_jars():
+        pytest.skip(f"no Kafka source of Spark: Java, Maven or its registry is absent, or {toolchain.SKIP_VARIABLE}=1")
+    data = tmp_path_factory.mktemp("served") / "data"
+    with kafka_server(directory=data, settings=QUIET) as server:
+        yield BesideKafka(spark, data, server.bootstrap)

@@ -24,6 +24,7 @@ from pathlib import Path
 from random import Random
 
 import kafkalog
+from kafkalog.errors import NotAPartition
 from kafkalog.spark.ledger import LEDGER_FILE, read_ledger
 from kafkalog.spark.staging import parse_name
 from kafkalog.tools.verify import verify
@@ -47,7 +48,7 @@ def drive(root: Path) -> None:
     for name, value in {
         "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "WARN",
         "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "512m",
-        "spark.local.dir": str(root / "local"),
+        "spark.local.dir": str(root / "local"), "spark.python.authenticate.socketTimeout": "120s",
         "spark.driver.extraJavaOptions": quick, "spark.executor.extraJavaOptions": quick,
         "spark.executorEnv.SPARK_HOME": os.environ["SPARK_HOME"], "spark.sql.files.openCostInBytes": "0",
         "spark.executorEnv.PYTHONPATH": str(ROOT), "spark.deploy.maxExecutorRetries": "-1",
@@ -158,7 +159,14 @@ class Run:
         if not (self.data / "t-0").exists():
             return 0
         with kafkalog.open_dirs(self.data) as dirs:
-            return sum(log.end_offset for log in dirs.logs("t"))
+            return sum(self._records_of(dirs, number) for number in dirs.topics["t"].partitions)
+
+    @staticmethod
+    def _records_of(dirs: kafkalog.LogDirs, number: int) -> int:
+        try:
+            return dirs["t", number].end_offset
+        except NotAPartition:  # a driver was killed, or is, between the directory and its first file
+            return 0
 
     def feed(self) -> None:
         """Puts another file where the query has not too many before it."""

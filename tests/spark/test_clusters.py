@@ -12,21 +12,17 @@ import pytest
 
 import kafkalog
 from kafkalog.spark.archive import write_archive
-from tests.spark.clusters import ROOT, environment, install_wheel, plain_python, running, standalone
+from tests.spark.clusters import IMPORTED, JOB_S, QUICK, environment, install_wheel, plain_python, running, standalone
 from tests.spark.conftest import why_not
-from tests.spark.speculative_job import ROWS, SLOW
+from tests.trees import PACKAGE, ROOT
 
+speculative_job = pytest.importorskip("tests.spark.speculative_job", reason="PySpark is not installed")
 REASON = why_not()
 pytestmark = [
     pytest.mark.spark, pytest.mark.slow, pytest.mark.skipif(REASON is not None, reason=str(REASON)),
 ]  # fmt: skip
 
 VALUES = [f"value {number}".encode() for number in range(2000)]
-QUICK = (
-    "spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1", "spark.ui.enabled=false",
-    "spark.sql.shuffle.partitions=1", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    "spark.executor.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-)  # fmt: skip
 
 
 class Cluster(NamedTuple):
@@ -58,12 +54,12 @@ def write_topic(directory: Path) -> None:
 
 def run_job(master: str, python: Path, source: Path, scratch: Path, *conf: str) -> "subprocess.CompletedProcess[str]":
     """The finished driver, whose own Python has the package; its executors run `python`."""
-    env = {**environment(python, scratch), "PYTHONPATH": str(ROOT)}
+    env = {**environment(python, scratch), "PYTHONPATH": IMPORTED}
     program = [sys.executable, str(ROOT / "tests/spark/cluster_job.py"), master, *map(str, (source, scratch / "to"))]
     settings = [*QUICK, f"spark.local.dir={scratch}"]
     log, out = scratch / "driver.log", scratch / "driver.out"
     with running([*program, *settings, *conf], env, log, out) as driver:
-        status = driver.wait(300)
+        status = driver.wait(JOB_S)
     return subprocess.CompletedProcess(program, status, out.read_text(), log.read_text())
 
 
@@ -100,7 +96,7 @@ def test_local_cluster_finds_the_package_where_the_driver_has_it(tmp_path: Path)
     python = plain_python(tmp_path / "python")
     home = [f"spark.executorEnv.SPARK_HOME={environment(python, tmp_path)['SPARK_HOME']}"]
     done = run_job("local-cluster[2,1,1024]", python, tmp_path / "from", tmp_path, *home)
-    assert all(Path(origin).is_relative_to(ROOT) for _, origin in check_done(done))
+    assert all(Path(origin).is_relative_to(PACKAGE) for _, origin in check_done(done))
 
 
 def test_a_task_that_runs_twice_at_once_lands_once(cluster: Cluster, tmp_path: Path) -> None:
@@ -108,18 +104,18 @@ def test_a_task_that_runs_twice_at_once_lands_once(cluster: Cluster, tmp_path: P
     data, marks = tmp_path / "data", tmp_path / "marks"
     data.mkdir()
     marks.mkdir()
-    env = {**environment(cluster.python, tmp_path), "PYTHONPATH": str(ROOT)}
+    env = {**environment(cluster.python, tmp_path), "PYTHONPATH": IMPORTED}
     settings = [
-        *QUICK, f"spark.local.dir={tmp_path}", f"spark.executorEnv.PYTHONPATH={ROOT}", "spark.speculation=true",
+        *QUICK, f"spark.local.dir={tmp_path}", f"spark.executorEnv.PYTHONPATH={IMPORTED}", "spark.speculation=true",
         "spark.speculation.interval=100ms", "spark.speculation.multiplier=1.1", "spark.speculation.quantile=0.5",
         "spark.speculation.efficiency.enabled=false",
     ]  # fmt: skip
     program = [sys.executable, str(ROOT / "tests/spark/speculative_job.py"), cluster.url]
     log = tmp_path / "driver.log"
     with running([*program, str(data), str(marks), *settings], env, log) as driver:
-        assert driver.wait(300) == 0, log.read_text()[-4000:]
+        assert driver.wait(JOB_S) == 0, log.read_text()[-4000:]
     attempts = {path.name for path in marks.iterdir()}
-    assert {f"{SLOW}.0", f"{SLOW}.1"} <= attempts
+    assert {f"{speculative_job.SLOW}.0", f"{speculative_job.SLOW}.1"} <= attempts
     with kafkalog.open(data / "t-0") as written:
-        assert sorted(int(record.value) for record in written.records()) == list(range(ROWS))
+        assert sorted(int(record.value) for record in written.records()) == list(range(speculative_job.ROWS))
     assert not list(data.glob("kafkalog-stage*"))

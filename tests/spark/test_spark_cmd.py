@@ -14,6 +14,7 @@ from tests import commands
 from tests.spark.conftest import why_not
 from tests.spark.jobs import job
 from tests.tools.test_verify_damage import write_log
+from tests.trees import PACKAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +53,7 @@ def test_python_m_is_the_same_command(data: Path) -> None:
     )
     assert done.returncode == 0 and "verify" in done.stdout
     absent = subprocess.run(
-        [sys.executable, commands.ROOT / "kafkalog" / "spark" / "jobs" / "__main__.py", "verify", data / "nowhere"],
+        [sys.executable, PACKAGE / "spark" / "jobs" / "__main__.py", "verify", data / "nowhere"],
         capture_output=True, text=True, env=commands.environment(),
     )  # fmt: skip
     assert absent.returncode == 1 and "no such file or directory" in absent.stderr

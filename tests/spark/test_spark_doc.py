@@ -15,6 +15,7 @@ from kafkalog.cli import spark_cmd
 from kafkalog.cli.main import run
 from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS, Option
 from tests.documents import ROOT, run_document
+from tests.trees import PACKAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +55,7 @@ def flags_of(job: click.Command) -> set[str]:
 
 
 def test_every_error_is_said_somewhere() -> None:
-    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "kafkalog" / "spark").rglob("*.py"))
+    text = "".join(path.read_text(encoding="utf-8") for path in (PACKAGE / "spark").rglob("*.py"))
     part = DOCUMENT.read_text(encoding="utf-8").split("## Errors\n")[1]
     told = re.findall(r"^\| (.*?) \| ", part, re.MULTILINE)[1:]
     assert len(told) >= 10

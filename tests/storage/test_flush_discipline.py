@@ -21,6 +21,8 @@ from tests.gates import wait_until
 from tests.storage.logs import NOW, lead, log, run
 from tests.transactional import ABORT, TRANSACTIONAL, marker
 
+pytestmark = pytest.mark.in_memory
+
 SYNCS = ("fsync", "fdatasync")
 
 

@@ -18,6 +18,8 @@ from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS, each_failure
 from tests.storage.logs import NOW, bases, files, lead, log, offset_entries, run, sized, time_entries
 
+pytestmark = pytest.mark.in_memory
+
 PACKAGE = str(Path(kafkalog.__file__).parent)
 SETTINGS = {"internal_segment_bytes": 500, "index_interval_bytes": 150}
 

@@ -18,6 +18,8 @@ from tests.crash.disk import MODES, DiskFS, write_image
 from tests.faults import FaultFS, each_failure
 from tests.storage.logs import bases, lead, log, make_overflowed
 
+pytestmark = pytest.mark.in_memory
+
 SUFFIXES = (".cleaned", ".swap", ".deleted")
 
 

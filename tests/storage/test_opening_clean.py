@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.errors import CorruptRecord
 from kafkalog.storage.view import LogView
 from kafkalog.util.descriptors import DESCRIPTORS, MAPS
+from tests.builder import seal
 from tests.faults import FaultFS
 from tests.storage.logs import NOW, bases, files, lead, log, offset_entries, time_entries
 
@@ -203,3 +205,23 @@ def test_more_partitions_than_files_may_be_open(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
     )  # fmt: skip
     assert (told.returncode, told.stdout) == (0, "fine\n"), told.stderr[-2000:]
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_a_last_batch_that_ends_below_its_base_offset(tmp_path: Path, batches: int) -> None:
+    """Its checksum is right; the log would end there, below 0. After a crash it is cut off, as damage is."""
+    lead(a_log := log(tmp_path), times=batches)
+    a_log.close()
+    file = tmp_path / "topic-0" / f"{0:020d}.log"
+    data = bytearray(file.read_bytes())
+    at = len(data) - 100
+    data[at + 23 : at + 27] = (-9).to_bytes(4, "big", signed=True)
+    data[at:] = seal(bytes(data[at:]))
+    file.write_bytes(data)
+    with pytest.raises(CorruptRecord, match="closed well") as raised:
+        log(tmp_path)
+    assert raised.value.path == str(file) and raised.value.position in (0, at)
+    assert file.read_bytes() == data
+    again = log(tmp_path, had_clean_shutdown=False)
+    assert again.log_end_offset == batches - 1
+    again.close()

@@ -20,6 +20,8 @@ from tests.faults import FaultFS
 from tests.raw_batches import batch
 from tests.storage.logs import NOW, bases, config, lead, log, run, segment, sized
 
+pytestmark = pytest.mark.in_memory
+
 NAME = f"{0:020d}"
 OFFSETS = (0, 1, 7, 2**31 - 1, 2**31, 2**31 + 6, 2**32 + 10, 2**32 + 11)
 BASES = [0, 2**31, 2**32 + 10]

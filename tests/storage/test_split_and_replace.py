@@ -13,6 +13,8 @@ from kafkalog.util.fileio import OS, FileSystem
 from tests.faults import FaultFS, each_failure
 from tests.storage.logs import NOW, bases, config, log, sized
 
+pytestmark = pytest.mark.in_memory
+
 FAR = 2**31
 
 

@@ -6,17 +6,34 @@ from typing import Any
 import pytest
 
 import kafkalog
+from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog.cleaner.cleanable import Part
+from kafkalog.cleaner.pass_ import clean
+from kafkalog.config import LogConfig
 from kafkalog.errors import (
     ConfigError,
     CorruptCheckpoint,
     CorruptRecord,
     DirectoryLocked,
+    IllegalArgument,
+    IllegalState,
     PartitionNotFound,
     UnknownConfig,
     UnknownTopicOrPartition,
 )
+from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TOPICS_FILE
+from kafkalog.storage.view import LogView
 from kafkalog.tools.compact import compact
+from kafkalog.tools.compact_partition import CompactPlan, _SeenLog
+from kafkalog.tools.directories import PartitionPath
+from kafkalog.tools.offline_partition import opened_offline
+from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE
+from kafkalog.util.clock import SYSTEM_CLOCK
+from kafkalog.util.fileio import OS
+from tests.builder import R
+from tests.builder import batch as made
 from tests.raw_batches import batch
 from tests.tools.test_retain import content
 
@@ -165,6 +182,30 @@ def test_progress_counts_what_is_read(tmp_path: Path) -> None:
     assert sum(read) == 2 * one.size
 
 
+def test_a_recovered_log_is_clean_up_to_its_end_at_most(tmp_path: Path) -> None:
+    """MGR-25: else what is appended behind that end would count as clean."""
+    make(tmp_path / "t-0", TWICE)
+    with open(tmp_path / "t-0" / f"{5:020d}.log", "ab") as file:
+        file.write(b"torn")
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    (tmp_path / CLEANER_OFFSET_FILE).write_text("0\n1\nt 0 8\n")
+    place = PartitionPath(TopicPartition("t", 0), str(tmp_path / "t-0"))
+    plan = CompactPlan(place, LogConfig.from_mapping({"cleanup.policy": "compact"}), NOW, True)
+    with LogDir.acquire(str(tmp_path), fs=OS) as log_dir, opened_offline(log_dir, plan, OS, SYSTEM_CLOCK) as log:
+        assert log.log_end_offset == 5
+        assert (tmp_path / CLEANER_OFFSET_FILE).read_text() == "0\n1\nt 0 5\n"
+
+
+@pytest.mark.parametrize("size", [-5, 0, 24, 47])
+def test_a_map_for_no_key_is_refused(tmp_path: Path, size: int) -> None:
+    """CLN-5: nothing would be cleaned, and the checkpoint go back."""
+    make(tmp_path / "t-0", TWICE)
+    for apply in (False, True):
+        with pytest.raises(IllegalArgument, match="holds not even one key"):
+            compact(tmp_path, map_bytes=size, apply=apply)
+    assert not (tmp_path / CLEANER_OFFSET_FILE).exists()
+
+
 def test_bad_calls(tmp_path: Path) -> None:
     make(tmp_path / "t-0", TWICE)
     with pytest.raises(PartitionNotFound):
@@ -178,3 +219,36 @@ def test_bad_calls(tmp_path: Path) -> None:
     (tmp_path / TOPICS_FILE).write_text("{")
     with pytest.raises(CorruptCheckpoint):
         compact(tmp_path)
+
+
+@pytest.mark.parametrize("closed_well", [True, False])
+def test_a_dry_run_knows_the_producers(tmp_path: Path, closed_well: bool) -> None:
+    """CLN-11: their last batches stay without a record; it counts them as the clean does, and writes nothing."""
+    now, path = SYSTEM_CLOCK.milliseconds(), tmp_path / "t-0"
+    with kafkalog.open(path, "a", cleanup_policy="compact") as log:
+        for n, (producer, sequence) in enumerate([(7, 0), (8, 0), (7, 1), (9, 0), (-1, -1), (-1, -1)]):
+            fields = {"producer_id": producer, "producer_epoch": min(producer, 0), "base_sequence": sequence}
+            log.replicate(made([R(b"%d" % n, b"k", timestamp=now)], base_offset=n, leader_epoch=0, **fields))
+            if n in (1, 4):
+                log.roll()
+        log.roll()
+    if not closed_well:
+        for file in (*path.glob("*.snapshot"), tmp_path / ".kafka_cleanshutdown"):
+            file.unlink(missing_ok=True)
+    before = sorted(file.name for file in path.iterdir())
+    (dry,) = compact(tmp_path).cleaned
+    assert sorted(file.name for file in path.iterdir()) == before
+    (done,) = compact(tmp_path, apply=True).cleaned
+    assert dry == done and (done.records, done.records_kept) == (6, 1)
+    with kafkalog.open(path) as log:
+        assert [one.header.producer_id for one in log.batches()] == [8, 7, 9, -1]
+
+
+def test_a_log_that_is_looked_at_is_not_written(tmp_path: Path) -> None:
+    make(tmp_path / "t-0", TWICE)
+    place = PartitionPath(TopicPartition("t", 0), str(tmp_path / "t-0"))
+    plan = CompactPlan(place, LogConfig(cleanup_policy="compact"), NOW, True)
+    before = {file: file.read_bytes() for file in (tmp_path / "t-0").iterdir()}
+    with LogView(plan.place.path, fs=OS) as view, pytest.raises(IllegalState, match="only looked at"):
+        clean(Part(_SeenLog(view, plan, OS), 0, 4), SkimpyOffsetMap(2400), now_ms=NOW)
+    assert {file: file.read_bytes() for file in (tmp_path / "t-0").iterdir()} == before

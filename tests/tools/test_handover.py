@@ -19,6 +19,7 @@ from kafkalog.errors import (
     UnknownTopicOrPartition,
 )
 from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY
+from kafkalog.manager.producer_ids import write_next_producer_id
 from kafkalog.manager.topics import TopicStore
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import marker_batch
@@ -176,6 +177,13 @@ def test_producer_ids_of_our_records_are_not_given_again(broker_dir: Path) -> No
     assert report.plan.next_producer_id == 5000
     assert metadata_of(broker_dir).image.next_producer_id == 5000
     assert handover([broker_dir]).ok
+
+
+def test_producer_ids_that_a_server_gave_and_nobody_wrote_under_are_not_given_again(broker_dir: Path) -> None:
+    write_next_producer_id(broker_dir, 9000)
+    assert handover([broker_dir], apply=True).plan.next_producer_id == 9000
+    assert metadata_of(broker_dir).image.next_producer_id == 9000
+    assert handover([broker_dir]).plan.next_producer_id is None
 
 
 def test_producer_ids_without_any_snapshot(broker_dir: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, MissingPackage
 from kafkalog.tools.decoders import DecodeError, decoder
 from tests.builder import uvarint
 
@@ -95,5 +95,5 @@ def test_packages_that_are_not_there_are_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "fastavro", None)
     monkeypatch.setitem(sys.modules, "google.protobuf.descriptor_pb2", None)
     for name in ("avro", "protobuf"):
-        with pytest.raises(IllegalArgument, match=r"kafkalog\[schemas\]"):
+        with pytest.raises(MissingPackage, match=r"kafkalog\[schemas\]"):
             decoder(name, schemas=str(tmp_path))

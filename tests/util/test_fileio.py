@@ -165,6 +165,12 @@ def test_exists_and_unlink(tmp_path: Path) -> None:
     assert not OS.unlink_if_exists(tmp_path / "f")
 
 
+@pytest.mark.parametrize("name", ["n" * 300, "n\0"], ids=["too long", "NUL"])
+def test_what_can_be_no_name_is_not_there(tmp_path: Path, name: str) -> None:
+    """Checkpoints are asked for the directories of their partitions, and may say anything."""
+    assert not OS.exists(tmp_path / name)
+
+
 def test_exists_does_not_hide_missing_permission() -> None:
     with plain_directory() as directory:
         (directory / "d").mkdir()

@@ -9,31 +9,22 @@ again finds less to clean, never something else.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from kafkalog.errors import DirectoryLocked
-from kafkalog.manager.log_dir import is_locked
-from kafkalog.spark.executors import check_executors
-from kafkalog.spark.packing import packed
+from kafkalog.spark.jobs.offline import check_free, looked_at, once_unlocked
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import Raised, results, run_tasks
-from kafkalog.storage.names import LOCK_FILE
 from kafkalog.tools.compact import CompactReport, plan_compact
 from kafkalog.tools.compact_partition import MAP_BYTES, Cleaned, CompactPlan, clean_dirty, look
+from kafkalog.tools.offline_survey import Path
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Path = str | os.PathLike[str]
-PATIENCE_S: Final = 60.0
-"""How long a task that is tried again, or runs twice, waits for the one before it to give the lock back."""
 
 
 def compact(
@@ -61,11 +52,7 @@ def compact(
     """
     given = {"topics": topics, "settings": settings, "store": store, "map_bytes": map_bytes, "from_start": from_start}
     found = plan_compact(paths, now_ms=now_ms, **given)  # type: ignore[arg-type]
-    directories = list(dict.fromkeys(plan.directory for plan in found.plans))
-    check_executors(spark, directories)
-    tasks = packed(found.plans, lambda _: 1, spark.sparkContext.defaultParallelism)
-    looked = results(run_tasks(spark, _look, tasks, "compact: look", tell))
-    dirty = [one for some in looked for one in some]
+    dirty = looked_at(spark, found.plans, _look, "compact: look", tell)
     if apply and dirty:
         dirty = _clean(spark, found.plans, dirty, tell)
     order = {plan.place.path: n for n, plan in enumerate(found.plans)}
@@ -82,18 +69,13 @@ def _clean(
     for plan in plans:
         if plan.place.path in seen:
             work.setdefault(plan.directory, []).append(plan)
-    for directory, some in work.items():
+    check_free(work, "cleaned")
+    for some in work.values():
         some.sort(key=lambda plan: -seen[plan.place.path].size)  # those that run side by side are of like sizes
-        if is_locked(directory, fs=OS):
-            raise DirectoryLocked(
-                "the data directory is in use, and nothing was cleaned anywhere",
-                path=os.path.join(directory, LOCK_FILE),
-            )
     done: list[Cleaned | None | Raised] = []
-    clean_one = partial(_clean_one, patience_s=PATIENCE_S)
     for together in zip_longest(*work.values()):
         items = [plan for plan in together if plan is not None]
-        ended = run_tasks(spark, clean_one, items, "compact: clean", tell)
+        ended = run_tasks(spark, _clean_one, items, "compact: clean", tell)
         done += [
             seen[plan.place.path] if one is None else one for plan, one in zip(items, ended, strict=True)
         ]
@@ -105,16 +87,6 @@ def _look(plans: Sequence[CompactPlan]) -> list[Cleaned]:
     return [one for plan in plans if (one := look(plan, OS)) is not None]
 
 
-def _clean_one(plan: CompactPlan, *, patience_s: float) -> Cleaned | None:
+def _clean_one(plan: CompactPlan) -> Cleaned | None:
     """A task: what went from its partition; None where it was clean already."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    end = time.monotonic() + (patience_s if context is not None and context.attemptNumber() else 0.0)
-    while True:
-        try:
-            return next(iter(clean_dirty([plan], OS, SYSTEM_CLOCK)), None)
-        except DirectoryLocked:
-            if time.monotonic() >= end:
-                raise
-            time.sleep(1.0)
+    return once_unlocked(lambda: next(iter(clean_dirty([plan], OS, SYSTEM_CLOCK)), None))

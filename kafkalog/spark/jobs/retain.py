@@ -9,18 +9,13 @@ again finds less to delete, never something else.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from kafkalog.errors import DirectoryLocked
-from kafkalog.manager.log_dir import is_locked
-from kafkalog.spark.executors import check_executors
-from kafkalog.spark.packing import packed
+from kafkalog.spark.jobs.offline import check_free, looked_at, once_unlocked
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import Raised, results, run_tasks
-from kafkalog.storage.names import LOCK_FILE
+from kafkalog.tools.offline_survey import Path
 from kafkalog.tools.retain import RetainReport, plan_retain
 from kafkalog.tools.retain_partition import DueSegment, PartitionPlan, delete_due, look
 from kafkalog.util.clock import SYSTEM_CLOCK
@@ -29,9 +24,6 @@ from kafkalog.util.fileio import OS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Path = str | os.PathLike[str]
-PATIENCE_S: Final = 60.0
-"""How long a task that is tried again, or runs twice, waits for the one before it to give the lock back."""
 
 
 def retain(
@@ -55,11 +47,7 @@ def retain(
     error is raised when all are through. Other errors are those of `retain`, and MissingRequirement and JobFailed.
     """
     found = plan_retain(paths, topics=topics, settings=settings, store=store, now_ms=now_ms)
-    directories = list(dict.fromkeys(plan.directory for plan in found.plans))
-    check_executors(spark, directories)
-    tasks = packed(found.plans, lambda _: 1, spark.sparkContext.defaultParallelism)
-    looked = results(run_tasks(spark, _look, tasks, "retain: look", tell))
-    due = [one for some in looked for one in some]
+    due = looked_at(spark, found.plans, _look, "retain: look", tell)
     if apply and due:
         due = _delete(spark, found.plans, due, tell)
     order = {plan.place.path: n for n, plan in enumerate(found.plans)}
@@ -76,13 +64,8 @@ def _delete(
     for plan in plans:
         if plan.place.path in busy:
             work.setdefault(plan.directory, []).append(plan)
-    for directory in work:
-        if is_locked(directory, fs=OS):
-            raise DirectoryLocked(
-                "the data directory is in use, and nothing was deleted anywhere",
-                path=os.path.join(directory, LOCK_FILE),
-            )
-    done = run_tasks(spark, partial(_delete_in, patience_s=PATIENCE_S), list(work.values()), "retain: delete", tell)
+    check_free(work, "deleted")
+    done = run_tasks(spark, _delete_in, list(work.values()), "retain: delete", tell)
     told = {one.path: one for some in done if not isinstance(some, Raised) for one in some}
     for one in due:
         if one.path not in told and not os.path.exists(one.path):
@@ -96,16 +79,6 @@ def _look(plans: Sequence[PartitionPlan]) -> list[DueSegment]:
     return [one for plan in plans for one in look(plan, OS)]
 
 
-def _delete_in(plans: Sequence[PartitionPlan], *, patience_s: float) -> list[DueSegment]:
+def _delete_in(plans: Sequence[PartitionPlan]) -> list[DueSegment]:
     """A task: what went from the partitions of one data directory."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    end = time.monotonic() + (patience_s if context is not None and context.attemptNumber() else 0.0)
-    while True:
-        try:
-            return delete_due(plans, OS, SYSTEM_CLOCK)
-        except DirectoryLocked:
-            if time.monotonic() >= end:
-                raise
-            time.sleep(1.0)
+    return once_unlocked(lambda: delete_due(plans, OS, SYSTEM_CLOCK))

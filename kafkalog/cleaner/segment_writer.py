@@ -1,0 +1,80 @@
+"""Writing a cleaned segment through one buffer, each byte once, in pieces that lie where those of the page cache do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.cleaner.segment_reader import page_buffer
+from kafkalog.storage.abstract_index import Brought
+from kafkalog.storage.segment import LogSegment
+
+if TYPE_CHECKING:
+    from kafkalog._core.scan import BatchTable
+
+_SMALLEST_BUFFER: Final = 4096
+_MOST_ENTRIES: Final = 4096
+
+
+class SegmentWriter:
+    """A buffer of `buffer_bytes` for what is appended to one new segment after the other.
+
+        writer.begin(segment)
+        writer.append(data, table)      # and so on
+        writer.finish()
+
+    A write of a whole buffer at a multiple of its size gets one large piece of the page cache instead of several small
+    ones. Index entries are written by the thousand. Until `finish` came back the segment is of no use to anybody; after
+    an error it has to be dropped. Threads: one.
+    """
+
+    __slots__ = ("_buffer", "_entries", "_have", "_segment", "buffer_bytes", "writes")
+
+    def __init__(self, buffer_bytes: int) -> None:
+        self.buffer_bytes = max(buffer_bytes, _SMALLEST_BUFFER)
+        self.writes = 0
+        """Writes of data since it was made."""
+        self._buffer = page_buffer(self.buffer_bytes)
+        self._have = 0
+        self._entries: list[Brought] = []
+
+    def begin(self, segment: LogSegment) -> None:
+        """Write to this segment, which is new; what was not finished before is forgotten."""
+        self._segment = segment
+        self._have = 0
+        self._entries.clear()
+
+    def append(self, data: memoryview, table: BatchTable) -> None:
+        """Take the batches of `table`, which is all of `data`; errors as for `LogSegment.append`."""
+        plan = self._segment.plan(table)
+        self._segment.tail = plan.tail
+        self._entries += plan.entries or ()
+        if len(self._entries) >= _MOST_ENTRIES:
+            self._index()
+        at, size = 0, len(data)
+        while self._have + size - at >= self.buffer_bytes:
+            end = at + self.buffer_bytes - self._have
+            if self._have:
+                self._buffer[self._have :] = data[at:end]
+                self._write(self._buffer)
+            else:
+                self._write(data[at:end])
+            at, self._have = end, 0
+        if at < size:
+            end = self._have + size - at
+            self._buffer[self._have : end] = data[at:]
+            self._have = end
+
+    def finish(self) -> None:
+        """Write what is left; the segment has all that was appended then. StorageError."""
+        if self._have:
+            self._write(self._buffer[: self._have])
+            self._have = 0
+        self._index()
+
+    def _write(self, piece: memoryview) -> None:
+        self._segment.records.append(piece)
+        self.writes += 1
+
+    def _index(self) -> None:
+        self._segment.add_entries(self._entries)
+        self._entries.clear()

@@ -1,0 +1,66 @@
+"""Which partitions offline work is to look at, and what is known of their topics: read once, before any log is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kafkalog.broker_config import BrokerConfig
+from kafkalog.config import LogConfig, key_for
+from kafkalog.manager.known_topics import KnownTopics, read_known_topics
+from kafkalog.tools.directories import PartitionPath, partitions_below, path_list
+from kafkalog.util.clock import Clock
+from kafkalog.util.fileio import FileSystem
+
+Path = str | os.PathLike[str]
+
+
+class Kept(NamedTuple):
+    """A partition that is passed over, and why."""
+
+    path: str
+    why: str
+
+
+class OfflineSurvey(NamedTuple):
+    """The partitions that paths stand for, what is known of their topics, and the settings that were `given` for all.
+
+    `config` are the store's settings, for topics without their own; `now_ms` is the time of the whole job.
+    """
+
+    found: list[PartitionPath]
+    known: KnownTopics
+    given: Mapping[str, Any]
+    config: BrokerConfig
+    now_ms: int
+
+    @classmethod
+    def of(
+        cls,
+        paths: Path | Iterable[Path],
+        topics: Sequence[str],
+        settings: Mapping[str, Any] | None,
+        store: Mapping[str, Any] | None,
+        now_ms: int | None,
+        fs: FileSystem,
+        clock: Clock,
+    ) -> OfflineSurvey:
+        """`topics` names those to look at (none: all); `now_ms` None is now.
+
+        PartitionNotFound, NotAPartition, UnknownTopicOrPartition, ConfigError, UnknownConfig; CorruptRecord or
+        CorruptCheckpoint for damaged settings.
+        """
+        found = partitions_below(path_list(paths), topics, fs)
+        given = {key_for(name).name: value for name, value in (settings or {}).items()}
+        known = read_known_topics(dict.fromkeys(os.path.dirname(one.path) for one in found), fs=fs)
+        config = BrokerConfig.from_mapping({**known.store_settings(), **(store or {})})
+        return cls(found, known, given, config, clock.milliseconds() if now_ms is None else now_ms)
+
+    def config_of(self, topic: str) -> LogConfig:
+        """What counts for a topic: what was given, else its own settings, else the store's."""
+        return self.known.config_of(topic, self.config).replace(**self.given)
+
+    def mark_is_end(self, place: PartitionPath) -> bool:
+        """Whether all of a partition counts as replicated: nobody else has a copy."""
+        return not self.known.has_replicas(place.topic_partition)

@@ -1,0 +1,50 @@
+"""Who wrote to a log that is only looked at: found out as an opening does, with nothing changed."""
+
+from __future__ import annotations
+
+from errno import ENOENT
+
+from kafkalog._core.producer import ProducerState
+from kafkalog.errors import CorruptSnapshot, StorageError
+from kafkalog.storage.producer_snapshot import read_snapshot
+from kafkalog.storage.producer_state import ProducerStateManager
+from kafkalog.storage.view import LogView
+from kafkalog.util.fileio import FileSystem
+
+
+def seen_producers(view: LogView, now_ms: int, fs: FileSystem) -> tuple[ProducerState, ...]:
+    """The producers at the end of the log: of its newest sound snapshot, and of the batches behind it.
+
+    Those of the snapshot that have been idle for too long at `now_ms` are left out. CorruptRecord, StorageError.
+    """
+    known = ProducerStateManager(view.path, fs=fs)
+    start = _load_newest(known, view, now_ms)
+    segments = tuple(view.segments)
+    for number, segment in enumerate(segments, 1):
+        if number < len(segments) and segments[number].base_offset <= start:
+            continue
+        first = segment.translate_offset(max(start, segment.base_offset))
+        if first is not None:
+            for data, table in segment.records.slice(first[1], segment.size - first[1]).scanned():
+                known.replay(table, data)
+    return tuple(known.producers)
+
+
+def _load_newest(known: ProducerStateManager, view: LogView, now_ms: int) -> int:
+    """Takes over the newest snapshot of the log's range that can be read; its offset, or the log start."""
+    for offset in reversed(known.snapshots.offsets):
+        if not view.log_start_offset <= offset <= view.log_end_offset:
+            continue
+        try:
+            entries = read_snapshot(known.snapshots.path(offset), fs=known.snapshots.fs)
+        except CorruptSnapshot:
+            continue
+        except StorageError as error:
+            if error.errno != ENOENT:
+                raise
+            continue
+        oldest = now_ms - known.expiration_ms
+        kept = (e for e in entries if e.timestamp > oldest or e.current_txn_first_offset >= 0)
+        known.producers.load(ProducerState(*entry) for entry in kept)
+        return offset
+    return view.log_start_offset

@@ -1,0 +1,97 @@
+"""The file calls that are not the same on every system, each in the form that this one has.
+
+Linux has them all. macOS has no fdatasync, posix_fallocate or posix_fadvise, its fsync leaves the data in the drive's
+cache (fsync(2) there: F_FULLFSYNC is the call that does not), and its sendfile sends all there is for a count of 0.
+What is missing answers as a file system that cannot do it would, so that callers know one case and not two.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, NoReturn
+
+CANNOT: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL})
+"""What a system says that does not have a call, or has it on other file systems only."""
+_NO_FULL_SYNC: Final = CANNOT | {errno.ENOTTY}
+
+
+class SystemCalls(NamedTuple):
+    """The calls, with the arguments of their Linux namesakes; after `fsync` and `fdatasync` the power may go.
+
+    `posix_fallocate` and `advise` raise OSError (EOPNOTSUPP) where the system has none.
+    """
+
+    fsync: Callable[[int], None]
+    fdatasync: Callable[[int], None]
+    posix_fallocate: Callable[[int, int, int], None]
+    advise: Callable[[int, int, int, int], None]
+    sendfile: Callable[[int, int, int, int], int]
+    advice_sequential: int
+    advice_dont_need: int
+
+
+def calls_of(system: Any, control: Any, platform: str) -> SystemCalls:
+    """What `system` (os) and `control` (fcntl) of a `platform` (sys.platform) have, and what stands for the rest."""
+    full = getattr(control, "F_FULLFSYNC", None)
+    fsync = system.fsync if full is None else _full_sync(control.fcntl, full, system.fsync)
+    return SystemCalls(
+        fsync=fsync,
+        fdatasync=getattr(system, "fdatasync", fsync) if full is None else fsync,
+        posix_fallocate=getattr(system, "posix_fallocate", _cannot),
+        advise=getattr(system, "posix_fadvise", _cannot),
+        sendfile=_sendfile_of_count(system.sendfile) if platform == "darwin" else getattr(system, "sendfile", _cannot),
+        advice_sequential=getattr(system, "POSIX_FADV_SEQUENTIAL", 0),
+        advice_dont_need=getattr(system, "POSIX_FADV_DONTNEED", 0),
+    )
+
+
+def _full_sync(control: Callable[[int, int], int], command: int, fsync: Callable[[int], None]) -> Callable[[int], None]:
+    """A sync that reaches the medium; a file system that cannot be asked for that gets the plain one."""
+
+    def full_sync(fd: int) -> None:
+        try:
+            control(fd, command)
+        except OSError as error:
+            if error.errno not in _NO_FULL_SYNC:
+                raise
+            fsync(fd)
+
+    return full_sync
+
+
+def _sendfile_of_count(sendfile: Callable[[int, int, int, int], int]) -> Callable[[int, int, int, int], int]:
+    def send(out_fd: int, in_fd: int, offset: int, count: int) -> int:
+        return sendfile(out_fd, in_fd, offset, count) if count > 0 else 0
+
+    return send
+
+
+def _cannot(fd: int, *arguments: int) -> NoReturn:
+    raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+
+SYSTEM: Final = calls_of(os, fcntl, sys.platform)
+"""The calls of the system that this process runs on."""
+
+
+# Record locks
+
+_LINUX_FLOCK: Final = ("hhqqi4x", ("type", "whence", "start", "length", "pid"))
+_DARWIN_FLOCK: Final = ("qqihh", ("start", "length", "pid", "type", "whence"))
+
+
+def pack_flock(values: Mapping[str, int], platform: str = sys.platform) -> bytes:
+    """The system's `struct flock` with these values; what is not named is 0."""
+    layout, names = _DARWIN_FLOCK if platform == "darwin" else _LINUX_FLOCK
+    return struct.pack(layout, *(values.get(name, 0) for name in names))
+
+
+def unpack_flock(data: bytes, platform: str = sys.platform) -> dict[str, int]:
+    """The values of a `struct flock` by name: type, whence, start, length, pid; struct.error for another length."""
+    layout, names = _DARWIN_FLOCK if platform == "darwin" else _LINUX_FLOCK
+    return dict(zip(names, struct.unpack(layout, data), strict=True))
