@@ -107,12 +107,12 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin):
     __slots__ = ("__weakref__", "_engine", "_opened", "path", "topic_partition")
 
     def __init__(self, engine: Engine, opened: OpenedLog | None) -> None:
+        self.path: str = engine.path if opened is None else opened.path
+        self.topic_partition: TopicPartition = engine.topic_partition
         self._engine = engine
         self._opened = opened
         if opened is not None and not opened.belongs_to_store:
-            opened.keep()
-        self.path: str = engine.path if opened is None else opened.path
-        self.topic_partition: TopicPartition = engine.topic_partition
+            opened.keep()  # last: from here on `__del__` has to close what an interrupt leaves behind
 
     # What it is
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 import signal
 import threading
@@ -17,6 +18,7 @@ import pytest
 import kafkalog
 from kafkalog.util.fileio import OS
 from kafkalog.util.interrupts import deferred_interrupts
+from tests.interruptions import interrupted_at
 
 # what is interrupted while it is opened ends in a finaliser, where Python tells, and drops, a further interrupt
 pytestmark = [
@@ -245,3 +247,35 @@ def test_an_interrupt_is_let_through_once_and_in_the_main_thread_only() -> None:
         with pytest.raises(KeyboardInterrupt):
             block.let_through()
         block.let_through()
+
+
+_API_FILES = tuple(
+    str(Path(kafkalog.__file__).parent / name) for name in ("api.py", "opened.py", "opening.py", "util/interrupts.py")
+)
+
+
+def test_a_log_can_be_opened_again_wherever_its_opening_and_closing_was_interrupted(tmp_path: Path) -> None:
+    """At each place where Python looks for a Ctrl-C; the one between opening and handing over too."""
+    path = tmp_path / "t-0"
+    kafkalog.open(path, "a").close()
+    hits = 0
+    for moment in itertools.count(1):
+        ended = interrupted_at(moment, lambda: kafkalog.open(path, "a").close(), (*_API_FILES, __file__))
+        if ended is None:
+            break
+        hits += ended
+        kafkalog.open(path, "a").close()
+    assert hits > 20
+
+
+def test_a_log_that_was_not_handed_over_is_closed_by_dropping_it(tmp_path: Path) -> None:
+    kept: list[kafkalog.Log] = []
+    path = tmp_path / "t-0"
+    for moment in itertools.count(1):
+        ended = interrupted_at(moment, lambda: kept.append(kafkalog.open(path, "a")), (*_API_FILES, __file__))
+        if ended is None:
+            break
+        if kept:  # it came after the opening
+            kept.pop().close()
+        kafkalog.open(path, "a").close()
+    kept.pop().close()
