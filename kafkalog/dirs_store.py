@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -16,7 +15,6 @@ from kafkalog.config import LogConfig, key_for
 from kafkalog.dirs_types import Directory, Topic, missing, unknown_topic
 from kafkalog.durability import Sync
 from kafkalog.errors import (
-    ConfigError,
     InvalidPartitions,
     KafkalogError,
     LogClosed,
@@ -25,11 +23,10 @@ from kafkalog.errors import (
     TopicExists,
 )
 from kafkalog.manager.checkpoints import write_recovery_points
-from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.job import Job
 from kafkalog.manager.jobs import write_each
-from kafkalog.manager.known_topics import read_known_topics, topics_in
 from kafkalog.manager.log_manager import LoadProgress, LogManager
+from kafkalog.manager.opening import open_logs
 from kafkalog.manager.retention import each_log
 from kafkalog.manager.topics import check_partitions
 from kafkalog.opened import StoreLog
@@ -75,33 +72,13 @@ class LogStore:
         scheduler: Schedules | None = None,
     ) -> LogStore:
         """The store of these directories; errors as `open_dirs`."""
-        BrokerConfig.from_mapping(settings)  # what is wrong in the call is told before anything is read
-        known = read_known_topics([path for path in paths if fs.exists(path)], fs=fs)
-        config = BrokerConfig.from_mapping({**known.store_settings(), **settings})
-        if config.node_id is not None and known.node_id is not None and config.node_id != known.node_id:
-            raise ConfigError(
-                f"node.id is {config.node_id}, but the directories are those of node {known.node_id}",
-                hint="their meta.properties says so: leave node.id out, or take the right directories",
-            )
-        if scheduler is None:
-            scheduler = Scheduler("kafkalog-jobs", clock, config.background_threads)
-        ending: list[Callable[[], object]] = [scheduler.shutdown]
+        config = BrokerConfig.from_mapping(settings)  # what is wrong in the call is told before anything is read
+        opened = open_logs(paths, config, fs=fs, clock=clock, scheduler=scheduler, progress=progress)
         try:
-            manager = LogManager.open(
-                paths,
-                config,
-                topic_settings=known.settings_elsewhere(topics_in(paths, fs), config),
-                fs=fs,
-                clock=clock,
-                scheduler=scheduler,
-                progress=progress,
-            )
-            ending.insert(0, manager.close)
-            _check_cordoned(config, manager.directories)
-            manager.schedule_jobs()
-            return cls(manager, scheduler, sync)
+            opened.manager.schedule_jobs()
+            return cls(opened.manager, opened.scheduler, sync)
         except BaseException:
-            _all_of(ending)
+            _all_of((opened.close,))
             raise
 
     # What there is
@@ -242,7 +219,6 @@ class LogStore:
 
     def alter(self, settings: Mapping[str, Any]) -> None:
         """Settings of the store that may change while it is open; topics without their own follow."""
-        _check_cordoned(self.config.changed(settings), self._manager.directories)
         self._manager.alter_config(settings)
         if isinstance(self._scheduler, Scheduler):
             self._scheduler.resize(self.config.background_threads)
@@ -324,17 +300,6 @@ def _retire(face: Log) -> None:
     opened = face._opened
     if isinstance(opened, StoreLog):
         opened.retire()
-
-
-def _check_cordoned(config: BrokerConfig, directories: Iterable[DataDirectory]) -> None:
-    """ConfigError where cordoned.log.dirs names what is no directory of the store; `*` stands for all."""
-    known = {one.path for one in directories}
-    strange = [path for path in config.cordoned_log_dirs if path != "*" and os.path.realpath(path) not in known]
-    if strange:
-        raise ConfigError(
-            f"cordoned.log.dirs names {strange[0]}, which is no data directory here",
-            hint=f"the directories are {', '.join(sorted(known))}",
-        )
 
 
 def _flushed(log: UnifiedLog) -> int:

@@ -28,7 +28,7 @@ from kafkalog.manager.inventory import IsStray
 from kafkalog.manager.jobs import Job, jobs_of
 from kafkalog.manager.loading import DAMAGE, Configs, LoadProgress, LoadRules
 from kafkalog.manager.log_remover import LogRemover
-from kafkalog.manager.placement import find_directory
+from kafkalog.manager.placement import check_cordoned, find_directory
 from kafkalog.manager.starting import check_some_online, load_directories, release_all, take_directories, take_offline
 from kafkalog.manager.stopping import close_all
 from kafkalog.manager.store_topics import StoreTopics
@@ -88,15 +88,16 @@ class LogManager(LogRemover):
         Logs are recovered where a directory was not closed well; `progress` is called from the loading threads, one at
         a time. A directory whose disk fails is offline, and the others are used.
 
-        ConfigError (an empty path), DirectoryLocked (another process, or another manager here), NotAPartition (a
-        directory whose name is none), IllegalState (a partition in two directories): nothing was touched. StorageError
-        when no directory can be used.
+        ConfigError (an empty path, or a cordoned one that is none of these), DirectoryLocked (another process, or
+        another manager here), NotAPartition (a directory whose name is none), IllegalState (a partition in two
+        directories): nothing was touched. StorageError when no directory can be used.
         """
         settings = BrokerConfig() if config is None else config
         directories: tuple[DataDirectory, ...] = ()
         try:
             with deferred_interrupts():
                 directories = take_directories(dirs, fs)
+            check_cordoned(settings.cordoned_log_dirs, directories)
             topics = StoreTopics(topic_settings)
             manager = cls(directories, settings, topics, fs=fs, clock=clock, scheduler=scheduler)
             manager._load(progress, is_stray)
@@ -191,6 +192,7 @@ class LogManager(LogRemover):
             with self._lock:
                 self._check_open()
                 config = self.config.changed(changes)
+                check_cordoned(config.cordoned_log_dirs, self.directories)
                 self.cleaner.reconfigure(config)
                 self.config = config
                 logs = self._all_logs()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 
-from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.errors import ConfigError, IllegalArgument, StorageError
 from kafkalog.manager.data_directory import DataDirectory
 
 
@@ -24,6 +24,17 @@ def find_directory(directories: Sequence[DataDirectory], wanted: str | os.PathLi
         f"{text!r} is no data directory of this manager",
         hint="it has " + ", ".join(directory.path for directory in directories),
     )
+
+
+def check_cordoned(cordoned: Collection[str], directories: Sequence[DataDirectory]) -> None:
+    """ConfigError where cordoned.log.dirs names what is none of these directories; `*` stands for all."""
+    known = {one.path for one in directories}
+    strange = [path for path in cordoned if path != "*" and os.path.realpath(path) not in known]
+    if strange:
+        raise ConfigError(
+            f"cordoned.log.dirs names {strange[0]}, which is no data directory here",
+            hint=f"the directories are {', '.join(sorted(known))}",
+        )
 
 
 def directories_in_order(

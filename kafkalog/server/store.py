@@ -8,15 +8,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from kafkalog.errors import ConfigError, CorruptCheckpoint, StorageError
-from kafkalog.manager.known_topics import KnownTopics, read_known_topics, topics_in
+from kafkalog.errors import CorruptCheckpoint, StorageError
+from kafkalog.manager.known_topics import KnownTopics
 from kafkalog.manager.log_manager import LoadProgress, LogManager
 from kafkalog.manager.meta_properties import read_meta_properties
+from kafkalog.manager.opening import OpenedLogs, open_logs
 from kafkalog.server.config import ServerConfig
 from kafkalog.storage.partition_metadata import new_topic_id
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
-from kafkalog.util.scheduler import Scheduler
+from kafkalog.util.scheduler import Schedules
 
 NODE_FILE: Final = "kafkalog.node.json"
 """Who the node is, in a directory that no broker has formatted."""
@@ -35,16 +36,13 @@ class Store(NamedTuple):
     """The manager, the threads of its jobs, what the directories say of topics, and who the node is."""
 
     manager: LogManager
-    scheduler: Scheduler
+    scheduler: Schedules
     known: KnownTopics
     identity: Identity
 
     def close(self) -> None:
         """Close all logs, then end the threads of the jobs. Errors as `LogManager.close`."""
-        try:
-            self.manager.close()
-        finally:
-            self.scheduler.shutdown()
+        OpenedLogs(self.manager, self.scheduler, self.known).close()
 
 
 def open_store(
@@ -56,43 +54,22 @@ def open_store(
     progress: Callable[[LoadProgress], object] | None = None,
     with_jobs: bool = True,
 ) -> Store:
-    """The store of these data directories, with its jobs running if that is wanted. Errors as `LogManager.open`."""
-    paths = [os.path.realpath(path) for path in directories]
-    known = read_known_topics([path for path in paths if fs.exists(path)], fs=fs)
-    wanted, found = config["node.id"], known.node_id
-    if wanted is not None and found is not None and wanted != found:
-        raise ConfigError(
-            f"node.id is {wanted}, but the directories are those of node {found}",
-            hint="their meta.properties says so: leave node.id out, or take the right directories",
-        )
-    settings = config.store
-    settings = type(settings).from_mapping({**known.store_settings(), **settings.overrides()})
-    scheduler = Scheduler("kafkalog-jobs", clock, settings.background_threads)
-    try:
-        manager = LogManager.open(
-            paths,
-            settings,
-            topic_settings=known.settings_elsewhere(topics_in(paths, fs), settings),
-            fs=fs,
-            clock=clock,
-            scheduler=scheduler,
-            progress=progress,
-        )
-    except BaseException:
-        scheduler.shutdown()
-        raise
-    store = None
+    """The store of these data directories, with its jobs running if that is wanted.
+
+    Errors as `open_logs`; StorageError where who the node is cannot be kept.
+    """
+    opened = open_logs(directories, config.store, fs=fs, clock=clock, progress=progress)
+    manager = opened.manager
     try:
         online = [one.path for one in manager.directories if one.is_online]
-        store = Store(manager, scheduler, known, _identity(online, wanted, fs))
+        identity = _identity(online, config["node.id"], fs)
         if with_jobs:
             manager.schedule_jobs()
-        return store
     except BaseException:
         with suppress(Exception):
-            manager.close()
-        scheduler.shutdown()
+            opened.close()
         raise
+    return Store(manager, opened.scheduler, opened.known, identity)
 
 
 def _identity(directories: Sequence[str], wanted: int | None, fs: FileSystem) -> Identity:

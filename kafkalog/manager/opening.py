@@ -1,0 +1,74 @@
+"""Opening the log manager of some data directories with what is known of their topics, and the threads of its jobs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from kafkalog.broker_config import BrokerConfig
+from kafkalog.errors import ConfigError
+from kafkalog.manager.known_topics import KnownTopics, read_known_topics, topics_in
+from kafkalog.manager.log_manager import LoadProgress, LogManager
+from kafkalog.util.clock import Clock
+from kafkalog.util.fileio import FileSystem
+from kafkalog.util.interrupts import deferred_interrupts
+from kafkalog.util.scheduler import Scheduler, Schedules
+
+
+class OpenedLogs(NamedTuple):
+    """The manager, the threads of its jobs (which are not scheduled yet), and what the directories say of topics."""
+
+    manager: LogManager
+    scheduler: Schedules
+    known: KnownTopics
+
+    def close(self) -> None:
+        """Close all logs, then end the threads of the jobs, also where a close fails. Errors as `LogManager.close`."""
+        with deferred_interrupts():
+            try:
+                self.manager.close()
+            finally:
+                self.scheduler.shutdown()
+
+
+def open_logs(
+    directories: Sequence[str | os.PathLike[str]],
+    config: BrokerConfig,
+    *,
+    fs: FileSystem,
+    clock: Clock,
+    scheduler: Schedules | None = None,
+    progress: Callable[[LoadProgress], object] | None = None,
+) -> OpenedLogs:
+    """The logs of these data directories. What a broker's metadata there says counts below what `config` was given.
+
+    Without a `scheduler` it makes one; where the open fails it is shut down, also one that was given. ConfigError for a
+    node.id that is not the directories'; further errors as `read_known_topics` and `LogManager.open`.
+    """
+    paths = [os.path.realpath(path) for path in directories]
+    try:
+        known = read_known_topics([path for path in paths if fs.exists(path)], fs=fs)
+        settings = BrokerConfig.from_mapping({**known.store_settings(), **config.overrides()})
+        if settings.node_id is not None and known.node_id is not None and settings.node_id != known.node_id:
+            raise ConfigError(
+                f"node.id is {settings.node_id}, but the directories are those of node {known.node_id}",
+                hint="their meta.properties says so: leave node.id out, or take the right directories",
+            )
+        if scheduler is None:
+            scheduler = Scheduler("kafkalog-jobs", clock, settings.background_threads)
+        manager = LogManager.open(
+            directories,
+            settings,
+            topic_settings=known.settings_elsewhere(topics_in(paths, fs), settings),
+            fs=fs,
+            clock=clock,
+            scheduler=scheduler,
+            progress=progress,
+        )
+    except BaseException:
+        if scheduler is not None:
+            with deferred_interrupts():
+                scheduler.shutdown()
+        raise
+    return OpenedLogs(manager, scheduler, known)
