@@ -102,6 +102,11 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
 
     def _take(self, replay: Replay) -> None:
         now_ms = self._node.clock()
+        unreadable = replay.drop_unreadable()
+        if unreadable:
+            names = ", ".join(ascii(group_id[:80]) for group_id in sorted(unreadable)[:10])
+            _LOG.error("%d groups have records that cannot be read, and are not served: %s", len(unreadable), names)
+            self._unreadable |= unreadable
         self.offsets.take(replay.offsets)
         for group_id, fields in replay.classic.items():
             group = self.groups[group_id] = ClassicGroup.of_fields(group_id, fields, now_ms)
@@ -263,6 +268,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         self.groups.clear()
         self.offsets.clear()
         self._failed.clear()
+        self._unreadable.clear()
 
 
 def make(node: Node) -> GroupCoordinator:

@@ -34,6 +34,7 @@ class GroupBase:
         self.timers = GroupTimers(node, self._on_timer)
         self._unloaded: set[int] = set()  # partitions that are being read, and those that could not be
         self._failed: set[int] = set()
+        self._unreadable: set[str] = set()  # groups of which not all is known
         self._expiry: Any = None
 
     async def ready(self, group_id: str, *, is_written: bool = True) -> int:
@@ -50,7 +51,8 @@ class GroupBase:
         partition = self.log.partition_for(group_id)
         if partition in self._unloaded:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return ErrorCode.NOT_COORDINATOR if partition in self._failed else 0
+        is_known = partition not in self._failed and group_id not in self._unreadable
+        return 0 if is_known else ErrorCode.NOT_COORDINATOR
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that has a group's records."""

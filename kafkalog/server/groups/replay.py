@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from kafkalog._core.scan import BatchHeader, BatchTable
 from kafkalog.errors import CorruptRecord
 from kafkalog.records.control import ControlType, control_record
-from kafkalog.records.internal import UnknownRecordType, coordinator_record
+from kafkalog.records.internal import coordinator_record
 from kafkalog.records.message import MessageError
 from kafkalog.records.schemas.groups import KEYS, VALUES
 from kafkalog.records.tables import batch_table
@@ -20,42 +21,60 @@ from kafkalog.types import FetchDataInfo
 
 _LOG: Final = logging.getLogger(__name__)
 _LEGACY_OFFSET: Final = 0
+_CONSUMER: Final = frozenset(range(records.CONSUMER_GROUP, records.CURRENT_MEMBER + 1)) | {records.REGULAR_EXPRESSION}
+_KEPT: Final = _CONSUMER | {_LEGACY_OFFSET, records.OFFSET, records.CLASSIC_GROUP}
 NO_PRODUCER: Final = -1
 
 
 class Replay:
-    """The state of a partition's groups after so many records. One thread at a time."""
+    """The state of a partition's groups after so many records. One thread at a time.
 
-    __slots__ = ("classic", "consumer", "offsets", "unread")
+    `unreadable` has the keys whose last record cannot be read, each with its group.
+    """
+
+    __slots__ = ("classic", "consumer", "offsets", "unread", "unreadable")
 
     def __init__(self) -> None:
         self.offsets = GroupOffsets()
         self.classic: dict[str, Mapping[str, Any]] = {}
         self.consumer: dict[str, ConsumerGroup] = {}
-        self.unread = 0
+        self.unread: Counter[int | None] = Counter()  # by the number in the key, None without a key
+        self.unreadable: dict[bytes, str] = {}
 
     def apply(self, key: bytes | None, value: bytes | None, at: int, producer_id: int = NO_PRODUCER) -> None:
         """Takes in one record; `producer_id` where it belongs to a transaction, `at` is its offset.
 
-        Records of kinds that this coordinator does not keep (share and streams groups) stay in the log untouched.
+        Records of kinds that this coordinator does not keep (those of share and streams groups, and those that later
+        versions have) stay in the log untouched. MessageError for one of its own kinds that it cannot read.
         """
-        if key is None:
-            self.unread += 1
+        number = None if key is None or len(key) < 2 else int.from_bytes(key[:2], "big", signed=True)
+        if key is None or number not in _KEPT:
+            self.unread[number] += 1
             return
-        try:
+        found = coordinator_record(key, None, KEYS, VALUES)
+        group_id: str = found.key["group"] if "group" in found.key else found.key["groupId"]
+        self.unreadable[key] = group_id
+        if value is not None:
             found = coordinator_record(key, value, KEYS, VALUES)
-        except UnknownRecordType:
-            self.unread += 1
-            return
-        names = found.key
-        if found.type in (_LEGACY_OFFSET, records.OFFSET):
-            self._offset(names, found.value, at, producer_id)
-        elif found.type == records.CLASSIC_GROUP:
-            self._classic(names["group"], found.value)
-        elif records.CONSUMER_GROUP <= found.type <= records.CURRENT_MEMBER or found.type == records.REGULAR_EXPRESSION:
-            self._consumer(found.type, names, found.value)
+        del self.unreadable[key]
+        if found.type == records.CLASSIC_GROUP:
+            self._classic(group_id, found.value)
+        elif found.type in _CONSUMER:
+            self._consumer(found.type, found.key, found.value)
         else:
-            self.unread += 1
+            self._offset(found.key, found.value, at, producer_id)
+
+    def drop_unreadable(self) -> set[str]:
+        """Forgets the groups of which not all is known, and returns them.
+
+        What a record of a later version says would be undone by what an older coordinator writes behind it.
+        """
+        groups = set(self.unreadable.values())
+        for group_id in groups:
+            self.offsets.drop_group(group_id)
+            self.classic.pop(group_id, None)
+            self.consumer.pop(group_id, None)
+        return groups
 
     def _offset(self, names: Mapping[str, Any], value: Mapping[str, Any] | None, at: int, producer_id: int) -> None:
         group_id, place = names["group"], (names["topic"], names["partition"])
@@ -106,8 +125,8 @@ class ReadableLog(Protocol):
 def replay_log(log: ReadableLog, chunk_bytes: int) -> Replay:
     """Reads a partition of `__consumer_offsets` from its start to its end, so many bytes at a time.
 
-    Runs in a thread of the pool. A record that cannot be read is left out with a line in the log, as a broker does;
-    CorruptRecord and StorageError for batches that cannot.
+    Runs in a thread of the pool. A record that cannot be read is told in the log, and its group in `unreadable`;
+    CorruptRecord, InvalidRecord and StorageError for batches and markers that cannot.
     """
     replay = Replay()
     offset, end = log.log_start_offset, log.log_end_offset
@@ -123,8 +142,9 @@ def replay_log(log: ReadableLog, chunk_bytes: int) -> Replay:
                 offset = header.next_offset
         if offset == before:
             break
-    if replay.unread:
-        _LOG.info("%d records of groups are of kinds that are not kept here", replay.unread)
+    for number, count in sorted(replay.unread.items(), key=str):
+        what = "that have no key" if number is None else f"whose keys are of the type {number}"
+        _LOG.warning("%d records of groups %s are left as they are: their kind is not kept here", count, what)
     return replay
 
 

@@ -32,10 +32,14 @@ _SHORT: Final = struct.Struct(">h")
 
 
 class LoadedTransactions(NamedTuple):
-    """What the records of one partition say: transactions by id, and of what could not be read, why."""
+    """What the records of one partition say: transactions by id, and of what could not be read, why.
+
+    `unreadable` are the ids whose last record is one that cannot be read; they are not among the transactions.
+    """
 
     transactions: dict[str, Transaction]
     problems: list[str]
+    unreadable: set[str]
 
 
 def transaction_key(transactional_id: str) -> bytes:
@@ -115,6 +119,7 @@ def read_transactions(log: UnifiedLog | LogView) -> LoadedTransactions:
     """
     found: dict[str, Transaction] = {}
     problems: list[str] = []
+    unreadable: set[str] = set()
     offset, end = log.log_start_offset, log.log_end_offset
     while offset < end:
         before = offset
@@ -125,7 +130,11 @@ def read_transactions(log: UnifiedLog | LogView) -> LoadedTransactions:
                     transactional_id, transaction = transaction_of(record.key or b"", record.value)
                 except (MessageError, InvalidRecord) as error:
                     problems.append(f"offset {record.offset}: {error.message}")
+                    unreadable |= (names := _names(record.key))
+                    for name in names:
+                        found.pop(name, None)
                     continue
+                unreadable.discard(transactional_id)
                 if transaction is None:
                     found.pop(transactional_id, None)
                 else:
@@ -133,4 +142,12 @@ def read_transactions(log: UnifiedLog | LogView) -> LoadedTransactions:
             offset = batch.next_offset
         if offset == before:  # a hole that compaction left at the end
             break
-    return LoadedTransactions(found, problems)
+    return LoadedTransactions(found, problems, unreadable)
+
+
+def _names(key: bytes | None) -> set[str]:
+    """The id that a key names; none where the key is of another kind, or cannot be read itself."""
+    try:
+        return {transaction_of(key or b"", None)[0]}
+    except MessageError:
+        return set()

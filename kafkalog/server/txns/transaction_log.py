@@ -27,14 +27,16 @@ _NOT_OURS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_
 class TransactionLog:
     """The transactions that are known, and the records that say so. Used by the event loop's thread alone.
 
-    A transaction counts once its record is in the log. An id whose partition could not be read is not served: what it
-    was is not known, and a producer that was fenced must not come back.
+    A transaction counts once its record is in the log. An id whose partition, or whose last record, could not be read
+    is not served: what it was is not known, a producer that was fenced must not come back, and what a later version
+    has decided to commit must not be aborted for its age.
     """
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._transactions: dict[str, Transaction] = {}
         self._unreadable: set[int] = set()
+        self._unreadable_ids: set[str] = set()
         self.is_loading = True
 
     async def load(self) -> None:
@@ -49,12 +51,17 @@ class TransactionLog:
             if log.log_start_offset == log.log_end_offset:
                 return
             loaded = await self._node.run(read_transactions, log)
-        except KafkalogError as error:
-            _LOG.error("the transactions of %s-%d cannot be read, and are not served: %s", TOPIC, index, error)
+        except Exception as error:  # the transactions of the other partitions are served all the same
+            told = None if isinstance(error, KafkalogError | OSError) else error
+            message = "the transactions of %s-%d cannot be read, and are not served: %s"
+            _LOG.error(message, TOPIC, index, error, exc_info=told)
             self._unreadable.add(index)
             return
         for problem in loaded.problems:
             _LOG.warning("a record of %s-%d is passed over: %s", TOPIC, index, problem)
+        for name in sorted(loaded.unreadable):
+            _LOG.error("the last record of the transaction %s cannot be read, it is not served", ascii(name[:80]))
+        self._unreadable_ids |= loaded.unreadable
         for name, transaction in loaded.transactions.items():
             known = self._transactions.get(name)
             # an id has records in two partitions where the topic was given more of them: the newer one counts
@@ -62,13 +69,15 @@ class TransactionLog:
                 self._transactions[name] = transaction
 
     def __iter__(self) -> Iterator[Transaction]:
-        return iter(tuple(self._transactions.values()))
+        unreadable = self._unreadable_ids
+        return iter([one for name, one in self._transactions.items() if name not in unreadable])
 
     def find(self, transactional_id: str) -> tuple[ErrorCode, Transaction | None]:
         """The transaction of an id, None for one that is not known; an error where that cannot be said."""
         if self.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None
-        if self._unreadable and self.partition_for(transactional_id) in self._unreadable:
+        is_unknown = transactional_id in self._unreadable_ids
+        if is_unknown or (self._unreadable and self.partition_for(transactional_id) in self._unreadable):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
         return ErrorCode.NONE, self._transactions.get(transactional_id)
 
