@@ -5,7 +5,7 @@ from pathlib import Path
 from .targets import Target
 
 PACKAGES = ("kafkalog", "pyspark_kafkalog")
-KEPT = {".py", ".pyi", ".pxd", ".h"}
+KEPT = {".py", ".pyi"}
 MARKERS = {"py.typed"}
 METADATA = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt", "licenses/LICENSE")
 BILLS = "sboms/"  # bills of materials (PEP 770) may lie beside the metadata, and differ by tool

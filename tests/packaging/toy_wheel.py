@@ -44,7 +44,6 @@ PACKAGE = {
     "kafkalog/__init__.py": b"",
     "kafkalog/py.typed": b"",
     "kafkalog/_core/fast.pyi": b"def f() -> int: ...\n",
-    "kafkalog/_core/fast.pxd": b"cdef int f()\n",
     "pyspark_kafkalog/__init__.py": b"",
 }
 SOURCE = "void *PyInit_fast(void) { return 0; }"
