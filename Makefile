@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 BUILD = $(PYTHON) setup.py -q build_ext --inplace -j 2
 unexport PYTHONDONTWRITEBYTECODE  # the tests start many short processes, each of which would compile the package
 
-.PHONY: all debug check test crash crash-clean crash-spark asan bench bench-counts bench-page bench-spark wheels fmt demo clean
+.PHONY: all debug check test crash crash-clean crash-spark asan fuzz-server bench bench-counts bench-page bench-spark wheels fmt demo clean
 
 all:                    ## compile what changed, in place
 	$(BUILD)
@@ -30,6 +30,9 @@ crash-spark: all        ## a stream into the sink, its driver and workers killed
 
 asan:                   ## the compiled modules under the sanitizers, random bytes included
 	bash ci/asan.sh
+
+fuzz-server:            ## a million mutated requests at a server under the sanitizers (FUZZ="--requests 50000 --seed 2")
+	bash ci/fuzz_server.sh $(FUZZ)
 
 bench: all              ## the table of speeds, with ratios against peers run in the same call
 	$(PYTHON) -m pip install -q --disable-pip-version-check "aiokafka>=0.12" "lmdb>=1.4" asv

@@ -42,7 +42,7 @@ def refused(key: TopicPartition, error: Exception, partition: Partition | None) 
     no error of ours is logged.
     """
     code = code_of(error)
-    if code == ErrorCode.UNKNOWN_SERVER_ERROR:
+    if code == ErrorCode.UNKNOWN_SERVER_ERROR and not isinstance(error, KafkalogError):
         _LOG.error("cannot append to %s", key, exc_info=error)
     if partition is None or isinstance(error, _SAYS_NO_START):
         return AppendResult(code)

@@ -168,6 +168,16 @@ def test_old_formats_and_codecs_are_refused(tmp_path: Path) -> None:
     run(tmp_path, body)
 
 
+def test_a_codec_that_nobody_knows_is_no_fault_of_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def body(node: Node) -> None:
+        data = frame(b"zz", count=1, last_delta=0, attributes=7)
+        assert await code(node, data) == ErrorCode.UNKNOWN_SERVER_ERROR  # what a broker answers
+        assert await code(node, plain()) == 0
+
+    run(tmp_path, body)
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_acks_0_has_no_answer_and_ends_with_an_error(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         assert await call(node, "produce", 9, request(node, 9, {("t", 0): plain()}, acks=0)) is None
