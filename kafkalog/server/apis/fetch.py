@@ -18,6 +18,7 @@ from kafkalog.server.replica.fetch_session import (
 )
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.turns import Turns
 from kafkalog.server.wire.fetch_response import FetchAnswer, FetchedPartition, FetchedTopic, NodeEndpoint
 from kafkalog.types import TopicPartition
 
@@ -136,7 +137,9 @@ async def _answers(
     uses_ids = context.api_version >= _FIRST_WITH_IDS
     names: dict[Any, str] = {}
     codes: dict[Any, int] = {}
-    for key, one in asked.items():
+    turns = Turns()
+    for key, one in list(asked.items()):  # others may change the session meanwhile
+        await turns.row()
         topic = key[0]
         if topic not in codes:
             names[topic], codes[topic] = _check_topic(node, context, params, topic, uses_ids)
@@ -145,15 +148,16 @@ async def _answers(
             wrong.append((key, FetchedPartition(one.index, code, aborted=())))
             continue
         wanted = FetchPartition(
-            TopicPartition(names[topic], one.index), one.fetch_offset, one.max_bytes, None, one.current_leader_epoch,
-            one.last_fetched_epoch, one.log_start_offset,
+            TopicPartition(names[topic], one.index), one.fetch_offset, one.max_bytes,
+            None if isinstance(topic, str) else topic,
+            one.current_leader_epoch, one.last_fetched_epoch, one.log_start_offset,
         )  # fmt: skip
         right.append((key, wanted))
     results = await node.replicas.fetch(params, [wanted for _, wanted in right])
-    answers = [
-        (key, _fetched(node, context, wanted, result))
-        for (key, wanted), result in zip(right, results, strict=True)
-    ]
+    answers: Answers = []
+    for (key, wanted), result in zip(right, results, strict=True):
+        await turns.row()
+        answers.append((key, _fetched(node, context, wanted, result)))
     return answers + wrong, names
 
 

@@ -10,6 +10,7 @@ from kafkalog.server.groups.offset_part import Committer, NewOffset
 from kafkalog.server.groups.offsets import Place
 from kafkalog.server.groups.topic_names import topic_of
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
@@ -28,7 +29,9 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     unknown = (
         ErrorCode.UNKNOWN_TOPIC_ID if context.api_version >= _FIRST_WITH_IDS else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
+    turns = Turns()
     for at, (row, (name, topic)) in enumerate(zip(request.topics, topics, strict=True)):
+        await turns.row()
         if name is None:
             refusals[at] = unknown
         elif not allows(context, Operation.READ, ResourceType.TOPIC, name):
@@ -37,6 +40,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
             refusals[at] = unknown
         else:
             for one in row.partitions:
+                await turns.row()
                 if 0 <= one.partition_index < topic.partitions:
                     offsets[name, one.partition_index] = _offset(one, topic.id)
     committer = Committer(

@@ -9,8 +9,9 @@ from uuid import UUID
 from kafkalog._core.scan import REASON_PARTIAL, BatchTable, scan
 from kafkalog.server.context import CLOSE, Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.replica.results import AppendResult
+from kafkalog.server.replica.results import AppendParams, AppendResult
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.turns import Turns
 from kafkalog.server.wire.produce_request import read_produce
 from kafkalog.server.wire.produce_response import produce_body
 from kafkalog.types import TopicPartition
@@ -36,9 +37,12 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     results: Results = {}
     batches: dict[TopicPartition, tuple[Any, BatchTable]] = {}
     is_transactional = False
+    turns = Turns()
     for topic, name, code, partitions in _topics(node, context, request):
         rows = results.setdefault(topic, {})
+        await turns.row()
         for partition in partitions:
+            await turns.row()
             records = partition.records
             if records is None or code:
                 rows[partition.index] = AppendResult(code or ErrorCode.INVALID_RECORD)
@@ -57,12 +61,14 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     if batches:
         appended = await node.replicas.append_scanned(
             batches,
-            required_acks=request.acks,
-            timeout_ms=request.timeout,
-            internal_allowed=context.client_id == _ADMIN_CLIENT,
-            transactional_id=request.transactional_id,
-            produce_version=context.api_version,
-            on_wait=lambda: give_back(request, batches),
+            AppendParams(
+                request.acks,
+                request.timeout,
+                internal_allowed=context.client_id == _ADMIN_CLIENT,
+                transactional_id=request.transactional_id,
+                produce_version=context.api_version,
+                on_wait=lambda: give_back(request, batches),
+            ),
         )
     context.throttle_ms = max(context.throttle_ms, node.quotas.record_produce(context, context.size_bytes))
     return _answer(context, request.acks, results, appended)

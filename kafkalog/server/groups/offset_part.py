@@ -18,6 +18,7 @@ from kafkalog.server.groups.group_log import OFFSETS_TOPIC, commit_error_code
 from kafkalog.server.groups.offsets import Place, expired
 from kafkalog.server.groups.records import Record
 from kafkalog.server.groups.values import NO_GENERATION, NO_MEMBER, CommittedOffset, KeptPosition
+from kafkalog.server.turns import Turns
 
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_WITH_EPOCHS: Final = 9
@@ -58,13 +59,13 @@ class OffsetPart(GroupBase):
         retention_ms: int = -1,
     ) -> dict[Place, int]:
         """The error code of each partition; `offsets` have offset, leader_epoch and metadata."""
-        error = await self.ready(group_id) or self._check_commit(group_id, committer, offsets)
+        error = await self.ready(group_id)
+        codes, kept, made = await self._new_offsets(group_id, {} if error else offsets, retention_ms)
+        error = error or self._check_commit(group_id, committer, offsets)  # from here on nobody comes between
         if error:
             return dict.fromkeys(offsets, int(error))
-        codes, kept = self._new_offsets(offsets, retention_ms)
         if kept:
             self._touch(group_id, committer)
-            made = [records.offset_record(group_id, *place, one) for place, one in kept.items()]
             try:
                 last = self.log.append(group_id, made)
             except (KafkalogError, OSError) as failure:
@@ -87,12 +88,12 @@ class OffsetPart(GroupBase):
     ) -> dict[Place, int]:
         """The same for a transaction, which is known to be open: the offsets count when it is committed."""
         committer = Committer(member_id, generation, group_instance_id)
-        error = await self.ready(group_id) or self._check_commit(group_id, committer, offsets, is_transactional=True)
+        error = await self.ready(group_id)
+        codes, kept, made = await self._new_offsets(group_id, {} if error else offsets, -1)
+        error = error or self._check_commit(group_id, committer, offsets, is_transactional=True)
         if error:
             return dict.fromkeys(offsets, int(error))
-        codes, kept = self._new_offsets(offsets, -1)
         if kept:
-            made = [records.offset_record(group_id, *place, one) for place, one in kept.items()]
             try:
                 last = self.log.append_in_transaction(group_id, made, producer_id, producer_epoch)
             except (KafkalogError, OSError) as failure:
@@ -109,23 +110,28 @@ class OffsetPart(GroupBase):
         meant = set(partitions)
         self.offsets.end_transaction(producer_id, is_committed, lambda group: self.partition_for(group) in meant)
 
-    def _new_offsets(
-        self, offsets: Mapping[Place, Any], retention_ms: int
-    ) -> tuple[dict[Place, int], dict[Place, CommittedOffset]]:
+    async def _new_offsets(
+        self, group_id: str, offsets: Mapping[Place, Any], retention_ms: int
+    ) -> tuple[dict[Place, int], dict[Place, CommittedOffset], list[Record]]:
+        """(code of each, those that are kept, their records); others are served in between."""
         longest = self._node.config["offset.metadata.max.bytes"]
         now_ms = self._node.clock()
         expire_ms = None if retention_ms < 0 else min(now_ms + retention_ms, MAX_LONG)
         codes: dict[Place, int] = {}
         kept: dict[Place, CommittedOffset] = {}
+        made: list[Record] = []
+        turns = Turns()
         for place, new in offsets.items():
+            await turns.row()
             metadata = new.metadata or ""
             if len(metadata) > longest:
                 codes[place] = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             codes[place] = 0
             topic_id = getattr(new, "topic_id", None)
-            kept[place] = CommittedOffset(new.offset, new.leader_epoch, metadata, now_ms, expire_ms, topic_id)
-        return codes, kept
+            one = kept[place] = CommittedOffset(new.offset, new.leader_epoch, metadata, now_ms, expire_ms, topic_id)
+            made.append(records.offset_record(group_id, *place, one))
+        return codes, kept, made
 
     def _check_commit(
         self, group_id: str, committer: Committer, offsets: Mapping[Place, Any], *, is_transactional: bool = False

@@ -53,6 +53,7 @@ class DelayedFetch(DelayedOperation):
     def _available(self, asked: FetchPartition, place: LogOffsetMetadata) -> int | None:
         """Bytes that there are to read from `place` on; None where the answer cannot wait."""
         partition = self._find(asked.topic_partition)
+        partition.check_topic_id(asked.topic_id)
         partition.check_epoch(asked.current_leader_epoch, self._params.only_leader)
         end = partition.log.readable_end(self._params.isolation)
         available = 0

@@ -10,6 +10,7 @@ from uuid import UUID
 from kafkalog._core.scan import BatchTable
 from kafkalog.errors import (
     FencedLeaderEpoch,
+    InconsistentTopicId,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     OffsetNotAvailable,
@@ -168,6 +169,11 @@ class Partition:
         if role.leader != self.node_id:
             raise NotLeaderOrFollower(f"node {self.node_id} does not lead {self.topic_partition}, {role.leader} does")
         return role
+
+    def check_topic_id(self, topic_id: UUID | None) -> None:
+        """Return where a request with this topic id (None: by name) may be answered here; InconsistentTopicId."""
+        if topic_id is not None and self.topic_id not in (None, topic_id):
+            raise InconsistentTopicId(f"{self.topic_partition} has the topic id {self.topic_id}")
 
     def check_epoch(self, current_leader_epoch: int, only_leader: bool = True) -> None:
         """Return where a request with this leader epoch (-1: none given) may be answered here (PART-4, PART-5).

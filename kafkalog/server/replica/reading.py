@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kafkalog.errors import InconsistentTopicId
 from kafkalog.server.replica.append_results import code_for_reader
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
+from kafkalog.server.turns import Turns
 from kafkalog.types import TopicPartition
 
 
-def read_partitions(
+async def read_partitions(
     params: FetchParams, asked: Sequence[FetchPartition], find: Callable[[TopicPartition], Partition]
 ) -> list[FetchResult]:
-    """What the partitions give, in order.
+    """What the partitions give, in order; others are served in between.
 
     A partition has what is left of the whole, at most its own limit. The first one with records gives one batch at
     least, whatever the limits; those after it only whole batches that fit.
     """
     left, min_one_message = params.max_bytes, True
     results = []
+    turns = Turns()
     for one in asked:
+        await turns.row()
         try:
             partition = find(one.topic_partition)
-            if one.topic_id is not None and partition.topic_id not in (None, one.topic_id):
-                raise InconsistentTopicId(f"{one.topic_partition} has the topic id {partition.topic_id}")
+            partition.check_topic_id(one.topic_id)
             result = partition.read(params, one, max(0, min(one.max_bytes, left)), min_one_message)
         except Exception as error:
             result = FetchResult(code_for_reader(error, one.topic_partition))

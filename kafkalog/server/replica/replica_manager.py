@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog._core.scan import BatchTable, scan
@@ -16,13 +17,14 @@ from kafkalog.server.replica.delayed_produce import DelayedProduce
 from kafkalog.server.replica.fetch_session import FetchSessions
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.reading import must_wait, read_partitions
-from kafkalog.server.replica.results import AppendResult, FetchParams, FetchPartition, FetchResult
+from kafkalog.server.replica.results import AppendParams, AppendResult, FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import ALL, Role
 from kafkalog.server.replica.verification import Verified, Verifier, transactional_batches, verified
 from kafkalog.server.replica.waiting import Later, WaitingRequests
+from kafkalog.server.turns import Turns
 from kafkalog.storage.append import Origin
 from kafkalog.storage.producer_state import VerificationGuard
-from kafkalog.types import TopicPartition
+from kafkalog.types import LogAppendInfo, TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.manager.log_manager import LogManager
@@ -141,74 +143,40 @@ class ReplicaManager:
     # Appends
 
     async def append(
-        self,
-        entries: Mapping[TopicPartition, Any],
-        *,
-        required_acks: int,
-        timeout_ms: int,
-        internal_allowed: bool = False,
-        origin: Origin = "client",
-        transactional_id: str | None = None,
-        produce_version: int = 0,
-        on_wait: Callable[[], object] | None = None,
+        self, entries: Mapping[TopicPartition, Any], params: AppendParams
     ) -> dict[TopicPartition, AppendResult]:
-        """What came of an append of one batch to each partition, in the order given; it waits as `required_acks` says.
+        """What came of an append of one batch to each partition, in the order given; it waits as `params` says.
 
-        Batches are writable buffers and are edited in place. `on_wait` is called before the wait, when the batches are
-        needed no more. A partition that fails harms no other (FLOW-6).
+        Batches are writable buffers and are edited in place. A partition that fails harms no other (FLOW-6).
         """
-        batches = {key: (data, scan(data)) for key, data in entries.items()}
-        return await self.append_scanned(
-            batches,
-            required_acks=required_acks,
-            timeout_ms=timeout_ms,
-            internal_allowed=internal_allowed,
-            origin=origin,
-            transactional_id=transactional_id,
-            produce_version=produce_version,
-            on_wait=on_wait,
-        )
+        return await self.append_scanned({key: (data, scan(data)) for key, data in entries.items()}, params)
 
-    async def append_scanned(
-        self,
-        batches: Batches,
-        *,
-        required_acks: int,
-        timeout_ms: int,
-        internal_allowed: bool = False,
-        origin: Origin = "client",
-        transactional_id: str | None = None,
-        produce_version: int = 0,
-        on_wait: Callable[[], object] | None = None,
-    ) -> dict[TopicPartition, AppendResult]:
+    async def append_scanned(self, batches: Batches, params: AppendParams) -> dict[TopicPartition, AppendResult]:
         """As `append`, of batches that were scanned already."""
-        if required_acks not in ACKS:
+        if params.required_acks not in ACKS:
             return dict.fromkeys(batches, AppendResult(ErrorCode.INVALID_REQUIRED_ACKS))
-        checked = self._verified(batches, transactional_id, produce_version) if origin == "client" else _NOT_ASKED
+        checked = self._verified(batches, params) if params.origin == "client" else _NOT_ASKED
         results = {}
         must_wait = False
+        turns = Turns()
         for key, (data, table) in batches.items():
+            await turns.row()
             refusal = checked.refused.get(key)
             if refusal is not None:
                 results[key] = refusal
                 continue
-            guard = checked.guards.get(key)
             partition = None
             try:
-                partition = self._writable(key, internal_allowed)
-                if _takes_long(table):
-                    info = await self._append_in_pool(partition, data, table, required_acks, origin, guard)
-                else:
-                    info = partition.append(data, required_acks, origin=origin, table=table, guard=guard)
-                    self.appended_to(partition)
+                partition = self._writable(key, params.internal_allowed)
+                info = await self._appended(partition, data, table, params, checked.guards.get(key))
             except Exception as error:
                 results[key] = refused(key, error, partition)
             else:
                 results[key] = appended(info)
                 must_wait = must_wait or not partition.is_alone
-        if required_acks != ALL or not must_wait:  # alone, a leader's append is replicated as soon as it is done
+        if params.required_acks != ALL or not must_wait:  # alone, a leader's append is replicated as soon as it is done
             return results
-        return await self._replicated(results, timeout_ms, on_wait)
+        return await self._replicated(results, params)
 
     def append_now(
         self,
@@ -238,22 +206,19 @@ class ReplicaManager:
             raise InvalidTopic(f"Cannot append to internal topic {key.topic}")
         return partition
 
-    async def _append_in_pool(
-        self,
-        partition: Partition,
-        data: Any,
-        table: BatchTable,
-        required_acks: int,
-        origin: Origin,
-        guard: VerificationGuard | None,
-    ) -> Any:
-        def append() -> Any:
-            return partition.append(data, required_acks, origin=origin, table=table, guard=guard)
+    async def _appended(
+        self, partition: Partition, data: Any, table: BatchTable, params: AppendParams, guard: VerificationGuard | None
+    ) -> LogAppendInfo:
+        append = partial(partition.append, data, params.required_acks, origin=params.origin, table=table, guard=guard)
+        if not _takes_long(table):
+            info: LogAppendInfo = append()
+            self.appended_to(partition)
+            return info
 
-        async def in_pool() -> Any:
+        async def in_pool() -> LogAppendInfo:
             if table.codec:
                 async with self._unpacking:
-                    info = await self._run(append)
+                    info: LogAppendInfo = await self._run(append)
             else:
                 info = await self._run(append)
             self.appended_to(partition)
@@ -262,7 +227,7 @@ class ReplicaManager:
         # a client that goes away does not undo what is being written, and readers are told of it all the same
         return await asyncio.shield(asyncio.ensure_future(in_pool()))
 
-    def _verified(self, batches: Batches, transactional_id: str | None, produce_version: int) -> Verified:
+    def _verified(self, batches: Batches, params: AppendParams) -> Verified:
         found = transactional_batches((key, table) for key, (_, table) in batches.items())
         if not found:
             return _NOT_ASKED
@@ -273,16 +238,16 @@ class ReplicaManager:
             except KafkalogError as error:
                 result.refused[key] = refused(key, error, None)
                 del found[key]
-        asked = verified(found, transactional_id, produce_version, self.find, self._verify)
+        asked = verified(found, params.transactional_id, params.produce_version, self.find, self._verify)
         return Verified(result.refused | asked.refused, asked.guards)
 
     async def _replicated(
-        self, results: dict[TopicPartition, AppendResult], timeout_ms: int, on_wait: Callable[[], object] | None
+        self, results: dict[TopicPartition, AppendResult], params: AppendParams
     ) -> dict[TopicPartition, AppendResult]:
         future: asyncio.Future[dict[TopicPartition, AppendResult]] = asyncio.get_running_loop().create_future()
-        operation = DelayedProduce(timeout_ms, results, self.find, _answer(future))
-        if not self.waiting.watch(self.waiting.produce, operation, results) and on_wait is not None:
-            on_wait()
+        operation = DelayedProduce(params.timeout_ms, results, self.find, _answer(future))
+        if not self.waiting.watch(self.waiting.produce, operation, results) and params.on_wait is not None:
+            params.on_wait()
         try:
             return await future
         finally:
@@ -292,7 +257,7 @@ class ReplicaManager:
 
     async def fetch(self, params: FetchParams, asked: Sequence[FetchPartition]) -> list[FetchResult]:
         """What the partitions give, in the order asked; it waits until there is enough, or as long as `params` says."""
-        results = self.read(params, asked)
+        results = await self.read(params, asked)
         if not must_wait(params, results):
             return results
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -303,11 +268,11 @@ class ReplicaManager:
             await future
         finally:
             self.waiting.fetch.cancel(operation)
-        return self.read(params, asked)
+        return await self.read(params, asked)
 
-    def read(self, params: FetchParams, asked: Sequence[FetchPartition]) -> list[FetchResult]:
+    async def read(self, params: FetchParams, asked: Sequence[FetchPartition]) -> list[FetchResult]:
         """As `fetch`, of what there is now."""
-        results = read_partitions(params, asked, self.find)
+        results = await read_partitions(params, asked, self.find)
         if params.is_from_follower:
             self._follower_read(params, asked, results)
         return results
@@ -318,8 +283,8 @@ class ReplicaManager:
         for one, result in zip(asked, results, strict=True):
             if result.error_code:
                 continue
-            partition = self.find(one.topic_partition)
             try:
+                partition = self.find(one.topic_partition)
                 moved = partition.follower_fetched(params.replica_id, result, one.log_start_offset)
             except KafkalogError as error:
                 result.error_code, result.records = error.code, None

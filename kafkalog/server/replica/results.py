@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from kafkalog.server.replica.roles import UNKNOWN_PLACE
+from kafkalog.storage.append import Origin
 from kafkalog.types import Isolation, LogOffsetMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -15,6 +16,22 @@ if TYPE_CHECKING:
 CONSUMER: Final = -1
 """The replica id of one who fetches and is no replica."""
 DEBUGGER: Final = -2
+
+
+class AppendParams(NamedTuple):
+    """What is the same for all partitions of an append.
+
+    `internal_allowed`: also the node's own topics. `on_wait` is called before a wait, when the batches are needed no
+    more. `produce_version` is 0 for what no client's request asks for.
+    """
+
+    required_acks: int
+    timeout_ms: int
+    internal_allowed: bool = False
+    origin: Origin = "client"
+    transactional_id: str | None = None
+    produce_version: int = 0
+    on_wait: Callable[[], object] | None = None
 
 
 class AppendResult(NamedTuple):

@@ -141,6 +141,36 @@ def test_codes_of_the_reference(tmp_path: Path) -> None:
     run(tmp_path, body)
 
 
+def test_the_id_of_another_topic_of_that_name_is_told(tmp_path: Path) -> None:
+    """FLOW-18: a topic that was made again meanwhile is not taken for the one that is asked for by its id."""
+
+    async def body(node: Node) -> None:
+        before = tree(node, {("t", 0): 0})
+        assert rows(await call(node, "fetch", 13, before))[0].error_code == 0
+        node.replicas.find(T0).topic_id = UUID(int=98)
+        assert rows(await call(node, "fetch", 13, before))[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+        assert rows(await call(node, "fetch", 12, before))[0].error_code == 0
+        assert rows(await fetch(node, {("t", 1): 0}, 13))[0].error_code == 0
+
+    run(tmp_path, body)
+
+
+def test_a_session_by_ids_does_not_go_on_with_the_next_topic_of_that_name(tmp_path: Path) -> None:
+    """FLOW-18: an id that nobody knows any more."""
+
+    async def body(node: Node) -> None:
+        node.replicas.append_now(T0, plain(3), "client")
+        first = await fetch(node, {("t", 0): 0}, 13, epoch=0)
+        assert sizes(first) == {0: len(plain(3))}
+        await node.topics.delete("t")
+        await node.topics.create("t", 2)
+        node.replicas.append_now(T0, plain(3), "client")
+        [one] = rows(await fetch(node, {}, 13, session_id=first.session_id, epoch=1))
+        assert (one.error_code, one.records) == (ErrorCode.UNKNOWN_TOPIC_ID, b"")
+
+    run(tmp_path, body)
+
+
 def test_where_the_leader_is_comes_with_the_error(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         node.replicas.find(T0).become_follower(Role(node.node_id + 1, 3, 1, (1, 2), (2,)))

@@ -1,15 +1,21 @@
 """Requests that ask for very much: the loop serves others meanwhile, and what is asked for twice is told once."""
 
 import asyncio
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkalog.server.context import RequestContext
 from kafkalog.server.node import Node
 from kafkalog.server.turns import TURN_ROWS, in_turns
+from kafkalog.server.wire.header import read_header
+from kafkalog.server.wire.produce_request import read_produce
+from kafkalog.server.wire.reader import read_request
 from tests.server.apis.test_topic_calls import metadata_tree, with_node
-from tests.server.nodes import call
+from tests.server.nodes import KEYS, call, connection_for, request_bytes
+from tests.server.replica.partitions import plain
 
 COUNT = 20 * TURN_ROWS
 NAMES = [f"n{number}" for number in range(COUNT)]
@@ -51,6 +57,67 @@ def test_the_loop_serves_others_between_the_rows_of_an_answer(tmp_path: Path, na
         assert any(len(rows) == COUNT for rows in answer if isinstance(rows, tuple))
 
     with_node(tmp_path, use, auto_create_topics_enable=False)
+
+
+MANY = range(10_000)
+
+
+def partitions_of(rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """A request for many partitions of one topic."""
+    return {"topics": [{"name": "t", "topic": "t", "partitions": rows}], **more}
+
+
+MANY_PARTITIONS: dict[str, tuple[int, dict[str, Any]]] = {
+    "list_offsets": (7, partitions_of(
+        [{"partition_index": one, "current_leader_epoch": -1, "timestamp": -1} for one in MANY],
+        replica_id=-1, isolation_level=0,
+    )),
+    "offset_for_leader_epoch": (4, partitions_of(
+        [{"partition": one, "current_leader_epoch": -1, "leader_epoch": 0} for one in MANY], replica_id=-1,
+    )),
+    "delete_records": (2, partitions_of([{"partition_index": one, "offset": 0} for one in MANY], timeout=1000)),
+    "offset_commit": (9, partitions_of(
+        [{"partition_index": one, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+         for one in MANY],
+        group_id="g", generation_id_or_member_epoch=-1, member_id="", group_instance_id=None,
+    )),
+    "fetch": (12, partitions_of(
+        [{"partition": one, "current_leader_epoch": -1, "fetch_offset": 0, "last_fetched_epoch": -1,
+          "log_start_offset": -1, "partition_max_bytes": 100} for one in MANY],
+        replica_id=-1, max_wait=0, min_bytes=1, max_bytes=1 << 20, isolation_level=0, session_id=0, session_epoch=-1,
+        forgotten_topics_data=(), rack_id="",
+    )),
+    "produce": (9, {
+        "transactional_id": None, "acks": 1, "timeout": 1000,
+        "topic_data": [{"name": "t", "partition_data": [{"index": one, "records": plain(1)} for one in MANY]}],
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MANY_PARTITIONS)
+def test_others_are_answered_between_the_partitions_of_a_request(tmp_path: Path, name: str) -> None:
+    """Another connection has so many answers before the large request has its own."""
+    version, tree = MANY_PARTITIONS[name]
+
+    async def use(node: Node) -> None:
+        await node.topics.create("t", 2)
+        await node.topics.ensure_internal("__consumer_offsets")
+        frame = request_bytes(name, version, tree)
+        key, module = KEYS[name], import_module(f"kafkalog.server.apis.{name}")
+        position = read_header(frame).body
+        request = read_produce(version, frame, position) if name == "produce" else read_request(
+            key, version, frame, position
+        )
+        context = RequestContext(key, version, 7, "test", connection_for(), node.clock(), len(frame))
+        large = asyncio.ensure_future(module.handle(node, context, request))
+        answered = 0
+        while not large.done():
+            assert (await call(node, "metadata", 12, metadata_tree("t"))).topics
+            await asyncio.sleep(0)
+            answered += 1
+        assert large.result() and answered >= len(MANY) // TURN_ROWS
+
+    with_node(tmp_path, use)
 
 
 def test_the_settings_of_a_node_are_told_once(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from kafkalog.control import ControlType, marker_batch
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.replica_manager import ReplicaManager
-from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
+from kafkalog.server.replica.results import AppendParams, FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition
 from tests.builder import R, batch
@@ -114,8 +114,7 @@ class Replicas(ReplicaManager):
 
     async def produce(self, *keys: TopicPartition, acks: int = 1, data: bytes | None = None, **more: Any) -> Any:
         batches = {key: bytearray(plain() if data is None else data) for key in keys}
-        more.setdefault("timeout_ms", 1_000)
-        return await self.append(batches, required_acks=acks, **more)
+        return await self.append(batches, AppendParams(acks, **{"timeout_ms": 1_000, **more}))
 
 
 @asynccontextmanager
@@ -193,8 +192,8 @@ def codes(results: dict[TopicPartition, Any]) -> list[int]:
     return [result.error_code for result in results.values()]
 
 
-def follow(replicas: Replicas, key: TopicPartition, node: int, offset: int) -> None:
+async def follow(replicas: Replicas, key: TopicPartition, node: int, offset: int) -> None:
     """A follower's fetch from this offset."""
-    replicas.read(
+    await replicas.read(
         consumer(replica_id=node, isolation="log_end"), [at(key, offset, max_bytes=0, log_start_offset=0)]
     )

@@ -171,7 +171,7 @@ def test_a_fetch_with_another_leader_epoch_is_refused(tmp_path: Path) -> None:
                 partition.read(consumer(), at(T0, 0, current_leader_epoch=epoch), 100, True)
             with pytest.raises(error):
                 partition.offset_for_time(-2, "high_watermark", epoch)
-            [result] = replicas.read(consumer(), [at(T0, 0, current_leader_epoch=epoch)])
+            [result] = await replicas.read(consumer(), [at(T0, 0, current_leader_epoch=epoch)])
             assert (result.error_code, result.high_watermark) == (error.code, -1)
         for epoch in (5, -1):
             assert partition.read(consumer(), at(T0, 0, current_leader_epoch=epoch), 100, True).error_code == 0
@@ -380,7 +380,7 @@ def test_listeners_are_told_of_a_disk_that_failed(tmp_path: Path) -> None:
         replicas.store.fail_directory(tmp_path, OSError(5, "the disk"))
         result = (await replicas.produce(T0))[T0]
         assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR and follower.told == ["failed"]
-        [read] = replicas.read(consumer(), [at(T0, 0)])
+        [read] = await replicas.read(consumer(), [at(T0, 0)])
         assert read.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
     run(tmp_path, body)
@@ -394,15 +394,15 @@ def test_committed_reading_waits_for_the_marker_to_be_replicated(tmp_path: Path)
         for sequence in range(3):
             await replicas.produce(T0, data=of_producer(9, sequence, transactional=True))
         fetched(partition, 2, 3)
-        [result] = replicas.read(committed, [at(T0, 0)])
+        [result] = await replicas.read(committed, [at(T0, 0)])
         assert (result.size, result.aborted, result.last_stable_offset, result.high_watermark) == (0, [], 0, 3)
         replicas.append_now(T0, end_of_transaction(9, ControlType.ABORT))
-        [result] = replicas.read(committed, [at(T0, 0)])
+        [result] = await replicas.read(committed, [at(T0, 0)])
         assert (result.size, result.last_stable_offset) == (0, 0)
         fetched(partition, 2, 4)
-        [result] = replicas.read(committed, [at(T0, 0)])
+        [result] = await replicas.read(committed, [at(T0, 0)])
         assert (offsets_in(result), result.aborted, result.last_stable_offset) == ([0, 1, 2, 3], [(9, 0)], 4)
-        [result] = replicas.read(consumer(), [at(T0, 0)])
+        [result] = await replicas.read(consumer(), [at(T0, 0)])
         assert result.aborted is None
 
     run(tmp_path, body)

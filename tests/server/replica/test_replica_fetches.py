@@ -73,15 +73,15 @@ def test_bytes_are_shared_in_order(tmp_path: Path) -> None:
         for _ in range(3):
             await replicas.produce(T0, T1)
 
-        def sizes(max_bytes: int, *asked: Any) -> list[int]:
-            return [result.size // size for result in replicas.read(consumer(max_bytes=max_bytes), asked)]
+        async def sizes(max_bytes: int, *asked: Any) -> list[int]:
+            return [result.size // size for result in await replicas.read(consumer(max_bytes=max_bytes), asked)]
 
-        assert sizes(10 * size, at(T0, 0), at(T1, 0)) == [3, 3]
-        assert sizes(4 * size, at(T0, 0), at(T1, 0)) == [3, 1]
-        assert sizes(10 * size, at(T0, 0, 2 * size), at(T1, 0, size + 1)) == [2, 1]
-        assert sizes(1, at(T0, 0, 1), at(T1, 0)) == [1, 0]  # at least one batch, whatever the limits
-        assert sizes(1, at(T0, 3), at(T1, 0, 1)) == [0, 1]
-        assert sizes(2 * size + 1, at(T0, 0, size), at(T1, 0, size - 1)) == [1, 0]
+        assert await sizes(10 * size, at(T0, 0), at(T1, 0)) == [3, 3]
+        assert await sizes(4 * size, at(T0, 0), at(T1, 0)) == [3, 1]
+        assert await sizes(10 * size, at(T0, 0, 2 * size), at(T1, 0, size + 1)) == [2, 1]
+        assert await sizes(1, at(T0, 0, 1), at(T1, 0)) == [1, 0]  # at least one batch, whatever the limits
+        assert await sizes(1, at(T0, 3), at(T1, 0, 1)) == [0, 1]
+        assert await sizes(2 * size + 1, at(T0, 0, size), at(T1, 0, size - 1)) == [1, 0]
 
     run(tmp_path, body)
 
@@ -174,6 +174,8 @@ def test_an_end_whose_place_is_unknown(end: int, completes: bool) -> None:
     class Known:
         log = Log()
 
+        def check_topic_id(self, topic_id: object) -> None: ...
+
         def check_epoch(self, epoch: int, only_leader: bool) -> None: ...
 
         def diverges(self, asked: Any) -> bool:
@@ -190,10 +192,10 @@ def test_who_sees_how_far(tmp_path: Path) -> None:
         replicas.with_followers(T0, 2, isr=(2,))
         await replicas.produce(T0, data=plain(3))
         for offset, code in ((0, 0), (3, 0), (4, ErrorCode.OFFSET_OUT_OF_RANGE), (-1, ErrorCode.OFFSET_OUT_OF_RANGE)):
-            [result] = replicas.read(consumer(), [at(T0, offset)])
+            [result] = await replicas.read(consumer(), [at(T0, offset)])
             assert (result.error_code, result.size) == (code, 0)
         assert (result.high_watermark, result.last_stable_offset, result.log_start_offset) == (-1, -1, -1)
-        [result] = replicas.read(consumer(replica_id=2, isolation="log_end"), [at(T0, 0, log_start_offset=0)])
+        [result] = await replicas.read(consumer(replica_id=2, isolation="log_end"), [at(T0, 0, log_start_offset=0)])
         assert offsets_in(result) == [0]
 
     run(tmp_path, body)
@@ -223,7 +225,7 @@ def test_another_topic_id_than_the_logs(tmp_path: Path) -> None:
 
         known = replicas.topics.topics["t"].id
         for topic_id, code in ((known, 0), (None, 0), (UUID(int=99), ErrorCode.INCONSISTENT_TOPIC_ID)):
-            [result] = replicas.read(consumer(), [at(T0, 0, topic_id=topic_id)])
+            [result] = await replicas.read(consumer(), [at(T0, 0, topic_id=topic_id)])
             assert result.error_code == code
 
     run(tmp_path, body)
@@ -235,11 +237,11 @@ def test_a_followers_failed_fetch_tells_nothing_of_it(tmp_path: Path) -> None:
         partition = replicas.with_followers(T0, 2, isr=(2,))
         await replicas.produce(T0, data=plain(3))
         before = dict(partition.followers)
-        follow(replicas, T0, 2, 9)
+        await follow(replicas, T0, 2, 9)
         assert partition.followers == before
-        follow(replicas, T0, 2, 3)
+        await follow(replicas, T0, 2, 3)
         assert partition.followers[2].log_end.message_offset == 3 == partition.high_watermark
-        [result] = replicas.read(consumer(replica_id=7, isolation="log_end"), [at(T0, 0)])
+        [result] = await replicas.read(consumer(replica_id=7, isolation="log_end"), [at(T0, 0)])
         assert (result.error_code, result.size) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
 
     run(tmp_path, body)

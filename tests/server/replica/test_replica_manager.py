@@ -13,6 +13,7 @@ import pytest
 from kafkalog.errors import StorageError
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.delayed_fetch import DelayedFetch
+from kafkalog.server.replica.results import AppendParams
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition
 from tests.server.replica.partitions import (
@@ -55,12 +56,12 @@ def test_only_acks_all_with_something_written_waits(tmp_path: Path) -> None:
         for acks in (0, 1):
             assert codes(await replicas.produce(T0, acks=acks)) == [0]
         assert codes(await replicas.produce(GONE, acks=-1)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        assert await replicas.append({}, required_acks=-1, timeout_ms=1_000) == {}
+        assert await replicas.append({}, AppendParams(-1, 1_000)) == {}
         assert replicas.waiting.produce.delayed == 0
         task = asyncio.create_task(replicas.produce(T0, acks=-1))
         await settle()
         assert replicas.waiting.produce.delayed == 1 and not task.done()
-        follow(replicas, T0, 2, 3)
+        await follow(replicas, T0, 2, 3)
         assert codes(await task) == [0] and replicas.waiting.produce.delayed == 0
         assert codes(await replicas.produce(T1, acks=-1)) == [0]  # alone: done with its append
 
@@ -74,7 +75,7 @@ def test_a_waiting_produce_ends_with_its_limit_and_the_data_stays(tmp_path: Path
         replicas.with_followers(T1, 2, isr=(2,))
         task = asyncio.create_task(replicas.produce(T0, GONE, T1, acks=-1, timeout_ms=100))
         await settle()
-        follow(replicas, T1, 2, 1)
+        await follow(replicas, T1, 2, 1)
         await replicas.time.passes(99)
         assert not task.done()
         await replicas.time.passes(1)
@@ -93,7 +94,7 @@ def test_too_few_in_sync_after_the_append(tmp_path: Path) -> None:
         task = asyncio.create_task(replicas.produce(T0, acks=-1))
         await settle()
         role = partition.role
-        follow(replicas, T0, 3, 1)
+        await follow(replicas, T0, 3, 1)
         partition.role = role._replace(isr=(NODE,))
         partition.log.update_high_watermark(1)
         replicas.appended_to(partition)
@@ -158,7 +159,7 @@ def test_a_partition_that_fails_harms_no_other(tmp_path: Path) -> None:
         broken[-1] ^= 1
         large = plain(1, timestamp=1) + b""
         entries = {T0: broken, GONE: bytearray(plain()), T1: bytearray(large)}
-        results = await replicas.append(entries, required_acks=1, timeout_ms=0)
+        results = await replicas.append(entries, AppendParams(1, 0))
         assert list(results) == [T0, GONE, T1]
         assert codes(results) == [ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
         assert [result.log_start_offset for result in results.values()] == [-1, -1, 0]
@@ -217,7 +218,7 @@ def test_one_producer_a_request(tmp_path: Path) -> None:
     """FLOW-9."""
     async def body(replicas: Replicas) -> None:
         entries = {key: bytearray(of_producer(pid, 0, transactional=True)) for key, pid in ((T0, 1), (T1, 2))}
-        results = await replicas.append(entries, required_acks=1, timeout_ms=0, transactional_id="x")
+        results = await replicas.append(entries, AppendParams(1, 0, transactional_id="x"))
         assert codes(results) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
         assert replicas.find(T0).log.log_end_offset == 0
 
@@ -288,7 +289,7 @@ def test_a_large_append_runs_in_the_pool_and_is_told_though_its_client_went(tmp_
 
         data = bytearray(batch([R(bytes(value), timestamp=1)]))
         reader = asyncio.create_task(replicas.fetch(consumer(10_000), [at(T0, 0)]))
-        writer = asyncio.create_task(replicas.append({T0: data}, required_acks=1, timeout_ms=0))
+        writer = asyncio.create_task(replicas.append({T0: data}, AppendParams(1, 0)))
         await asyncio.sleep(0)
         writer.cancel()
         [result] = await asyncio.wait_for(reader, 30)

@@ -1,0 +1,70 @@
+"""Calls that ask the same of each partition they name, and answer each with a row of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.replica.append_results import code_for_reader
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.turns import Turns
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+Found = Callable[[TopicPartition, Any], Awaitable[dict[str, Any]]]
+"""What a partition's row has besides its number, by what was asked of it; a code, too, where it is not 0."""
+
+
+class PartitionCall(NamedTuple):
+    """What such a call names its things, which right it takes, and what is told where nothing is known."""
+
+    operation: Operation
+    unknown: dict[str, Any]
+    topic: str = "name"
+    partition: str = "partition_index"
+
+    async def answer(self, node: Node, context: RequestContext, request: Any, found: Found) -> Answer:
+        """A row for each partition; one that fails harms no other, and others are served between the rows."""
+        topics = []
+        turns = Turns()
+        for topic in request.topics:
+            name = getattr(topic, self.topic)
+            allowed = node.authorizer.allows(context, self.operation, ResourceType.TOPIC, name)
+            rows = []
+            for one in topic.partitions:
+                index = getattr(one, self.partition)
+                if allowed:
+                    rows.append(await self._row(TopicPartition(name, index), one, found))
+                else:
+                    rows.append(self.row(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                await turns.row()
+            topics.append({self.topic: name, "partitions": rows})
+            await turns.row()
+        return {"throttle_time": context.throttle_ms, "topics": topics}
+
+    async def _row(self, key: TopicPartition, one: Any, found: Found) -> dict[str, Any]:
+        try:
+            return {**self.row(key.partition, 0), **await found(key, one)}
+        except KafkalogError as error:
+            return self.row(key.partition, code_for_reader(error, key))
+
+    def row(self, index: int, code: int) -> dict[str, Any]:
+        """A partition of which nothing is told but the code."""
+        return {self.partition: index, "error_code": int(code), **self.unknown}
+
+    def refused(self, context: RequestContext, request: Any, error_code: int) -> Answer:
+        """The error for every partition."""
+        topics = [
+            {
+                self.topic: getattr(topic, self.topic),
+                "partitions": [self.row(getattr(one, self.partition), error_code) for one in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+        return {"throttle_time": context.throttle_ms, "topics": topics}
+
