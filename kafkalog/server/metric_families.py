@@ -56,6 +56,7 @@ def _network(network: Any) -> Iterator[Family]:
     yield one("sent_bytes_total", "counter", "Bytes to clients.", network.bytes_out)
     yield one("requests_in_work", "gauge", "Requests that have no answer yet.", network.working)
     yield one("request_memory_bytes", "gauge", "Bytes of requests in memory.", network.request_bytes)
+    yield one("response_memory_bytes", "gauge", "Bytes of answers that clients do not take.", network.response_bytes)
 
 
 def _histogram(times_ms: Any) -> Histogram:

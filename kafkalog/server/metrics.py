@@ -64,7 +64,7 @@ class RequestCounts:
 class NetworkCounts:
     """Connections and bytes. `refused` counts connections by why they were closed by the server."""
 
-    __slots__ = ("accepted", "bytes_in", "bytes_out", "open", "refused", "request_bytes", "working")
+    __slots__ = ("accepted", "bytes_in", "bytes_out", "open", "refused", "request_bytes", "response_bytes", "working")
 
     def __init__(self) -> None:
         self.accepted = 0
@@ -73,6 +73,7 @@ class NetworkCounts:
         self.bytes_out = 0
         self.working = 0  # requests that are being worked on, those included that wait for something
         self.request_bytes = 0  # bytes of requests in memory, whole ones and those that still come
+        self.response_bytes = 0  # bytes of answers in memory that their clients have not taken
         self.refused: dict[str, int] = {}
 
     def refuse(self, reason: str) -> None:

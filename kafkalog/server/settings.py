@@ -24,6 +24,8 @@ def _start(name: str, kind: Any, default: Any, check: Check | None, doc: str) ->
 _NETWORK: Final = (
     Key("advertised.listeners", "list", (), None, "what clients are told to connect to, by listener"),
     Key("connections.max.idle.ms", "long", 600_000, None, "a connection on which nothing happens is closed after that"),
+    _start("kafkalog.queued.max.response.bytes", "long", 67_108_864, at_least(-1),
+           "answers in memory that clients do not take; with more the oldest are given up; -1: no limit"),
     Key("listener.security.protocol.map", "list", (), None, "NAME:PROTOCOL, such as INSIDE:SASL_SSL"),
     Key("listeners", "list", ("PLAINTEXT://localhost:9092",), None, "NAME://HOST:PORT of each listener"),
     Key("max.connections", "int", MAX_INT, at_least(0), "connections in all, or of a listener; more wait to be taken"),
@@ -37,7 +39,7 @@ _NETWORK: Final = (
     _start("socket.receive.buffer.bytes", "int", -1, at_least(-1), "SO_RCVBUF; -1: the system's"),
     _start("socket.request.max.bytes", "int", 104_857_600, at_least(1), "a larger request closes its connection"),
     _start("socket.send.buffer.bytes", "int", -1, at_least(-1), "SO_SNDBUF; -1: the system's"),
-)
+)  # fmt: skip
 
 _TLS: Final = (
     Key("ssl.cipher.suites", "list", (), None, "cipher suites; none: OpenSSL's"),

@@ -31,7 +31,7 @@ class Channel:
 
     __slots__ = (
         "_fd", "_frames", "_held", "_is_reading", "_is_shaking", "_is_writing", "_loop", "_network", "_on_secured",
-        "_out", "_sock", "_task", "active_ms", "connection", "is_busy", "is_closed", "is_ending",
+        "_out", "_sock", "_task", "_unread", "active_ms", "connection", "is_busy", "is_closed", "is_ending",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +49,7 @@ class Channel:
         self._out = Outgoing(sock)
         self._task: asyncio.Task[Any] | None = None
         self._held = 0  # bytes of it that the network counts
+        self._unread = 0  # bytes of its answer that the network counts
         self._is_reading = False
         self._is_writing = False
         self._is_shaking = isinstance(sock, ssl.SSLSocket)
@@ -277,6 +278,8 @@ class Channel:
         if sent:
             self._network.counts.bytes_out += sent
             self.active_ms = self._network.monotonic_ms()
+        if self._unread or progress is not Progress.DONE:
+            self._count_unread()
         if progress is Progress.DONE:
             self._watch_writable(None)
             self._written()
@@ -292,6 +295,10 @@ class Channel:
         else:
             self._watch_writable(None)
             self._task = self._loop.create_task(self._warmed(self._out.cold_range()))
+
+    def _count_unread(self) -> None:
+        before, self._unread = self._unread, self._out.held_bytes
+        self._network.unread.changed(self, before, self._unread)
 
     def _write_on(self) -> None:
         if not self.is_closed:
@@ -351,6 +358,7 @@ class Channel:
         self._watch_writable(None)
         is_worked_on = self._task is not None and self._out.is_empty
         self._out.clear()
+        self._count_unread()
         self._frames = FrameReader(0)
         if not is_worked_on:  # else its bytes are in use until the request ends
             self._hold(0)

@@ -21,6 +21,7 @@ from kafkalog.server.metrics import NetworkCounts
 from kafkalog.server.net.connection import Channel
 from kafkalog.server.net.endpoints import Endpoint
 from kafkalog.server.net.tls import PrincipalRules, principal_of, tls_context
+from kafkalog.server.net.unread import UnreadAnswers
 from kafkalog.server.pool import CallPool
 from kafkalog.util.descriptors import DESCRIPTORS
 
@@ -57,6 +58,7 @@ class Network:
         self.run = pool.run
         self.monotonic_ms = monotonic_ms
         self.buffer = memoryview(bytearray(BUFFER_BYTES))
+        self.unread = UnreadAnswers(config["kafkalog.queued.max.response.bytes"], counts, self.loop, monotonic_ms)
         self.max_frame_bytes: int = config["socket.request.max.bytes"]
         self.channels: dict[int, Channel] = {}
         self.listeners: dict[str, Listener] = {}

@@ -44,7 +44,7 @@ class Progress(Enum):
 class Outgoing:
     """What one connection still has to write; one answer at a time."""
 
-    __slots__ = ("_copied", "_is_warmed", "_may_sendfile", "_pieces", "_sock", "sent_bytes")
+    __slots__ = ("_copied", "_is_warmed", "_may_sendfile", "_pieces", "_sock", "held_bytes", "sent_bytes")
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -53,6 +53,7 @@ class Outgoing:
         self._copied: memoryview | None = None  # of the range that is first, where it is copied
         self._is_warmed = False
         self.sent_bytes = 0
+        self.held_bytes = 0  # memory of what is not written yet; ranges of files have none
 
     @property
     def is_empty(self) -> bool:
@@ -69,8 +70,10 @@ class Outgoing:
         else:
             self._pieces.append(memoryview(head))
             others = list(pieces)
+        self.held_bytes += len(self._pieces[-1])
         for piece in others:
             if isinstance(piece, bytes):
+                self.held_bytes += len(piece)
                 if piece:  # a socket that takes 0 bytes of it would be asked for ever
                     self._pieces.append(memoryview(piece))
             else:
@@ -112,6 +115,7 @@ class Outgoing:
     def clear(self) -> None:
         """Let go of all of it."""
         self._pieces.clear()
+        self.held_bytes = 0
         self._copied = None
 
     def _send_buffers(self) -> int:
@@ -131,6 +135,7 @@ class Outgoing:
                 self._pieces[0] = first[left:]
                 break
             left -= len(first)
+            self.held_bytes -= memoryview(first.obj).nbytes  # a part of it would keep all of it
             self._pieces.popleft()
         return sent
 
