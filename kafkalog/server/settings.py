@@ -128,11 +128,12 @@ _TRANSACTIONS: Final = (
     _start("transactional.id.expiration.ms", "int", 7 * _DAY_MS, at_least(1), "an unused id is forgotten after that"),
 )  # fmt: skip
 
-_HTTP: Final = (
+_OWN: Final = (
+    _start("kafkalog.groups.members.max.bytes", "long", 67_108_864, at_least(0), "memory for members of groups"),
     _start("kafkalog.http.listener", "string", None, None, "HOST:PORT of metrics, health and status page; none: off"),
 )
 
-SERVER_CONFIGS: Final = (*_NETWORK, *_TLS, *_SECURITY, *_CALLS, *_GROUPS, *_TRANSACTIONS, *_HTTP)
+SERVER_CONFIGS: Final = (*_NETWORK, *_TLS, *_SECURITY, *_CALLS, *_GROUPS, *_TRANSACTIONS, *_OWN)
 SERVER_TABLE: Final = Table(SERVER_CONFIGS, {}, "setting of a server", "kafkalog.server.settings.SERVER_CONFIGS")
 
 

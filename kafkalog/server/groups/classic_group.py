@@ -11,7 +11,8 @@ from typing import Any, Final
 from kafkalog.records.message import MessageError, Source
 from kafkalog.records.schemas.consumer_protocol import SUBSCRIPTION
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.groups.classic_member import ClassicMember
+from kafkalog.server.groups.classic_member import ClassicMember, Members
+from kafkalog.server.groups.held import MEMBER_BYTES
 from kafkalog.server.groups.values import Joined
 
 CONSUMER: Final = "consumer"
@@ -34,8 +35,8 @@ class ClassicGroup:
     """
 
     __slots__ = (
-        "_state", "generation", "id", "initial_left_ms", "instances", "leader", "members", "new_member_added",
-        "pending", "pending_sync", "previous_state", "protocol", "protocol_type", "state_ms",
+        "_state", "assignment_bytes", "generation", "id", "initial_left_ms", "instances", "leader", "members",
+        "new_member_added", "pending", "pending_sync", "previous_state", "protocol", "protocol_type", "state_ms",
     )  # fmt: skip
 
     def __init__(self, group_id: str, now_ms: int) -> None:
@@ -47,7 +48,8 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, ClassicMember] = {}
+        self.members = Members()
+        self.assignment_bytes = 0  # of those that were handed out last
         self.instances: dict[str, str] = {}
         self.pending: set[str] = set()  # ids that were given out and have not come back (KIP-394)
         self.pending_sync: set[str] = set()
@@ -67,6 +69,11 @@ class ClassicGroup:
     def is_empty(self) -> bool:
         """Whether nobody is in it; those who were only given an id are not in it."""
         return not self.members
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds in memory for its members."""
+        return self.members.held_bytes + self.assignment_bytes + MEMBER_BYTES * len(self.pending)
 
     @property
     def has_all_joined(self) -> bool:
@@ -94,15 +101,11 @@ class ClassicGroup:
             return False
         if self.is_empty:
             return True
-        return protocol_type == self.protocol_type and bool(self._candidates() & set(protocols))
-
-    def _candidates(self) -> set[str]:
-        spoken = [{name for name, _ in member.protocols} for member in self.members.values()]
-        return set.intersection(*spoken) if spoken else set()
+        return protocol_type == self.protocol_type and bool(self.members.common() & set(protocols))
 
     def select_protocol(self) -> str:
         """The protocol of most votes among those that all members speak."""
-        candidates = self._candidates()
+        candidates = self.members.common()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=lambda name: votes[name])
 
@@ -187,6 +190,7 @@ class ClassicGroup:
                 ((group.protocol or "", row["subscription"]),), row["assignment"],
             )  # fmt: skip
             group.members[member.id] = member
+            group.assignment_bytes += len(member.assignment)
             if member.instance_id is not None:
                 group.instances[member.instance_id] = member.id
         if group.members:

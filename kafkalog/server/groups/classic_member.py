@@ -1,10 +1,13 @@
-"""A member of a classic group."""
+"""A member of a classic group, and all members of one."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from kafkalog.server.groups.held import MEMBER_BYTES, NAME_BYTES
 from kafkalog.server.groups.values import Joining
 
 
@@ -42,6 +45,11 @@ class ClassicMember:
         self.skips_assignment = event.skips_assignment
 
     @property
+    def held_bytes(self) -> int:
+        """What it holds in memory, besides its assignment."""
+        return held_bytes(self.protocols)
+
+    @property
     def is_waiting(self) -> bool:
         """Whether a request of it waits: then its session does not end."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
@@ -53,3 +61,48 @@ class ClassicMember:
     def vote(self, candidates: set[str]) -> str:
         """The first protocol it names that all members speak."""
         return next(name for name, _ in self.protocols if name in candidates)
+
+
+def held_bytes(protocols: Iterable[tuple[str, bytes]]) -> int:
+    """What a member with these protocols holds in memory."""
+    return MEMBER_BYTES + sum(NAME_BYTES + len(name) + len(data) for name, data in protocols)
+
+
+class Members(dict[str, ClassicMember]):
+    """The members of a group by id; `spoken` says how many of them speak each protocol."""
+
+    __slots__ = ("held_bytes", "spoken")
+
+    def __init__(self, members: Iterable[ClassicMember] = ()) -> None:
+        super().__init__()
+        self.held_bytes = 0
+        self.spoken: Counter[str] = Counter()
+        for member in members:
+            self[member.id] = member
+
+    def __setitem__(self, member_id: str, member: ClassicMember) -> None:
+        if member_id in self:
+            del self[member_id]
+        super().__setitem__(member_id, member)
+        self._count(member, 1)
+
+    def __delitem__(self, member_id: str) -> None:
+        self._count(self[member_id], -1)
+        super().__delitem__(member_id)
+
+    def change(self, member: ClassicMember, event: Joining) -> None:
+        """A member says other things of itself than before."""
+        self._count(member, -1)
+        member.update(event)
+        self._count(member, 1)
+
+    def common(self) -> set[str]:
+        """The protocols that all of them speak."""
+        return {name for name, count in self.spoken.items() if count == len(self)}
+
+    def _count(self, member: ClassicMember, sign: int) -> None:
+        self.held_bytes += sign * member.held_bytes
+        for name in {name for name, _ in member.protocols}:
+            self.spoken[name] += sign
+            if not self.spoken[name]:
+                del self.spoken[name]

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafkalog.server.groups import records
+from kafkalog.server.groups.held import MEMBER_BYTES, NAME_BYTES
 
 LEFT: Final = -1
 LEFT_FOR_A_WHILE: Final = -2
@@ -59,6 +60,11 @@ class ConsumerMember(NamedTuple):
     is_classic: bool = False
     epochs: Mapping[tuple[UUID, int], int] = NO_EPOCHS  # since which epoch it has a partition (KIP-1251)
 
+    @property
+    def held_bytes(self) -> int:
+        """What it holds in memory for what it asks for."""
+        return MEMBER_BYTES + len(self.regex or "") + sum(NAME_BYTES + len(topic) for topic in self.topics)
+
     def subscription_fields(self) -> dict[str, Any]:
         """What it asked for, as a record has it."""
         return {
@@ -96,7 +102,7 @@ class ConsumerGroup:
     """All that the records of a group say. One thread at a time."""
 
     __slots__ = (
-        "epoch", "has_current_topics", "id", "instances", "members", "metadata_hash", "owners", "regexes",
+        "epoch", "has_current_topics", "held_bytes", "id", "instances", "members", "metadata_hash", "owners", "regexes",
         "target_epoch", "targets",
     )  # fmt: skip
 
@@ -110,6 +116,7 @@ class ConsumerGroup:
         self.targets: dict[str, Partitions] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.owners: dict[tuple[UUID, int], str] = {}  # who has a partition, or has yet to give it back
+        self.held_bytes = 0  # what it holds in memory for what its members ask for
         self.has_current_topics = False  # nothing changed among the topics since the assignment was computed
 
     def copy(self) -> ConsumerGroup:
@@ -118,7 +125,7 @@ class ConsumerGroup:
         other.epoch, other.metadata_hash, other.target_epoch = self.epoch, self.metadata_hash, self.target_epoch
         other.members, other.instances = dict(self.members), dict(self.instances)
         other.targets, other.regexes, other.owners = dict(self.targets), dict(self.regexes), dict(self.owners)
-        other.has_current_topics = self.has_current_topics
+        other.has_current_topics, other.held_bytes = self.has_current_topics, self.held_bytes
         return other
 
     @property
@@ -178,6 +185,8 @@ class ConsumerGroup:
 
     def _member(self, member_id: str, value: Mapping[str, Any] | None) -> None:
         old = self.members.get(member_id)
+        if old is not None:
+            self.held_bytes -= old.held_bytes
         if value is None:
             if old is not None:
                 self._own(old, old._replace(assigned=NO_PARTITIONS, revoking=NO_PARTITIONS))
@@ -197,6 +206,7 @@ class ConsumerGroup:
             is_classic=value.get("classicMemberMetadata", "default") is not None,
         )
         self.members[member_id] = member
+        self.held_bytes += member.held_bytes
         if member.instance_id is not None:
             self.instances[member.instance_id] = member_id
 
@@ -206,6 +216,7 @@ class ConsumerGroup:
             if value is None:
                 return
             old = ConsumerMember(member_id)  # its subscription changed later, and the log was compacted since
+            self.held_bytes += old.held_bytes
         if value is None:
             new = old._replace(epoch=LEFT, previous_epoch=LEFT, assigned=NO_PARTITIONS, revoking=NO_PARTITIONS)
         else:

@@ -81,6 +81,8 @@ class ConsumerPart(GroupBase):
         rules = Rules(config["group.consumer.assignors"], config["group.consumer.max.size"], self._node.clock())
         done = beat(group, event, KnownTopics(self._node.topics, may_see), rules)
         before = group.members.get(event.member_id)
+        if not self.held.has_room(done.group.held_bytes - self.held.of(group_id)):
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The members of groups take all memory they may have.")
         self._keep(done)
         if done.replaced is not None:
             self._end_timers(group_id, done.replaced)
@@ -100,6 +102,7 @@ class ConsumerPart(GroupBase):
         if done.records:
             self._write(done.group.id, list(done.records))
         self.groups[done.group.id] = done.group
+        self.held.put(done.group.id, done.group.held_bytes)
 
     def _watch(self, done: Beaten, event: Beat, before: ConsumerMember | None) -> None:
         group_id, member = done.group.id, done.member
@@ -159,4 +162,5 @@ class ConsumerPart(GroupBase):
         """A group that nobody is in becomes a classic one; its offsets stay. Errors as for an append."""
         self.log.append_many(group.id, delete(group))
         self.timers.cancel(group.id)
+        self.held.put(group.id, 0)
         del self.groups[group.id]

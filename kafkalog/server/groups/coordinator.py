@@ -16,6 +16,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups import rebalance
 from kafkalog.server.groups.classic_group import ClassicGroup
+from kafkalog.server.groups.classic_member import held_bytes
 from kafkalog.server.groups.consumer_group import ConsumerGroup
 from kafkalog.server.groups.consumer_part import ConsumerPart
 from kafkalog.server.groups.effects import JOIN_TIMER, MEMBER_TIMER, SYNC_TIMER, Reply
@@ -113,6 +114,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
             self._run(group, [rebalance.session(group, member_id) for member_id in group.members])
         for group_id, consumers in replay.consumer.items():
             self.groups[group_id] = consumers
+            self.held.put(group_id, consumers.held_bytes)
             self.watch_all(consumers)
         for group_id in replay.offsets.groups():
             self.groups.setdefault(group_id, ClassicGroup(group_id, now_ms))
@@ -143,6 +145,9 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
             group = None
         if group is None:
             group = ClassicGroup(group_id, self._node.clock())
+        refused = self._refusal(group, event)
+        if refused:
+            return Joined(refused, event.member_id)
         waiter = asyncio.get_running_loop().create_future()
         effects = rebalance.join(group, event, waiter, self._rules())
         if group.members or group.pending or self.offsets.has(group_id):
@@ -150,6 +155,14 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         self._run(group, effects)
         joined: Joined = await waiter
         return joined
+
+    def _refusal(self, group: ClassicGroup, event: Joining) -> int:
+        """0 where there is room for the member; one that no record could ever have is not let in at all."""
+        if max((len(data) for _, data in event.protocols), default=0) > self.log.most_bytes(group.id):
+            return ErrorCode.UNKNOWN_SERVER_ERROR  # what all members would be told of that record
+        known = group.members.get(event.member_id)
+        more = held_bytes(event.protocols) - (0 if known is None else known.held_bytes)
+        return 0 if self.held.has_room(more) else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     async def sync(self, group_id: str, event: Syncing) -> Synced:
         """Answers once the leader has brought the assignments."""
@@ -160,6 +173,8 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             return Synced(ErrorCode.UNKNOWN_MEMBER_ID)
+        if not self.held.has_room(sum(map(len, event.assignments.values())) - group.assignment_bytes):
+            return Synced(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         waiter = asyncio.get_running_loop().create_future()
         self._run(group, rebalance.sync(group, event, waiter, self._rules()))
         synced: Synced = await waiter
@@ -192,7 +207,15 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
             code, effects = rebalance.leave(group, member_id, instance_id, self._rules())
             codes.append(int(code))
             self._run(group, effects)
+        self._drop_unused(group)
         return 0, codes
+
+    def _drop_unused(self, group: ClassicGroup) -> None:
+        """A group whose only ids were given out and never came back leaves nothing behind."""
+        is_unused = group.is_empty and not group.pending and not group.generation
+        if is_unused and not self.offsets.has(group.id) and self.groups.get(group.id) is group:
+            self.timers.cancel(group.id)
+            del self.groups[group.id]
 
     def _rules(self) -> rebalance.Rules:
         config = self._node.config
@@ -213,6 +236,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
                 if member_id in group.members:
                     _LOG.info("group %s: member %s was silent for too long", group_id, member_id)
                 self._run(group, rebalance.on_session_end(group, member_id, rules))
+                self._drop_unused(group)
 
     # All groups
 
@@ -267,6 +291,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
                 self._run(group, [effect for effect in effects if isinstance(effect, Reply)])
         self.groups.clear()
         self.offsets.clear()
+        self.held.clear()
         self._failed.clear()
         self._unreadable.clear()
 

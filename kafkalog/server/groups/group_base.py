@@ -13,6 +13,7 @@ from kafkalog.server.groups.classic_group import ClassicGroup
 from kafkalog.server.groups.consumer_group import ConsumerGroup
 from kafkalog.server.groups.effects import Effect, Reply, Wake
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC, GroupLog, group_error_code
+from kafkalog.server.groups.held import HeldBytes
 from kafkalog.server.groups.offsets import GroupOffsets
 from kafkalog.server.groups.timers import GroupTimers
 
@@ -30,6 +31,7 @@ class GroupBase:
         self._node = node
         self.groups: dict[str, Group] = {}
         self.offsets = GroupOffsets()
+        self.held = HeldBytes(node.config["kafkalog.groups.members.max.bytes"])
         self.log = GroupLog(node)
         self.timers = GroupTimers(node, self._on_timer)
         self._unloaded: set[int] = set()  # partitions that are being read, and those that could not be
@@ -77,6 +79,7 @@ class GroupBase:
                     _LOG.error("group %s cannot be written: %s", group.id, error)
                     code = group_error_code(error)
                 left = [*effect.then(code), *left]
+        self.held.put(group.id, group.held_bytes)
 
     def _on_timer(self, group_id: str, name: str) -> None:
         raise NotImplementedError

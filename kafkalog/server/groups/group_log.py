@@ -46,6 +46,11 @@ class GroupLog:
         """The partition that has a group's records."""
         return partition_for(group_id, self.partitions)
 
+    def most_bytes(self, group_id: str) -> int:
+        """How large a batch of a group's records may be; the topic has to be there. UnknownTopicOrPartition."""
+        log = self._node.replicas.partition(OFFSETS_TOPIC, self.partition_for(group_id)).log
+        return int(log.config.max_message_bytes)
+
     def append(self, group_id: str, records: Sequence[Record]) -> int:
         """Writes records of a group in one batch and returns the offset of the last one. Errors as for an append."""
         return self._append(group_id, self._builder(), records)

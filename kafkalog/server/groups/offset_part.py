@@ -73,6 +73,7 @@ class OffsetPart(GroupBase):
                 return codes | dict.fromkeys(kept, int(commit_error_code(failure)))
             for at, (place, one) in enumerate(kept.items(), last - len(kept) + 1):
                 self.offsets.put(group_id, place, one, at)
+            self._has_offsets(group_id)
         return codes
 
     async def commit_offsets_in_transaction(
@@ -101,6 +102,7 @@ class OffsetPart(GroupBase):
                 return codes | dict.fromkeys(kept, int(commit_error_code(failure)))
             for at, (place, one) in enumerate(kept.items(), last - len(kept) + 1):
                 self.offsets.put_pending(producer_id, group_id, place, one, at)
+            self._has_offsets(group_id)
         return codes
 
     def on_transaction_ended(
@@ -109,6 +111,11 @@ class OffsetPart(GroupBase):
         """The markers of a transaction are in these partitions of `__consumer_offsets`."""
         meant = set(partitions)
         self.offsets.end_transaction(producer_id, is_committed, lambda group: self.partition_for(group) in meant)
+
+    def _has_offsets(self, group_id: str) -> None:
+        """A group is known from its first offset on: who commits nothing leaves nothing behind."""
+        if group_id not in self.groups:
+            self.groups[group_id] = ClassicGroup(group_id, self._node.clock())
 
     async def _new_offsets(
         self, group_id: str, offsets: Mapping[Place, Any], retention_ms: int
@@ -141,7 +148,6 @@ class OffsetPart(GroupBase):
             if committer.generation >= 0:
                 is_new = not is_transactional and committer.version >= _FIRST_WITH_EPOCHS
                 return ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION
-            self.groups[group_id] = ClassicGroup(group_id, self._node.clock())
             return 0
         if committer.generation < 0 and group.is_empty:
             return 0
@@ -164,7 +170,7 @@ class OffsetPart(GroupBase):
 
     def _touch(self, group_id: str, committer: Committer) -> None:
         """A commit is a sign of life."""
-        group = self.groups[group_id]
+        group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup) and committer.member_id in group.members:
             self._run(group, [rebalance.session(group, committer.member_id)])
 
@@ -318,6 +324,7 @@ class OffsetPart(GroupBase):
         self.log.append_many(group.id, [*made, *self.group_tombstones(group)])
         self.offsets.drop_group(group.id)
         self.timers.cancel(group.id)
+        self.held.put(group.id, 0)
         del self.groups[group.id]
 
     def group_tombstones(self, group: Group) -> list[Record]:

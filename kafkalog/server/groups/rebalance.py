@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.classic_group import ClassicGroup, State
-from kafkalog.server.groups.classic_member import ClassicMember
+from kafkalog.server.groups.classic_member import ClassicMember, Members
 from kafkalog.server.groups.effects import JOIN_TIMER, MEMBER_TIMER, SYNC_TIMER, Effect, Reply, Wake, Write
 from kafkalog.server.groups.values import Joined, Joining, Synced, Syncing
 
@@ -78,7 +78,7 @@ def _join_again(group: ClassicGroup, event: Joining, waiter: Any, rules: Rules) 
     if group.state is State.STABLE and is_same and member.id != group.leader:
         return [Reply(waiter, group.joined(member))]
     out: list[Effect] = []
-    member.update(event)
+    group.members.change(member, event)
     _await_join(member, waiter, out)
     _prepare_or_complete(group, rules, out)
     return out
@@ -145,7 +145,7 @@ def _replace(group: ClassicGroup, old: ClassicMember, event: Joining, out: list[
 
 
 def _put_in_place(group: ClassicGroup, old: ClassicMember, new: ClassicMember) -> None:
-    group.members = {one.id: one for one in (new if one is old else one for one in group.members.values())}
+    group.members = Members(new if one is old else one for one in group.members.values())
     if new.instance_id is not None:
         group.instances[new.instance_id] = new.id
 
@@ -207,6 +207,7 @@ def _complete_if_all_joined(group: ClassicGroup, rules: Rules, out: list[Effect]
 
 
 def _drop_assignments(group: ClassicGroup, error: int, out: list[Effect]) -> None:
+    group.assignment_bytes = 0
     for member in group.members.values():
         member.assignment = b""
         if member.awaiting_sync is not None:
@@ -320,6 +321,7 @@ def _sync_refusal(group: ClassicGroup, event: Syncing) -> int:
 
 
 def _hand_out(group: ClassicGroup, assignments: dict[str, bytes], rules: Rules, out: list[Effect]) -> None:
+    group.assignment_bytes = sum(map(len, assignments.values()))
     for member in group.members.values():
         member.assignment = assignments.get(member.id, b"")
         if member.awaiting_sync is not None:
