@@ -58,13 +58,17 @@ async def _committed(
         await node.topics.ensure_internal(CONSUMER_OFFSETS)
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)
     partition = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
-    error = node.transactions.verify_commit(request.transactional_id, producer, partition, context.api_version)
-    if error != ErrorCode.NONE:
+
+    def verify() -> int:
+        return int(node.transactions.verify_commit(request.transactional_id, producer, partition, context.api_version))
+
+    error = verify()
+    if error:
         return dict.fromkeys(offsets, error)
     codes: Codes = await node.groups.commit_offsets_in_transaction(
         request.group_id, request.transactional_id, producer.producer_id, producer.epoch, offsets,
         getattr(request, "member_id", ""), getattr(request, "generation_id", _NO_GENERATION),
-        getattr(request, "group_instance_id", None),
+        getattr(request, "group_instance_id", None), verify,
     )  # fmt: skip
     return codes
 

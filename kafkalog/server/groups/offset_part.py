@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -86,12 +86,16 @@ class OffsetPart(GroupBase):
         member_id: str = NO_MEMBER,
         generation: int = NO_GENERATION,
         group_instance_id: str | None = None,
+        verify: Callable[[], int] = lambda: 0,
     ) -> dict[Place, int]:
-        """The same for a transaction, which is known to be open: the offsets count when it is committed."""
+        """The same for a transaction: the offsets count when it is committed.
+
+        `verify` says with which code it is open, or not. It is asked last: behind its marker, nobody would end it.
+        """
         committer = Committer(member_id, generation, group_instance_id)
         error = await self.ready(group_id)
         codes, kept, made = await self._new_offsets(group_id, {} if error else offsets, -1)
-        error = error or self._check_commit(group_id, committer, offsets, is_transactional=True)
+        error = error or self._check_commit(group_id, committer, offsets, is_transactional=True) or verify()
         if error:
             return dict.fromkeys(offsets, int(error))
         if kept:

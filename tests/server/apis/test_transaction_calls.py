@@ -1,5 +1,6 @@
 """The calls of transactional producers, and the answers in each version, as a broker of 4.3.1 gives them."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from kafkalog.server.node import Node
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.turns import TURN_ROWS
 from tests.server.nodes import call
 from tests.server.txns.calls import ALL_OF, add, add_offsets, committed, end, init, offsets, with_node
 
@@ -212,5 +214,33 @@ def test_who_may_not_is_told_so(tmp_path: Path) -> None:
         node.authorizer = Refusing((Operation.DESCRIBE, ResourceType.TOPIC))
         found = await call(node, "describe_transactions", 0, {"transactional_ids": ["x"]})
         assert found.transaction_states[0].topics == ()
+
+    with_node(tmp_path, work)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_an_end_that_comes_while_offsets_are_taken_leaves_no_transaction_open(
+    tmp_path: Path, is_committed: bool
+) -> None:
+    """Two connections of one producer, one of which commits very many offsets."""
+
+    async def work(node: Node) -> None:
+        await node.topics.create("many", 12 * TURN_ROWS)
+        rows = [{"partition_index": index, "committed_offset": 5, "committed_metadata": ""}
+                for index in range(12 * TURN_ROWS)]  # fmt: skip
+        for turns in (0, 1, 6, 12):
+            producer = await init(node)
+            assert await add_offsets(node, producer) == 0
+            fields = {"transactional_id": "x", "group_id": "g", "topics": [{"name": "many", "partitions": rows}]}
+            committing = asyncio.create_task(call(node, "txn_offset_commit", 3, {
+                **fields, "producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch,
+            }))  # fmt: skip
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            assert (await end(node, producer, committed=is_committed)).error_code == 0
+            codes = {row.error_code for row in (await committing).topics[0].partitions}
+            assert len(codes) == 1, "all or none"
+            log = node.replicas.partition("__consumer_offsets", node.groups.partition_for("g")).log
+            assert log.last_stable_offset == log.log_end_offset, f"after {turns} turns"
 
     with_node(tmp_path, work)
