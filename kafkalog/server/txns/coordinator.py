@@ -72,8 +72,9 @@ class TransactionCoordinator:
     # Life
 
     async def start(self) -> None:
-        """Begins to read what is kept; calls are answered meanwhile, with COORDINATOR_LOAD_IN_PROGRESS."""
-        self._starting = asyncio.ensure_future(self._find_first_id())
+        """Begins to read what is kept; calls with a transactional id are answered meanwhile, with
+        COORDINATOR_LOAD_IN_PROGRESS; those without one wait until it is known which producer ids were given before."""
+        self._starting = asyncio.ensure_future(self._read())
         self._loading = asyncio.ensure_future(self._load())
         if self._node.is_read_only:  # what is open stays so: its partitions cannot be written to
             return
@@ -106,23 +107,25 @@ class TransactionCoordinator:
 
         self._timers[name] = self._node.later(period_ms, run)
 
-    async def _find_first_id(self) -> None:
+    async def _read(self) -> None:
+        """What is kept, and the first producer id: not one of a transaction either, which may never have written."""
         store = self._node.store
         directories = [directory.path for directory in store.online]
         first = await self._node.run(first_producer_id, directories, tuple(store.logs.values()), store.fs)
-        self._ids = ProducerIds(directories, first, self._node.run, fs=store.fs)
+        await self._log.load()
+        ids = ProducerIds(directories, first, self._node.run, fs=store.fs)
+        for transaction in self._log:
+            ids.above(max(transaction.producer_id, transaction.next_producer_id))
+        self._ids = ids
 
     async def _load(self) -> None:
         try:
-            await self._read_and_finish()
+            await self._finish_all()
         except Exception:
             _LOG.exception("the transactions could not be loaded, none is served")
 
-    async def _read_and_finish(self) -> None:
-        await self._log.load()
-        ids = await self._producer_ids()
-        for transaction in self._log:
-            ids.above(max(transaction.producer_id, transaction.next_producer_id))
+    async def _finish_all(self) -> None:
+        await self._producer_ids()
         # a marker in `__consumer_offsets` means something to a group coordinator that knows its pending offsets
         await self._node.groups.loaded()
         self._log.is_loading = False
@@ -152,6 +155,8 @@ class TransactionCoordinator:
             return Assigned(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         if self._node.topics.get(TOPIC) is None:
             await self._node.topics.ensure_internal(TOPIC)
+        if self._log.is_loading:
+            return Assigned(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         ids = await self._producer_ids()
         await ids.ready()  # from here on nothing waits
         error, known = self._log.find(transactional_id)
@@ -233,6 +238,8 @@ class TransactionCoordinator:
         """Commit or abort (EndTxn): answered once the markers are written, with the epoch to go on with."""
         if not transactional_id:
             return Assigned(ErrorCode.INVALID_REQUEST)
+        if self._log.is_loading:
+            return Assigned(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         ids = await self._producer_ids()
         error, known = self._log.find(transactional_id)
         if known is not None and known.is_exhausted:

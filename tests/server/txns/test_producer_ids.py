@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,9 @@ from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.producer_ids import MAX_PRODUCER_ID, PRODUCER_IDS_FILE
 from kafkalog.server.txns.coordinator import TransactionCoordinator
 from kafkalog.server.txns.decisions import ProducerEpoch
+from kafkalog.server.txns.records import read_transactions
 from tests.faults import FaultFS
-from tests.server.txns.small_node import SmallNode
+from tests.server.txns.small_node import SmallNode, opened
 from tests.server.txns.test_coordinator import E, on_node, write
 
 
@@ -37,6 +39,38 @@ def test_producer_ids_that_are_in_a_log_are_not_given_again(tmp_path: Path) -> N
 
     on_node(tmp_path / "data", work)
     on_node(tmp_path / "data", after)
+
+
+def test_producer_ids_of_transactions_are_not_given_again_however_early_one_asks(tmp_path: Path) -> None:
+    """A producer that got an id for transactions may have written nothing, and the file of ids may be lost."""
+    data = tmp_path / "data"
+    ids = []
+
+    async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
+        for _ in range(5):
+            await coordinator.init_producer_id(None, 0)
+        ids.append((await coordinator.init_producer_id("x", 60_000)).producer_id)
+
+    on_node(data, work)
+    (data / PRODUCER_IDS_FILE).unlink()
+
+    async def ask_first() -> None:
+        run = node.run
+
+        async def slowly(function: Any, *args: Any, **named: Any) -> Any:
+            for _ in range(100 if function is read_transactions else 0):
+                await asyncio.sleep(0)
+            return await run(function, *args, **named)
+
+        node.run = slowly  # type: ignore[method-assign]
+        await node.transactions.start()
+        many = await asyncio.gather(*(node.transactions.init_producer_id(None, 0) for _ in range(20)))
+        ids.extend(one.producer_id for one in many)
+        await node.transactions.stop()
+
+    with opened(data) as node:
+        asyncio.run(ask_first())
+    assert ids == list(range(5, 26))
 
 
 def test_an_id_that_was_made_up_does_not_use_up_all_others(tmp_path: Path) -> None:
