@@ -3,8 +3,8 @@
     GET /          the status page                       GET /health    200 as long as the process answers
     GET /metrics   Prometheus' text                      GET /ready     200 once clients are served, else 503
 
-One request a connection, no body, no more than `MOST_CONNECTIONS` at once: whatever comes, a scrape costs the clients
-of the broker's protocol nothing but the time to write its text, most of which another thread takes.
+One request a connection, no body, no more than `MOST_CONNECTIONS` at once. A page is made for all who ask meanwhile, in
+another thread where it is long, and then rests: however often it is asked for, it takes a small part of one processor.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
@@ -24,6 +25,7 @@ from kafkalog.util.prometheus import CONTENT_TYPE, lines
 
 MOST_HEAD_BYTES: Final = 8192
 MOST_CONNECTIONS: Final = 64
+REST: Final = 10
 HEAD_S: Final = 5.0
 """How long a request may take to arrive, and its answer to leave."""
 _LOG = logging.getLogger(__name__)
@@ -42,13 +44,55 @@ class Page(NamedTuple):
     status: HTTPStatus = HTTPStatus.OK
 
 
-class HttpListener:
-    """A port where pages are read; a page is made anew for each request."""
+Make = Callable[[], Awaitable[Page]]
 
-    def __init__(self, host: str, port: int, pages: Mapping[str, Callable[[], Awaitable[Page]]]) -> None:
+
+class SharedPage:
+    """A page that is made once for all who ask meanwhile, and anew when it has rested `REST` times as long as it took.
+
+    `now` is a clock in seconds. Belongs to the loop.
+    """
+
+    def __init__(self, make: Make, now: Callable[[], float] = time.monotonic) -> None:
+        self._make = make
+        self._now = now
+        self._making: asyncio.Task[Page] | None = None
+        self._made: Page | None = None
+        self._rests_until = 0.0
+
+    async def get(self) -> Page:
+        """The page; what `make` raises is raised for all who wait, and the next one has it made anew."""
+        if self._making is None:
+            if self._made is not None and self._now() < self._rests_until:
+                return self._made
+            self._making = asyncio.get_running_loop().create_task(self._make_it())
+            self._making.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(self._making)
+
+    async def _make_it(self) -> Page:
+        began = self._now()
+        self._made = None
+        try:
+            self._made = await self._make()
+            return self._made
+        finally:
+            ended = self._now()
+            self._rests_until = ended + REST * (ended - began)
+            self._making = None
+
+    def stop(self) -> None:
+        """End what is being made."""
+        if self._making is not None:
+            self._making.cancel()
+
+
+class HttpListener:
+    """A port where pages are read."""
+
+    def __init__(self, host: str, port: int, pages: Mapping[str, Make]) -> None:
         self._host = host
         self._wanted_port = port
-        self._pages = pages
+        self._pages = {path: SharedPage(make) for path, make in pages.items()}
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
@@ -77,6 +121,8 @@ class HttpListener:
         if self._server is None:
             return
         self._server.close()
+        for shared in self._pages.values():
+            shared.stop()
         for task in list(self._open):
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
@@ -120,13 +166,13 @@ class HttpListener:
     async def _page(self, method: str, path: str) -> Page:
         if not method:
             return _error(HTTPStatus.BAD_REQUEST)
-        make = self._pages.get(path)
-        if make is None:
+        page = self._pages.get(path)
+        if page is None:
             return _error(HTTPStatus.NOT_FOUND)
         if method not in ("GET", "HEAD"):
             return _error(HTTPStatus.METHOD_NOT_ALLOWED)
         try:
-            return await make()
+            return await page.get()
         except Exception:
             _LOG.exception("could not answer GET %s", path)
             return _error(HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -175,7 +221,7 @@ def listener_of(node: Any) -> HttpListener | None:
         return Page("not ready\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def status() -> Page:
-        return Page(page(await status_of(node)), "text/html; charset=utf-8")
+        return Page(await node.run(page, await status_of(node)), "text/html; charset=utf-8")
 
     pages = {"/": status, "/metrics": metrics, "/health": health, "/ready": ready}
     return HttpListener(endpoint.host, endpoint.port, pages)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from kafkalog._version import version
 from kafkalog.cleaner.stats import CleanerReport
 from kafkalog.errors import KafkalogError
+from kafkalog.server.turns import Turns
 from kafkalog.types import TopicPartition
 
 
@@ -78,10 +79,10 @@ class Status(NamedTuple):
 
 
 async def status_of(node: Any) -> Status:
-    """The status of a node; the disks are asked in its pool, all else is at hand."""
+    """The status of a node; the disks are asked in its pool, all else is at hand, and clients are served in between."""
     disks = await node.run(_disks, node.store.directories)
-    topics = tuple(_topic(node, name) for name in sorted(node.topics.names()))
-    groups = _groups(node.groups.overview(), _ends(topics))
+    topics = await _topics(node)
+    groups = await _groups(node, _ends(topics))
     return Status(
         node.cluster_id, node.node_id, version, _listeners(node), node.started_ms, node.clock(), topics, groups,
         node.store.cleaner_report, disks,
@@ -92,10 +93,20 @@ def _listeners(node: Any) -> tuple[tuple[str, str], ...]:
     return tuple((name, f"{host}:{port}") for name, (host, port) in node.endpoints.items())
 
 
-def _topic(node: Any, name: str) -> TopicStatus:
-    topic = node.topics.get(name)
-    partitions = tuple(_partition(node, name, index) for index in range(topic.partitions))
-    return TopicStatus(name, str(topic.id), topic.is_internal, partitions)
+async def _topics(node: Any) -> tuple[TopicStatus, ...]:
+    topics = []
+    turns = Turns()
+    for name in node.topics.names():
+        topic = node.topics.get(name)
+        if topic is None:  # deleted meanwhile
+            continue
+        partitions = []
+        for index in range(topic.partitions):
+            partitions.append(_partition(node, name, index))
+            await turns.row()
+        topics.append(TopicStatus(name, str(topic.id), topic.is_internal, tuple(partitions)))
+        await turns.row()
+    return tuple(topics)
 
 
 def _partition(node: Any, topic: str, index: int) -> PartitionStatus:
@@ -117,17 +128,23 @@ def _ends(topics: Iterable[TopicStatus]) -> dict[TopicPartition, int]:
     return ends
 
 
-def _groups(overview: Iterable[Any], ends: Mapping[TopicPartition, int]) -> tuple[GroupStatus, ...]:
-    return tuple(
-        GroupStatus(
-            one.group_id, one.state, one.group_type, one.members,
-            tuple(
+async def _groups(node: Any, ends: Mapping[TopicPartition, int]) -> tuple[GroupStatus, ...]:
+    groups = []
+    turns = Turns()
+    for group_id in sorted(node.groups.groups):
+        group = node.groups.groups.get(group_id)
+        if group is None:  # deleted meanwhile
+            continue
+        one = node.groups.overview_of(group)
+        offsets = []
+        for at, offset in sorted(one.offsets.items()):
+            offsets.append(
                 LagStatus(at.topic, at.partition, offset, None if at not in ends else max(ends[at] - offset, 0))
-                for at, offset in sorted(one.offsets.items())
-            ),
-        )
-        for one in sorted(overview, key=lambda group: str(group.group_id))
-    )  # fmt: skip
+            )
+            await turns.row()
+        groups.append(GroupStatus(one.group_id, one.state, one.group_type, one.members, tuple(offsets)))
+        await turns.row()
+    return tuple(groups)
 
 
 def _disks(directories: Iterable[Any]) -> tuple[DiskStatus, ...]:

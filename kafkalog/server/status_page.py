@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from typing import Final
+from typing import Final, TypeVar
 
 from kafkalog.server.status import DiskStatus, GroupStatus, LagStatus, PartitionStatus, Status, TopicStatus, status_of
 
@@ -40,6 +40,9 @@ text-align:left;overflow-wrap:normal}}
 
 Cell = tuple[str, str]
 """A cell's class ("n" for a number) and its text, as HTML."""
+T = TypeVar("T")
+R = TypeVar("R")
+Block = Callable[[T, Sequence[R]], str]
 
 
 def page(status: Status) -> str:
@@ -97,14 +100,17 @@ def _state(is_online: bool) -> str:
 
 
 def _topics(status: Status) -> str:
-    parts, left = ["<h2>Topics</h2>"], MOST_ROWS
-    for topic in status.topics:
-        shown = topic.partitions[: max(left, 0)]
+    return _listed("Topics", status.topics, lambda one: one.partitions, _topic)
+
+
+def _listed(title: str, listed: Iterable[T], rows_of: Callable[[T], Sequence[R]], block: Block[T, R]) -> str:
+    """A block for each, with so many of their rows as a page has."""
+    parts, left = [], MOST_ROWS
+    for one in listed:
+        shown = rows_of(one)[:left]
         left -= len(shown)
-        parts.append(_topic(topic, shown))
-    if not status.topics:
-        parts.append('<p class="dim">none yet</p>')
-    return "".join(parts)
+        parts.append(block(one, shown))
+    return f"<h2>{title}</h2>" + ("".join(parts) or '<p class="dim">none yet</p>')
 
 
 def _topic(topic: TopicStatus, shown: Sequence[PartitionStatus]) -> str:
@@ -136,14 +142,7 @@ def _partition(one: PartitionStatus) -> tuple[Cell, ...]:
 
 
 def _groups(status: Status) -> str:
-    parts, left = ["<h2>Groups</h2>"], MOST_ROWS
-    for group in status.groups:
-        shown = group.offsets[: max(left, 0)]
-        left -= len(shown)
-        parts.append(_group(group, shown))
-    if not status.groups:
-        parts.append('<p class="dim">none yet</p>')
-    return "".join(parts)
+    return _listed("Groups", status.groups, lambda one: one.offsets, _group)
 
 
 def _group(group: GroupStatus, shown: Sequence[LagStatus]) -> str:

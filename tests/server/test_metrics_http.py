@@ -1,20 +1,26 @@
 """The HTTP port: what it answers, and that nothing sent to it does more than end that one connection."""
 
+import asyncio
 import random
 import re
 import socket
 import struct
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from kafkalog.server import metrics_http
+from kafkalog.server.groups.offset_part import Committer, NewOffset
 from kafkalog.server.metric_families import families
 from kafkalog.server.metrics import ServerMetrics
-from kafkalog.server.metrics_http import HttpListener, Page
+from kafkalog.server.metrics_http import HttpListener, Page, SharedPage
+from kafkalog.server.status import status_of as gather_status
+from kafkalog.server.turns import TURN_ROWS
 from kafkalog.testing import ServerDidNotStart, kafka_server
 from tests.server.http_pages import exchange, listening, read_all, status_of
+from tests.server.nodes import node_for
 from tests.trees import SOURCES
 
 
@@ -63,6 +69,65 @@ def test_head_has_the_length_and_no_body(listener: HttpListener) -> None:
 def test_what_it_does_not_have_or_understand(listener: HttpListener, request_: bytes, status: int) -> None:
     assert status_of(exchange(listener.port, request_)) == status
     assert status_of(exchange(listener.port, b"GET / HTTP/1.1\r\n\r\n")) == 200
+
+
+def test_a_page_is_made_once_for_all_who_ask_meanwhile_and_then_rests() -> None:
+    """However often it is asked for, making it takes less than a tenth of the time."""
+
+    async def run() -> None:
+        clock, made = [100.0], []
+        goes_on = asyncio.Event()
+
+        async def make() -> Page:
+            made.append(clock[0])
+            await goes_on.wait()
+            clock[0] += 2
+            if len(made) == 3:
+                raise RuntimeError("on purpose")
+            return Page(f"{len(made)}\n")
+
+        page = SharedPage(make, lambda: clock[0])
+        asked = [asyncio.create_task(page.get()) for _ in range(50)]
+        await asyncio.sleep(0)
+        asked[0].cancel()  # who goes away takes it from nobody
+        goes_on.set()
+        assert [one.body for one in await asyncio.gather(*asked[1:])] == ["1\n"] * 49
+        clock[0] += 10 * 2 - 0.5
+        assert (await page.get()).body == "1\n" and made == [100]
+        clock[0] += 0.5
+        assert (await page.get()).body == "2\n" and made == [100, 122]
+        clock[0] += 20
+        with pytest.raises(RuntimeError, match="on purpose"):
+            await page.get()
+        assert (await page.get()).body == "4\n"  # an error is shown to nobody twice
+        goes_on.clear()
+        clock[0] += 20
+        last = asyncio.create_task(page.get())
+        await asyncio.sleep(0)
+        page.stop()
+        with pytest.raises(asyncio.CancelledError):
+            await last
+
+    asyncio.run(run())
+
+
+def test_clients_are_served_while_the_status_of_many_partitions_and_groups_is_gathered(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with node_for(tmp_path) as node:
+            topic = await node.topics.create("t", 1)
+            node.topics._put(topic._replace(partitions=5000))
+            offsets = {("t", index): NewOffset(1, -1, "") for index in range(5000)}
+            await node.groups.commit("g", Committer(), offsets)
+            gathered = asyncio.create_task(gather_status(node))
+            turns = 0
+            while not gathered.done():
+                await asyncio.sleep(0)
+                turns += 1
+            status = gathered.result()
+            assert turns > 10_000 // TURN_ROWS
+            assert len(status.topics[-1].partitions) == len(status.groups[0].offsets) == 5000
+
+    asyncio.run(run())
 
 
 def test_what_went_wrong_inside_stays_inside(listener: HttpListener) -> None:

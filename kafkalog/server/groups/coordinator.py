@@ -242,9 +242,10 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
 
     def overview(self, *, has_offsets: bool = True) -> list[GroupOverview]:
         """All groups, by name; without offsets it is quick where there are many."""
-        return [self._overview_of(self.groups[group_id], has_offsets) for group_id in sorted(self.groups)]
+        return [self.overview_of(self.groups[group_id], has_offsets) for group_id in sorted(self.groups)]
 
-    def _overview_of(self, group: Group, has_offsets: bool) -> GroupOverview:
+    def overview_of(self, group: Group, has_offsets: bool = True) -> GroupOverview:
+        """One of them."""
         known = self.offsets.all_of(group.id) if has_offsets else {}
         offsets = {TopicPartition(*place): one.offset for place, one in known.items()}
         if isinstance(group, ClassicGroup):
