@@ -191,10 +191,12 @@ class LogStore:
         if not self.config.delete_topic_enable:
             raise PolicyViolation(f"topic {name} may not be deleted", hint="delete.topic.enable is false")
         with self._changing, deferred_interrupts():  # all of it, or nothing: no topic with some of its partitions
-            for key in self._partitions_of(name):
+            keys = self._partitions_of(name)
+            for key in keys:
                 self._retire(key)
-                self._manager.delete(key)
-                self._retire(key)  # for one who has asked for it meanwhile
+            self._manager.delete_topic(name)
+            for key in keys:  # for one who has asked for it meanwhile
+                self._retire(key)
 
     def _retire(self, key: TopicPartition) -> None:
         with self._lock:

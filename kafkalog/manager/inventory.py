@@ -90,13 +90,31 @@ def check_no_duplicates(inventories: Iterable[Inventory]) -> None:
                 )
 
 
-def set_strays_aside(inventory: Inventory, is_stray: IsStray, fs: FileSystem) -> Inventory:
-    """The inventory once every partition that `is_stray` is renamed to `-stray` (MGR-26). StorageError."""
-    kept, strays = [], list(inventory.stray)
-    for place in inventory.live:
-        if not is_stray(place.topic_partition, read_partition_metadata(fs, place.path)):
-            kept.append(place)
-            continue
+def either(*rules: IsStray | None) -> IsStray | None:
+    """A rule for what one of these rules calls stray; None where there is none."""
+    given = [rule for rule in rules if rule is not None]
+    return (lambda key, topic_id: any(rule(key, topic_id) for rule in given)) if given else None
+
+
+def without_strays(
+    inventory: Inventory, is_stray: IsStray | None, fs: FileSystem
+) -> tuple[Inventory, tuple[PartitionPlace, ...]]:
+    """The inventory without the partitions that `is_stray`, and those (MGR-26). StorageError."""
+    if is_stray is None:
+        return inventory, ()
+    strays = tuple(
+        place
+        for place in inventory.live
+        if is_stray(place.topic_partition, read_partition_metadata(fs, place.path))
+    )
+    kept = tuple(sorted(set(inventory.live) - set(strays)))
+    return inventory._replace(live=kept), strays
+
+
+def set_aside(inventory: Inventory, strays: Iterable[PartitionPlace], fs: FileSystem) -> Inventory:
+    """The inventory once these partitions are renamed to `-stray` (MGR-26). StorageError."""
+    renamed = []
+    for place in strays:
         target = os.path.join(os.path.dirname(place.path), stray_dir_name(place.topic_partition))
         try:
             fs.rename(place.path, target)
@@ -104,8 +122,8 @@ def set_strays_aside(inventory: Inventory, is_stray: IsStray, fs: FileSystem) ->
         except OSError as error:
             raise StorageError.from_os(error, "set the partition aside", path=place.path) from error
         _LOG.warning("%s belongs to no topic: renamed to %s", place.path, target)
-        strays.append(PartitionPlace(place.topic_partition, target))
-    return inventory._replace(live=tuple(kept), stray=tuple(strays))
+        renamed.append(PartitionPlace(place.topic_partition, target))
+    return inventory._replace(stray=(*inventory.stray, *renamed))
 
 
 def _by_kind(inventories: Iterable[Inventory]) -> tuple[list[PartitionPlace], list[PartitionPlace]]:

@@ -24,7 +24,7 @@ from kafkalog.manager.clean_shutdown import agreed_epoch
 from kafkalog.manager.cleaning import CleanerJobs
 from kafkalog.manager.creation import Creation
 from kafkalog.manager.data_directory import DataDirectory
-from kafkalog.manager.inventory import IsStray
+from kafkalog.manager.inventory import IsStray, either
 from kafkalog.manager.jobs import Job, jobs_of
 from kafkalog.manager.loading import DAMAGE, Configs, LoadProgress, LoadRules
 from kafkalog.manager.log_remover import LogRemover
@@ -113,6 +113,7 @@ class LogManager(LogRemover):
             except DAMAGE as error:
                 take_offline(directory, error)
         check_some_online(self.directories)
+        self._topics.merge()
         rules = LoadRules(
             Configs(self.config.log_config, self._topics.settings_of).of,
             self.config.num_recovery_threads_per_data_dir,
@@ -123,7 +124,15 @@ class LogManager(LogRemover):
             progress,
             self.note_failure,
         )
-        inventories = load_directories(self.directories, rules, is_stray)
+        inventories = load_directories(
+            self.directories, rules, lambda directory: either(is_stray, self._topics.strays_in(directory))
+        )
+        for directory in tuple(self.online):
+            try:
+                self._topics.forget_stale(directory)
+            except DAMAGE as error:
+                take_offline(directory, error)
+        check_some_online(self.directories)
         due_ms = self.clock.monotonic_ms() + self.config.log_segment_delete_delay_ms
         for directory in self.directories:
             for place in inventories[directory.path].deleted if directory.path in inventories else ():

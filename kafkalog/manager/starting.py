@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from kafkalog.errors import ConfigError, DirectoryLocked, StorageError
 from kafkalog.manager.clean_shutdown import read_broker_epoch
 from kafkalog.manager.data_directory import DataDirectory
-from kafkalog.manager.inventory import Inventory, IsStray, check_no_duplicates, set_strays_aside, take_inventory
+from kafkalog.manager.inventory import (
+    Inventory,
+    IsStray,
+    PartitionPlace,
+    check_no_duplicates,
+    set_aside,
+    take_inventory,
+    without_strays,
+)
 from kafkalog.manager.loading import DAMAGE, DirectoryLoader, LoadRules, load_all
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.meta_properties import MetaProperties, check_one_node, read_meta_properties
@@ -95,31 +103,37 @@ def check_some_online(directories: Sequence[DataDirectory]) -> None:
 
 
 def load_directories(
-    directories: Sequence[DataDirectory], rules: LoadRules, is_stray: IsStray | None = None
+    directories: Sequence[DataDirectory],
+    rules: LoadRules,
+    strays_in: Callable[[DataDirectory], IsStray | None] = lambda _: None,
 ) -> dict[str, Inventory]:
     """What lies in each directory that is in use, by its path; their logs are open then.
 
-    Partitions for which `is_stray` holds are renamed first. A directory whose disk fails goes offline. NotAPartition,
-    IllegalState (a partition in two directories): nothing was touched. StorageError when no directory is left.
+    Partitions that `strays_in` says of their directory to be strays are renamed first. A directory whose disk fails
+    goes offline. NotAPartition, IllegalState (a partition in two directories): nothing was touched. StorageError when
+    no directory is left.
 
     A Ctrl-C drops the logs that no thread has begun with; a second one waits for the threads like the first: they write
     into directories whose locks go as soon as this has raised.
     """
     inventories: dict[str, Inventory] = {}
+    strays: dict[str, tuple[PartitionPlace, ...]] = {}
     for directory in directories:
         if directory.is_online:
             try:
-                inventories[directory.path] = take_inventory(directory.path, directory.fs)
-            except OSError as error:
+                found = take_inventory(directory.path, directory.fs)
+                inventories[directory.path], strays[directory.path] = without_strays(
+                    found, strays_in(directory), directory.fs
+                )
+            except DAMAGE as error:
                 take_offline(directory, error)
     check_no_duplicates(inventories.values())
     loaders: list[DirectoryLoader] = []
     for directory in directories:
         if directory.is_online:
             try:
-                found = inventories[directory.path]
-                if is_stray is not None:
-                    found = inventories[directory.path] = set_strays_aside(found, is_stray, directory.fs)
+                found = set_aside(inventories[directory.path], strays[directory.path], directory.fs)
+                inventories[directory.path] = found
                 loader = DirectoryLoader(directory, found, rules)
                 loader.begin()
                 loaders.append(loader)

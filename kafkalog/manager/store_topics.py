@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from kafkalog.errors import StorageError, UnknownTopicOrPartition
 from kafkalog.manager.data_directory import DataDirectory, Logs
+from kafkalog.manager.inventory import IsStray
 from kafkalog.manager.partition import ensure_topic
-from kafkalog.manager.topics import TopicEntry, TopicStore
+from kafkalog.manager.topics import TopicEntry, TopicsFile, TopicStore
 from kafkalog.types import TopicPartition
 
 _LOG: Final = logging.getLogger(__name__)
@@ -28,21 +29,36 @@ class StoreTopics:
 
     def __init__(self, elsewhere: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self._elsewhere = dict(elsewhere or {})
+        self._files: dict[str, TopicsFile] = {}
         self._known: dict[str, TopicEntry] = {}
+        self._stale: dict[str, dict[str, str]] = {}
 
     def read(self, directory: DataDirectory) -> None:
-        """Take in what a directory's file says. CorruptCheckpoint, StorageError."""
-        for name, entry in TopicStore(directory.path, fs=directory.fs).topics().items():
-            known = self._known.setdefault(name, entry)
-            if known is not entry and (known.topic_id, known.settings) != (entry.topic_id, entry.settings):
-                _LOG.warning("%s has another id or other settings of topic %s: they do not count", directory.path, name)
-            if known.topic_id != entry.topic_id:
-                # a directory that was away while its topic was deleted, and another made of that name: that one counts
-                if known.is_deleted and not entry.is_deleted:
-                    self._known[name] = entry
-            elif entry.is_deleted or entry.partitions > known.partitions:
-                partitions, is_deleted = max(entry.partitions, known.partitions), entry.is_deleted or known.is_deleted
-                self._known[name] = known._replace(partitions=partitions, is_deleted=is_deleted)
+        """Take in what a directory's file says; `merge` then says what counts. CorruptCheckpoint, StorageError."""
+        self._files[directory.path] = TopicStore(directory.path, fs=directory.fs).read()
+
+    def merge(self) -> None:
+        """Let count what the files that were read say together."""
+        self._known, self._stale = merged(self._files)
+        for path, file in self._files.items():
+            for name, entry in file.topics.items():
+                known = self._known.get(name)
+                if name in self._stale.get(path, ()):
+                    _LOG.warning("topic %s was deleted while %s was away: what is left of it is set aside", name, path)
+                elif known is not None and (known.topic_id, known.settings) != (entry.topic_id, entry.settings):
+                    _LOG.warning("%s has another id or other settings of topic %s: they do not count", path, name)
+
+    def strays_in(self, directory: DataDirectory) -> IsStray | None:
+        """Says which partitions of a directory are those of a topic that was deleted while it was away; None: none."""
+        stale = self._stale.get(directory.path)
+        if not stale:
+            return None
+        return lambda key, topic_id: key.topic in stale and topic_id in (None, stale[key.topic])
+
+    def forget_stale(self, directory: DataDirectory) -> None:
+        """Take topics that were deleted while a directory was away out of its file. StorageError."""
+        for name, topic_id in self._stale.pop(directory.path, {}).items():
+            TopicStore(directory.path, fs=directory.fs).remove(name, topic_id)
 
     def get(self, topic: str) -> TopicEntry | None:
         """The topic's entry; None where no file has one."""
@@ -83,8 +99,11 @@ class StoreTopics:
     def forget_if_gone(self, directory: DataDirectory, topic: str, logs: Logs) -> None:
         """Take a topic out of a directory's file once it has no partition there, and out of memory once none is left.
 
-        StorageError.
+        Not where all of it is being deleted: `forget` does that at the end. StorageError.
         """
+        known = self._known.get(topic)
+        if known is not None and known.is_deleted:
+            return
         if not any(key.topic == topic for key in (*directory.logs, *directory.future_logs)):
             TopicStore(directory.path, fs=directory.fs).remove(topic)
         if not any(key.topic == topic for key in logs):
@@ -114,10 +133,16 @@ class StoreTopics:
             self._known[topic] = self._known[topic]._replace(is_deleted=False)
 
     def forget(self, directories: Sequence[DataDirectory], topic: str) -> None:
-        """Take a topic that has no partition left out of the files of these directories. StorageError."""
+        """Take a topic that has no partition left out of the files of these directories, which keep its id as gone.
+
+        Where a disk refuses, the file says that the delete has begun, and the next start goes on.
+        """
+        known = self._known.pop(topic, None)
         for directory in directories:
-            TopicStore(directory.path, fs=directory.fs).remove(topic)
-        self._known.pop(topic, None)
+            try:
+                TopicStore(directory.path, fs=directory.fs).remove(topic, None if known is None else known.topic_id)
+            except StorageError as error:
+                _LOG.error("the delete of topic %s is not noted: %s", topic, error)
 
     def alter(
         self, directories: Sequence[DataDirectory], topic: str, logs: Logs, changes: Mapping[str, Any]
@@ -132,3 +157,30 @@ class StoreTopics:
                 for key in here[:1]:
                     self.ensure(directory, key, siblings, None, None)
                 self._known[topic] = TopicStore(directory.path, fs=directory.fs).alter(topic, changes)
+
+
+def merged(files: Mapping[str, TopicsFile]) -> tuple[dict[str, TopicEntry], dict[str, dict[str, str]]]:
+    """(the topics that count by name, the ids of those that do not by directory and name), of the files by directory.
+
+    The first file that has a topic counts, and the largest number of partitions. A topic that was deleted while a
+    directory was away counts no more there: another file has its id as one that is gone, or another topic of its name.
+    """
+    gone = {topic_id for file in files.values() for topic_id in file.gone}
+    known: dict[str, TopicEntry] = {}
+    for entry in (entry for file in files.values() for entry in file.topics.values()):
+        if entry.topic_id in gone and not entry.is_deleted:
+            continue
+        first = known.setdefault(entry.name, entry)
+        if first.topic_id != entry.topic_id:
+            if first.is_deleted and not entry.is_deleted:
+                known[entry.name] = entry
+        elif entry.is_deleted or entry.partitions > first.partitions:
+            partitions, is_deleted = max(entry.partitions, first.partitions), entry.is_deleted or first.is_deleted
+            known[entry.name] = first._replace(partitions=partitions, is_deleted=is_deleted)
+    stale: dict[str, dict[str, str]] = {}
+    for path, file in files.items():
+        for name, entry in file.topics.items():
+            is_other = name not in known or known[name].topic_id != entry.topic_id
+            if is_other and (entry.is_deleted or entry.topic_id in gone):
+                stale.setdefault(path, {})[name] = entry.topic_id
+    return known, stale

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafkalog.config import LogConfig, key_for
@@ -30,6 +30,7 @@ from kafkalog.util.guards import guard
 TOPICS_FILE: Final = "kafkalog.topics.json"
 VERSION: Final = 1
 MAX_FILE_BYTES: Final = 64 << 20
+MAX_GONE: Final = 1000
 MAX_PARTITIONS: Final = MAX_PARTITION + 1
 _HINT: Final = (
     "repair it by hand, or move it away: the records are untouched and readable without it, "
@@ -51,6 +52,16 @@ class TopicEntry(NamedTuple):
     is_deleted: bool = False
 
 
+class TopicsFile(NamedTuple):
+    """What a topics file says: the topics by name, and the ids of those that were deleted last, the oldest first.
+
+    By such an id a data directory that was away meanwhile is known to have partitions of a topic that is no more.
+    """
+
+    topics: dict[str, TopicEntry]
+    gone: tuple[str, ...] = ()
+
+
 class TopicStore:
     """The topics file of one data directory. Reads go to the file each time, so they are never stale.
 
@@ -62,18 +73,22 @@ class TopicStore:
         self._fs = fs
 
     def topics(self) -> dict[str, TopicEntry]:
-        """All topics by name, sorted; none where there is no file.
+        """All topics by name, sorted; none where there is no file. Errors as `read`."""
+        return self.read().topics
+
+    def read(self) -> TopicsFile:
+        """What the file says; nothing where there is none.
 
         CorruptCheckpoint names the file and what is wrong in it; StorageError when it cannot be read.
         """
         try:
             content = self._fs.read_file(self.path, MAX_FILE_BYTES)
         except FileNotFoundError:
-            return {}
+            return TopicsFile({})
         except OSError as error:
             raise StorageError.from_os(error, "read the topics file", path=self.path) from error
         try:
-            return parse_topics(content)
+            return parse_file(content)
         except (ValueError, RecursionError) as error:
             raise CorruptCheckpoint(f"the topics file is damaged: {error}", path=self.path, hint=_HINT) from None
 
@@ -105,7 +120,7 @@ class TopicStore:
         if topic_id is not None:
             check_topic_id(topic_id)
         with _write_lock:
-            topics = self.topics()
+            topics, gone = self.read()
             known = topics.get(name)
             if known is not None and known.partitions >= partitions:
                 return known
@@ -113,7 +128,7 @@ class TopicStore:
                 made = TopicEntry(name, topic_id or new_topic_id(), partitions, overrides)
             else:
                 made = known._replace(partitions=partitions)
-            self._write_locked({**topics, name: made})
+            self._write_locked({**topics, name: made}, [one for one in gone if one != made.topic_id])
         return made
 
     def alter(self, name: str, changes: Mapping[str, Any]) -> TopicEntry:
@@ -123,42 +138,46 @@ class TopicStore:
         """
         given = {key_for(setting).name: value for setting, value in changes.items()}
         with _write_lock:
-            topics = self.topics()
+            topics, gone = self.read()
             known = topics.get(name)
             if known is None:
                 raise UnknownTopicOrPartition(f"there is no topic {ascii(name[:80])} here", path=self.path)
             kept = {setting: value for setting, value in known.settings.items() if setting not in given}
             made = known._replace(settings=LogConfig.from_stored({**kept, **given}).overrides())
-            self._write_locked({**topics, name: made})
+            self._write_locked({**topics, name: made}, gone)
         return made
 
     def mark_deleted(self, name: str, is_deleted: bool = True) -> bool:
         """True when the topic has an entry, which says from now on that its delete has begun, or not. StorageError."""
         with _write_lock:
-            topics = self.topics()
+            topics, gone = self.read()
             known = topics.get(name)
             if known is not None and known.is_deleted != is_deleted:
-                self._write_locked({**topics, name: known._replace(is_deleted=is_deleted)})
+                self._write_locked({**topics, name: known._replace(is_deleted=is_deleted)}, gone)
             return known is not None
 
-    def remove(self, name: str) -> bool:
-        """True when the topic had an entry, which is gone. StorageError."""
-        with _write_lock:
-            topics = self.topics()
-            if topics.pop(name, None) is None:
-                return False
-            self._write_locked(topics)
-        return True
+    def remove(self, name: str, deleted_id: str | None = None) -> bool:
+        """True when the topic had an entry, which is gone. StorageError.
 
-    def _write_locked(self, topics: Mapping[str, TopicEntry]) -> None:
+        `deleted_id`: the topic is no more, and the file says so from now on.
+        """
+        with _write_lock:
+            topics, gone = self.read()
+            found = topics.pop(name, None)
+            is_news = deleted_id is not None and deleted_id not in gone
+            if found is not None or is_news:
+                self._write_locked(topics, (*gone, deleted_id) if deleted_id is not None and is_news else gone)
+        return found is not None
+
+    def _write_locked(self, topics: Mapping[str, TopicEntry], gone: Sequence[str]) -> None:
         try:
-            atomic_write(self._fs, self.path, format_topics(topics))
+            atomic_write(self._fs, self.path, format_topics(topics, gone))
         except OSError as error:
             raise StorageError.from_os(error, "write the topics file", path=self.path) from error
 
 
-def format_topics(topics: Mapping[str, TopicEntry]) -> bytes:
-    """The file's content for these topics: indented JSON, sorted, with a final newline."""
+def format_topics(topics: Mapping[str, TopicEntry], gone: Sequence[str] = ()) -> bytes:
+    """The file's content for these topics: indented JSON, sorted, with a final newline; the last of many `gone`."""
     entries = {
         name: {
             "id": topic.topic_id,
@@ -168,18 +187,23 @@ def format_topics(topics: Mapping[str, TopicEntry]) -> bytes:
         }
         for name, topic in sorted(topics.items())
     }
-    return (json.dumps({"version": VERSION, "topics": entries}, indent=1) + "\n").encode()
+    deleted = {"gone": [*gone[-MAX_GONE:]]} if gone else {}
+    return (json.dumps({"version": VERSION, "topics": entries, **deleted}, indent=1) + "\n").encode()
 
 
-def parse_topics(content: bytes) -> dict[str, TopicEntry]:
-    """The topics that a file's content holds, sorted by name; ValueError says what is wrong in it."""
+def parse_file(content: bytes) -> TopicsFile:
+    """What a file's content says, the topics sorted by name; ValueError says what is wrong in it."""
     data = json.loads(content.decode(), object_pairs_hook=_without_repeats)
     if not isinstance(data, dict) or not isinstance(data.get("topics"), dict):
         raise ValueError("it is no object with 'version' and 'topics'")
     version = data.get("version")
     if version != VERSION or isinstance(version, bool):
         raise ValueError(f"version {version!r} is not known, {VERSION} is")
-    return {name: _parse_topic(name, entry) for name, entry in sorted(data["topics"].items())}
+    topics = {name: _parse_topic(name, entry) for name, entry in sorted(data["topics"].items())}
+    gone = data.get("gone", [])
+    if not isinstance(gone, list) or not all(isinstance(one, str) for one in gone):
+        raise ValueError("'gone' is no list of ids")
+    return TopicsFile(topics, tuple(gone))
 
 
 def _parse_topic(name: str, entry: Any) -> TopicEntry:

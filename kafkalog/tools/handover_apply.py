@@ -85,9 +85,9 @@ def _carry(topic: TopicPlan, fs: FileSystem) -> None:
 
 def _set_id(directory: str, name: str, topic_id: str, fs: FileSystem) -> None:
     store = TopicStore(directory, fs=fs)
-    topics = store.topics()
+    topics, gone = store.read()
     if name in topics and topics[name].topic_id != topic_id:
-        _put(store.path, format_topics({**topics, name: topics[name]._replace(topic_id=topic_id)}), fs)
+        _put(store.path, format_topics({**topics, name: topics[name]._replace(topic_id=topic_id)}, gone), fs)
 
 
 def _bootstrap(metadata: ClusterMetadata, groups: Iterable[list[bytes]], now_ms: int, fs: FileSystem) -> bytes:

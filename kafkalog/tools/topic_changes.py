@@ -31,7 +31,9 @@ def delete_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> lis
         renamed = [_renamed(one, fs) for one in found]
         for directory in _directories(found):
             forget(directory, [one.topic_partition for one in found], fs=fs)
-            TopicStore(directory, fs=fs).remove(topic)
+            store = TopicStore(directory, fs=fs)
+            entry = store.get(topic)
+            store.remove(topic, None if entry is None else entry.topic_id)
         for path in renamed:
             try:
                 remove_tree(path, fs)

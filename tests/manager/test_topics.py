@@ -19,7 +19,7 @@ from kafkalog.errors import (
     InvalidTopic,
     StorageError,
 )
-from kafkalog.manager.topics import TOPICS_FILE, TopicEntry, TopicStore, _without_repeats, parse_topics
+from kafkalog.manager.topics import TOPICS_FILE, TopicEntry, TopicStore, _without_repeats, parse_file
 from kafkalog.storage.partition_metadata import new_topic_id
 from tests.faults import FaultFS, each_failure
 from tests.unprivileged import plain_directory, unprivileged
@@ -140,7 +140,7 @@ def test_damage_names_the_file_and_what_to_do(tmp_path: Path, damaged: bytes, re
 @given(st.binary(max_size=100))
 def test_any_bytes_are_topics_or_a_value_error(data: bytes) -> None:
     try:
-        parse_topics(data)
+        parse_file(data)
     except (ValueError, RecursionError):
         pass
 

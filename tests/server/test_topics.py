@@ -20,7 +20,7 @@ from kafkalog.errors import (
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.topics import TOPICS_FILE, TopicStore
 from kafkalog.server.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topics, id_text
-from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata, replace_topic_id
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 from tests.storage.logs import run
@@ -252,12 +252,91 @@ def test_a_delete_that_waits_in_a_directory_that_was_away_does_not_reach_the_nex
         manager.logs[TopicPartition("t", 0)].append_as_leader(bytearray(run(0, 1)))
 
     async def look(topics: Topics, manager: LogManager) -> None:
-        assert topics.names() == ["t"]
-        assert sum(log.log_end_offset for log in manager.logs.values()) == 1
+        assert topics.names() == ["t"] and [*manager.logs] == [TopicPartition("t", 0)]
+        assert manager.logs[TopicPartition("t", 0)].log_end_offset == 1
 
     with_topics([paths["b"]], make_anew)
     away.rename(paths["a"])
-    with_topics([paths[name] for name in order], look)
+    for _ in range(2):
+        with_topics([paths[name] for name in order], look)
+    assert len(strays_in(paths["a"])) == 1
+
+
+def strays_in(path: Path) -> list[Path]:
+    return [one for one in path.iterdir() if one.name.endswith("-stray")]
+
+
+def fill(manager: LogManager, number: int, records: int) -> None:
+    """Records into a partition of `t`."""
+    for _ in range(records):
+        manager.logs[TopicPartition("t", number)].append_as_leader(bytearray(run(0, 1)))
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize("is_made_again", [True, False])
+def test_a_topic_that_was_deleted_while_its_disk_was_away_does_not_come_back_with_it(
+    tmp_path: Path, order: tuple[str, str], is_made_again: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """MGR-26: what is left of it is set aside, whole, whichever directory is given first; a topic of its name stays."""
+    paths = {name: tmp_path / name for name in ("a", "b")}
+    with LogManager.open([*paths.values()]) as manager:
+        for number, name in ((0, "a"), (1, "b")):
+            manager.get_or_create(TopicPartition("t", number), directory=paths[name])
+            fill(manager, number, 3)
+    ids = [TopicStore(paths["a"]).topics()["t"].topic_id]
+    away = paths["b"].rename(tmp_path / "away")
+
+    async def delete(topics: Topics, manager: LogManager) -> None:
+        await topics.delete("t")
+        if is_made_again:
+            await topics.create("t", 2)
+            fill(manager, 1, 1)
+
+    async def look(topics: Topics, manager: LogManager) -> None:
+        assert topics.names() == (["t"] if is_made_again else [])
+        assert [log.log_end_offset for _, log in sorted(manager.logs.items())] == ([0, 1] if is_made_again else [])
+
+    with_topics([paths["a"]], delete)
+    away.rename(paths["b"])
+    for _ in range(2):
+        with_topics([paths[name] for name in order], look)
+    (stray,) = strays_in(paths["b"])
+    assert f"t was deleted while {paths['b']} was away" in caplog.text and str(stray) in caplog.text
+    assert read_partition_metadata(OS, stray) == ids[0]
+    assert (stray / "00000000000000000000.log").stat().st_size == len(run(0, 3))
+    assert not strays_in(paths["a"])
+
+
+def test_what_is_set_aside_is_that_of_the_deleted_topic_alone(tmp_path: Path) -> None:
+    """MGR-26: a partition whose own file has another id than its directory's topics file is no proof of a delete."""
+    with LogManager.open([tmp_path / "a", tmp_path / "b"]) as manager:
+        for number, name in ((0, "a"), (1, "b")):
+            manager.get_or_create(TopicPartition("t", number), directory=tmp_path / name)
+    replace_topic_id(OS, tmp_path / "b" / "t-1", new_topic_id())  # a broker has made it again meanwhile
+    with LogManager.open([tmp_path / "a", tmp_path / "b"]) as manager:
+        assert len(manager.logs) == 2
+
+
+def test_a_disk_that_cannot_note_a_delete_does_not_keep_the_topic(tmp_path: Path) -> None:
+    """Its file says that the delete has begun, and the next start ends it."""
+
+    async def use(topics: Topics, manager: LogManager) -> None:
+        await topics.create("t", 1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TopicStore, "remove", refuse)
+            await topics.delete("t")
+        assert topics.names() == [] and not manager.logs
+
+    async def look(topics: Topics, manager: LogManager) -> None:
+        assert topics.names() == [] and not manager.logs
+
+    def refuse(*_: object) -> object:
+        raise StorageError("the disk is full")
+
+    with_topics(tmp_path, use)
+    assert TopicStore(tmp_path).topics()["t"].is_deleted
+    with_topics(tmp_path, look)
+    assert TopicStore(tmp_path).names() == []
 
 
 def test_what_is_left_of_a_delete_that_failed_is_there_after_a_start(
