@@ -67,11 +67,12 @@ class ConsumerPart(GroupBase):
         if error:
             raise Refused(error, ErrorCode(error).message or "")
         group = self.groups.get(group_id)
+        before_it: tuple[records.Record, ...] = ()
         if isinstance(group, ClassicGroup):
             is_free = group.is_empty and not group.pending
             if event.epoch != 0 or not is_free:
                 raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-            self._write(group_id, [records.tombstone(records.CLASSIC_GROUP, group_id)])
+            before_it = (records.tombstone(records.CLASSIC_GROUP, group_id),)
             group = None
         if group is None:
             if event.epoch != 0:
@@ -83,7 +84,7 @@ class ConsumerPart(GroupBase):
         before = group.members.get(event.member_id)
         if not self.held.has_room(done.group.held_bytes - self.held.of(group_id)):
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The members of groups take all memory they may have.")
-        self._keep(done)
+        self._keep(done._replace(records=(*before_it, *done.records)))
         if done.replaced is not None:
             self._end_timers(group_id, done.replaced)
         self._watch(done, event, before)

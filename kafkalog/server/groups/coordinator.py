@@ -139,7 +139,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         if group is None and event.member_id:
             return Joined(ErrorCode.UNKNOWN_MEMBER_ID, event.member_id)
         if isinstance(group, ConsumerGroup):
-            if not group.is_empty:
+            if not group.is_empty or not event.protocol_type or not event.protocols:
                 return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id)
             self.forget_consumer(group)
             group = None

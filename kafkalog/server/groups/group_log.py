@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.records.builder import RecordsBuilder
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 MOST_RECORDS: Final = 1000
 """In one batch, of changes that need not be made at once."""
+_OVERHEAD_BYTES: Final = 64
+"""Of a batch at the most, and of a record."""
 
 _AVAILABLE_LATER: Final = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
@@ -57,8 +59,8 @@ class GroupLog:
 
     def append_many(self, group_id: str, records: Sequence[Record]) -> None:
         """Writes any number of records of a group, in as many batches as it takes."""
-        for first in range(0, len(records), MOST_RECORDS):
-            self.append(group_id, records[first : first + MOST_RECORDS])
+        for batch in in_batches(records, self.most_bytes(group_id) if records else 0):
+            self.append(group_id, batch)
 
     def append_in_transaction(
         self, group_id: str, records: Sequence[Record], producer_id: int, producer_epoch: int
@@ -92,6 +94,23 @@ class GroupLog:
         producer_id, epoch = producer
         guard = replicas.partition(*place).log.maybe_start_verification(producer_id, 0, epoch, False)
         return int(replicas.append_now(place, builder.build(), "coordinator", guard=guard))
+
+
+def in_batches(records: Sequence[Record], most_bytes: int) -> Iterator[list[Record]]:
+    """The records in batches of a thousand at the most that a log takes which takes `most_bytes`, or of one record."""
+    batch: list[Record] = []
+    left = 0
+    for one in records:
+        size = _OVERHEAD_BYTES + len(one.key) + len(one.value or b"")
+        if batch and (size > left or len(batch) == MOST_RECORDS):
+            yield batch
+            batch = []
+        if not batch:
+            left = most_bytes - _OVERHEAD_BYTES
+        left -= size
+        batch.append(one)
+    if batch:
+        yield batch
 
 
 def group_error_code(error: Exception) -> int:

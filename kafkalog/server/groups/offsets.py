@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -21,16 +22,16 @@ class Kept(NamedTuple):
 class GroupOffsets:
     """What each group has committed, by topic and partition. One thread at a time."""
 
-    __slots__ = ("_groups", "_pending")
+    __slots__ = ("_groups", "_pending", "_waiting")
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[Place, Kept]] = {}
         self._pending: dict[int, dict[str, dict[Place, Kept]]] = {}  # by producer id, then by group
+        self._waiting: dict[str, Counter[Place]] = {}  # how many transactions have an offset for each
 
     def groups(self) -> list[str]:
         """The groups that have offsets, committed or pending."""
-        pending = {group for groups in self._pending.values() for group in groups}
-        return [*self._groups, *(group for group in pending if group not in self._groups)]
+        return [*self._groups, *(group for group in self._waiting if group not in self._groups)]
 
     def has(self, group_id: str) -> bool:
         """Whether a group has offsets, committed or pending."""
@@ -56,6 +57,11 @@ class GroupOffsets:
             offsets.pop(place, None)
             if not offsets:
                 del self._groups[group_id]
+        if not self.is_pending(group_id, place):
+            return
+        del self._waiting[group_id][place]
+        if not self._waiting[group_id]:
+            del self._waiting[group_id]
         for producer_id, groups in list(self._pending.items()):
             pending = groups.get(group_id)
             if pending is not None and pending.pop(place, None) is not None and not pending:
@@ -69,19 +75,22 @@ class GroupOffsets:
         self, producer_id: int, group_id: str, place: Place, committed: CommittedOffset, at: int = -1
     ) -> None:
         """A transaction has an offset in it, which counts when that is committed."""
-        self._pending.setdefault(producer_id, {}).setdefault(group_id, {})[place] = Kept(committed, at)
+        places = self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
+        if place not in places:
+            self._waiting.setdefault(group_id, Counter())[place] += 1
+        places[place] = Kept(committed, at)
 
     def is_pending(self, group_id: str, place: Place) -> bool:
         """Whether a transaction that is not over has an offset of this group for this partition."""
-        return any(place in groups.get(group_id, ()) for groups in self._pending.values())
+        return place in self._waiting.get(group_id, ())
 
     def has_pending(self, group_id: str) -> bool:
         """Whether any transaction that is not over has offsets of this group."""
-        return any(group_id in groups for groups in self._pending.values())
+        return group_id in self._waiting
 
     def pending_places(self, group_id: str) -> set[Place]:
         """The partitions for which transactions that are not over have offsets of this group."""
-        return {place for groups in self._pending.values() for place in groups.get(group_id, ())}
+        return set(self._waiting.get(group_id, ()))
 
     def end_transaction(self, producer_id: int, is_committed: bool, is_meant: Callable[[str], bool]) -> list[str]:
         """A producer's transaction is over for the groups that are meant, those of some partitions of the topic.
@@ -91,10 +100,16 @@ class GroupOffsets:
         groups = self._pending.get(producer_id, {})
         ended = [group for group in groups if is_meant(group)]
         for group_id in ended:
+            waiting = self._waiting[group_id]
             for place, pending in groups.pop(group_id).items():
+                waiting[place] -= 1
+                if not waiting[place]:
+                    del waiting[place]
                 kept = self._groups.get(group_id, {}).get(place)
                 if is_committed and (kept is None or kept.at <= pending.at):
                     self._groups.setdefault(group_id, {})[place] = pending
+            if not waiting:
+                del self._waiting[group_id]
         if not groups:
             self._pending.pop(producer_id, None)
         return ended
@@ -113,6 +128,7 @@ class GroupOffsets:
         """Forgets everything."""
         self._groups.clear()
         self._pending.clear()
+        self._waiting.clear()
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, Place]]:
         """The group and the partition of each offset there is for a topic."""
@@ -126,6 +142,7 @@ class GroupOffsets:
         self._groups.update(other._groups)
         for producer_id, groups in other._pending.items():
             self._pending.setdefault(producer_id, {}).update(groups)
+        self._waiting.update(other._waiting)
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafkalog.errors import IllegalState
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.txns.decisions import (
     ProducerEpoch,
@@ -331,8 +332,12 @@ class TransactionCoordinator:
         now_ms = self._node.clock()
         late = [] if self._log.is_loading else [one for one in self._log if one.is_late(now_ms)]
         for transaction in late:
-            error = self._end(decide_abort(transaction, now_ms))
             name = ascii(transaction.transactional_id[:80])
+            try:
+                error = self._end(decide_abort(transaction, now_ms))
+            except IllegalState as failure:  # the others are aborted all the same
+                _LOG.error("the transaction %s cannot be aborted: %s", name, failure)
+                continue
             _LOG.info("the transaction %s of %d ms is over its time: %s", name, transaction.timeout_ms, error.name)
         return len(late)
 

@@ -21,6 +21,8 @@ _UNAVAILABLE: Final = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ErrorCode.REQUEST_TIMED_OUT,
 })  # fmt: skip
+_BATCH_BYTES: Final = 100_000
+_TOMBSTONE_BYTES: Final = 32
 _NOT_OURS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
 
 
@@ -105,9 +107,11 @@ class TransactionLog:
             by_partition.setdefault(self.partition_for(transaction.transactional_id), []).append(transaction)
         count = 0
         for index, expired in by_partition.items():
-            if self._append(index, expired, is_end=True) == ErrorCode.NONE:
-                count += len(expired)
-                for transaction in expired:
+            for some in _in_batches(expired):
+                if self._append(index, some, is_end=True) != ErrorCode.NONE:
+                    break
+                count += len(some)
+                for transaction in some:
                     del self._transactions[transaction.transactional_id]
         return count
 
@@ -120,6 +124,20 @@ class TransactionLog:
             _LOG.warning("a record of %s-%d could not be written: %s", TOPIC, index, error)
             return _told(ErrorCode(code_of(error)))
         return ErrorCode.NONE
+
+
+def _in_batches(transactions: Iterable[Transaction]) -> Iterator[list[Transaction]]:
+    """Some at a time, so that the tombstones of very many ids, or of very long ones, fit into a batch."""
+    batch: list[Transaction] = []
+    size = 0
+    for one in transactions:
+        batch.append(one)
+        size += _TOMBSTONE_BYTES + len(one.transactional_id)
+        if size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _told(code: ErrorCode) -> ErrorCode:
