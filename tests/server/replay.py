@@ -70,13 +70,10 @@ NAMING: Final = (
     "resource_name", "principal", "operation", "broker_id", "node_id", "leader_epoch",
 )  # fmt: skip
 """Fields that say which element of an array one is: the order of most arrays is that of a hash table."""
-NOT_SERVED: Final = {
-    43: "elect_leaders", 46: "list_partition_reassignments", 55: "describe_quorum", 74: "list_config_resources",
-    76: "share_group_heartbeat",
-}  # fmt: skip
+NOT_SERVED: Final = {55: "describe_quorum", 76: "share_group_heartbeat"}
 """Recorded calls that a server of one node has no answer to."""
 LISTINGS: Final = {3: "topics", 16: "groups", 29: "resources", 48: "entries", 61: "topics", 66: "transaction_states",
-                   75: "topics"}  # fmt: skip
+                   74: "config_resources", 75: "topics"}  # fmt: skip
 """Calls that tell of all there is, and the array: other scenarios ran on the same broker."""
 
 

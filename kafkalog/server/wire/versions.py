@@ -78,7 +78,9 @@ APIS = _table(
     Api(36, "sasl_authenticate", 0, 2, 2),
     Api(37, "create_partitions", 0, 3, 2),
     Api(42, "delete_groups", 0, 2, 2),
+    Api(43, "elect_leaders", 0, 2, 2),
     Api(44, "incremental_alter_configs", 0, 1, 1),
+    Api(46, "list_partition_reassignments", 0, 0, 0),
     Api(47, "offset_delete", 0, 0, NO_FLEXIBLE),
     Api(48, "describe_client_quotas", 0, 1, 1),
     Api(49, "alter_client_quotas", 0, 1, 1),
@@ -90,6 +92,7 @@ APIS = _table(
     Api(66, "list_transactions", 0, 2, 0),
     Api(68, "consumer_group_heartbeat", 0, 1, 0),
     Api(69, "consumer_group_describe", 0, 1, 0),
+    Api(74, "list_config_resources", 0, 1, 0),
     Api(75, "describe_topic_partitions", 0, 0, 0),
 )
 

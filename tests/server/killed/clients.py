@@ -15,7 +15,7 @@ MOST_WAITING: Final = 400
 LIBRDKAFKA: Final = {
     "metadata.recovery.strategy": "none", "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "log_level": 0,
 }  # fmt: skip
-AIOKAFKA: Final = {"retry_backoff_ms": 30, "request_timeout_ms": 20_000}
+AIOKAFKA: Final = {"retry_backoff_ms": 30, "request_timeout_ms": TIMEOUT_S * 1000}
 
 
 class Writer:

@@ -38,7 +38,7 @@ DEADLINE_S = 120 + 20 * KILLS
 POLICIES = {
     "every record flushed": {"log.flush.interval.messages": "1"},
     "flushed by the system": {},
-    "small segments": {"log.segment.bytes": "1048576", "log.roll.ms": "300", "log.index.interval.bytes": "256"},
+    "small segments": {"log.segment.bytes": "1048576", "log.roll.ms": "3000", "log.index.interval.bytes": "256"},
 }
 
 

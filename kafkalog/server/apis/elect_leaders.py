@@ -1,0 +1,58 @@
+"""ElectLeaders (KIP-183, KIP-460): every partition is led by this node already, so there is nothing to elect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import Operation
+from kafkalog.server.turns import Turns
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_PREFERRED: Final = 0
+_UNCLEAN: Final = 1
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """An error code for each partition that was named; none where all were meant."""
+    if not node.authorizer.allows_cluster(context, Operation.ALTER):
+        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    if getattr(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
+        return refused(node, context, request, ErrorCode.INVALID_REQUEST, None)
+    turns = Turns()
+    rows = []
+    for row in request.topic_partitions or ():
+        results = []
+        for number in dict.fromkeys(row.partitions):
+            await turns.row()
+            results.append(_result(node, row.topic, number))
+        rows.append({"topic": row.topic, "partition_result": results})
+    return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "replica_election_results": rows}
+
+
+def _result(node: Node, name: str, number: int) -> dict[str, Any]:
+    topic = node.topics.get(name)
+    code, message = ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+    if topic is None:
+        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
+    elif not 0 <= number < topic.partitions:
+        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{number}"
+    return {"partition_id": number, "error_code": code, "error_message": message}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """One code for all; version 0 has it at each partition."""
+    rows = [
+        {
+            "topic": row.topic,
+            "partition_result": [
+                {"partition_id": number, "error_code": error_code, "error_message": message}
+                for number in row.partitions
+            ],
+        }
+        for row in request.topic_partitions or ()
+    ]  # fmt: skip
+    return {"throttle_time": context.throttle_ms, "error_code": error_code, "replica_election_results": rows}
