@@ -1,6 +1,7 @@
-"""The node's settings that clients changed while it ran: kept in its first data directory, and set again at a start.
+"""The settings that clients changed while the node ran: kept in its first data directory, and set again at a start.
 
-`kafkalog.settings.json` has them by resource, as the protocol does: "" is every node, else the node's number.
+`kafkalog.settings.json` has them by resource, as the protocol does: those of nodes, where "" is every node and another
+name the node's number, and those of groups.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkalog.config_keys import parse_value, value_text
-from kafkalog.errors import ConfigError, CorruptCheckpoint, KafkalogError, StorageError
+from kafkalog.errors import ConfigError, CorruptCheckpoint, KafkalogError, PolicyViolation, StorageError
 from kafkalog.server.config import STORE_NAMES
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 
@@ -23,6 +24,9 @@ MAX_FILE_BYTES: Final = 1 << 20
 _THREADS: Final = "log.cleaner.threads"
 LIVE: Final = frozenset({"connections.max.idle.ms", "max.connections", "max.connections.per.ip"})
 """What a broker changes while it runs, and this server does, too, besides the settings of its store."""
+MIN_ISR: Final = "min.insync.replicas"
+Changed = dict[str, dict[str, str]]
+"""By resource, then by name."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -34,17 +38,27 @@ class DynamicSettings:
         self.given: Mapping[str, Any] = node.config.given()
         self._node = node
         self._fs = fs
-        self._changed: dict[str, dict[str, str]] = {}
+        self._changed: Changed = {}
+        self._groups: Changed = {}
         self._changing = asyncio.Lock()
 
     def of(self, resource: str) -> Mapping[str, str]:
-        """What was changed for a resource."""
-        return self._changed.get(resource, {})
+        """What counts for all nodes (""), or was changed for one.
+
+        A cluster whose topics have eligible leader replicas (KIP-966), as a new one of the reference does, keeps
+        `min.insync.replicas` for all nodes, also where nobody changed it.
+        """
+        own = self._changed.get(resource, {})
+        return own if resource else {MIN_ISR: value_text(self.given.get(MIN_ISR, 1)), **own}
+
+    def of_group(self, group_id: str) -> Mapping[str, str]:
+        """What was set for a group."""
+        return self._groups.get(group_id, {})
 
     async def start(self) -> None:
         """Set what the file has. CorruptCheckpoint, StorageError; what is no setting any more is told and left."""
-        self._changed = await self._node.run(self._read)
-        changed = {**self.of(""), **self.of(str(self._node.node_id))}
+        self._changed, self._groups = await self._node.run(self._read)
+        changed = {**self._changed.get("", {}), **self.of(str(self._node.node_id))}
         for name in [one for one in changed if one in self._node.config and one not in STORE_NAMES | LIVE]:
             _LOG.warning("%s: %s does not count: it is read at the start alone", self.path, name)
             del changed[name]
@@ -73,9 +87,13 @@ class DynamicSettings:
     async def stop(self) -> None:
         """Nothing to do: every change is on disk."""
 
-    def check(self, changes: Mapping[str, str | None]) -> None:
+    def check(self, changes: Mapping[str, str | None], resource: str) -> None:
         """Return where all of these may be set while the node runs; ConfigError with the reference's words."""
         config = self._node.config
+        if MIN_ISR in changes and resource:
+            raise ConfigError(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
+        if MIN_ISR in changes and changes[MIN_ISR] is None:
+            raise ConfigError(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
         for name, value in changes.items():
             if name not in config:
                 raise ConfigError(f"Unknown config name: {name}") from None
@@ -88,18 +106,23 @@ class DynamicSettings:
     async def change(self, resource: str, changes: Mapping[str, str | None]) -> None:
         """Set these, on disk and at once; None takes one back to what it was without. ConfigError, StorageError."""
         async with self._changing:
-            self.check(changes)
-            own = {name: value for name, value in self.of(resource).items() if name not in changes}
-            own |= {name: value for name, value in changes.items() if value is not None}
-            changed = {**self._changed, resource: own}
+            self.check(changes, resource)
+            changed = _with(self._changed, resource, changes)
             before = {name: self._effective(self._changed, name) for name in changes}
             self._node.alter_config({name: self._effective(changed, name) for name in changes})
             try:
-                await self._node.run(self._write, changed)
-            except StorageError:
+                await self._node.run(self._write, changed, self._groups)
+            except (StorageError, PolicyViolation):
                 self._node.alter_config(before)
                 raise
             self._changed = changed
+
+    async def change_group(self, group_id: str, changes: Mapping[str, str | None]) -> None:
+        """Set these, which were checked, for a group; None takes one back. StorageError, PolicyViolation."""
+        async with self._changing:
+            groups = _with(self._groups, group_id, changes)
+            await self._node.run(self._write, self._changed, groups)
+            self._groups = groups
 
     def _effective(self, changed: Mapping[str, Mapping[str, str]], name: str) -> str | None:
         for values in (changed.get(str(self._node.node_id), {}), changed.get("", {}), self.given):
@@ -107,11 +130,11 @@ class DynamicSettings:
                 return value_text(values[name])
         return None
 
-    def _read(self) -> dict[str, dict[str, str]]:
+    def _read(self) -> tuple[Changed, Changed]:
         try:
             content = self._fs.read_file(self.path, MAX_FILE_BYTES)
         except FileNotFoundError:
-            return {}
+            return {}, {}
         except OSError as error:
             raise StorageError.from_os(error, "read the changed settings", path=self.path) from error
         try:
@@ -120,22 +143,36 @@ class DynamicSettings:
             hint = "repair it by hand, or move it away: then the settings are those of the start"
             raise CorruptCheckpoint(f"the changed settings are damaged: {error}", path=self.path, hint=hint) from None
 
-    def _write(self, changed: Mapping[str, Mapping[str, str]]) -> None:
-        content = json.dumps({"version": VERSION, "settings": changed}, indent=1, sort_keys=True) + "\n"
+    def _write(self, changed: Changed, groups: Changed) -> None:
+        tree = {"version": VERSION, "settings": changed, **({"groups": groups} if groups else {})}
+        content = json.dumps(tree, indent=1, sort_keys=True) + "\n"
+        if len(content) > MAX_FILE_BYTES:  # the next start would refuse it
+            raise PolicyViolation(f"the settings that were changed would take more than {MAX_FILE_BYTES} bytes")
         try:
             atomic_write(self._fs, self.path, content.encode(), private=True)
         except OSError as error:
             raise StorageError.from_os(error, "write the changed settings", path=self.path) from error
 
 
-def _parsed(content: bytes) -> dict[str, dict[str, str]]:
+def _with(changed: Changed, resource: str, changes: Mapping[str, str | None]) -> Changed:
+    """What was changed once these are, too; a resource without any is none."""
+    own = {name: value for name, value in changed.get(resource, {}).items() if name not in changes}
+    own |= {name: value for name, value in changes.items() if value is not None}
+    others = {name: values for name, values in changed.items() if name != resource}
+    return {**others, resource: own} if own else others
+
+
+def _parsed(content: bytes) -> tuple[Changed, Changed]:
     data = json.loads(content.decode())
     if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(data.get("settings"), dict):
         raise ValueError(f"it is no object with version {VERSION} and settings")
-    for values in data["settings"].values():
+    found = (data["settings"], data.get("groups", {}))
+    if not isinstance(found[1], dict):
+        raise ValueError("'groups' is no object")
+    for values in (*found[0].values(), *found[1].values()):
         if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
             raise ValueError("the settings of a resource are no names with text")
-    return dict(data["settings"])
+    return found
 
 
 def make(node: Any) -> DynamicSettings:

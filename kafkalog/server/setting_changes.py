@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from kafkalog.config_keys import value_text
+from kafkalog.config_keys import Key, value_text
 from kafkalog.errors import ConfigError, InvalidRequest, UnknownTopicOrPartition
 from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.group_settings import check_group_settings, group_key
+from kafkalog.server.logger_settings import set_levels
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.setting_checks import check_together, check_value, topic_key
+from kafkalog.server.setting_kinds import BROKER, BROKER_LOGGER, GROUP, TOPIC, Change
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
-
-TOPIC: Final = 2
-BROKER: Final = 4
-
-
-class Change(IntEnum):
-    """What is done with one setting (KIP-339); the last two are for lists."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 def denied(node: Node, context: RequestContext, operation: Operation, kind: int, name: str) -> ErrorCode | None:
@@ -34,6 +24,9 @@ def denied(node: Node, context: RequestContext, operation: Operation, kind: int,
     if kind == TOPIC:
         if not node.authorizer.allows(context, operation, ResourceType.TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif kind == GROUP:
+        if not node.authorizer.allows(context, operation, ResourceType.GROUP, name):
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED
     elif not node.authorizer.allows_cluster(context, operation):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return None
@@ -48,8 +41,11 @@ def check_resource(node: Node, kind: int, name: str) -> None:
             raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
     elif kind == BROKER:
         check_broker(node, name)
+    elif kind == GROUP:
+        if not name:
+            raise InvalidRequest("Default group resources are not allowed.")
     else:
-        raise InvalidRequest(f"Unexpected resource type {kind}")
+        raise InvalidRequest(f"Unknown resource type {kind}")
 
 
 def check_broker(node: Node, name: str) -> None:
@@ -66,10 +62,27 @@ def check_broker(node: Node, name: str) -> None:
         raise InvalidRequest(f"Unexpected broker id, expected {node.node_id} or empty string, but received {name}")
 
 
+def _check_node(node: Node, name: str) -> None:
+    """As `check_broker` of what is one node's alone, in the words for it."""
+    if not name.isdecimal():
+        raise InvalidRequest(f"Node id must be an integer, but it is: {name}")
+    if name != str(node.node_id):
+        raise InvalidRequest(f"Unexpected node id. Expected {node.node_id}, but received {name}")
+
+
+def own_settings(node: Node, kind: int, name: str) -> Mapping[str, str]:
+    """What was set for a resource itself, name to text."""
+    if kind == TOPIC:
+        own: Mapping[str, str] = node.topics.own_settings(name)
+        return own
+    found: Mapping[str, str] = node.dynamic.of_group(name) if kind == GROUP else node.dynamic.of(name)
+    return found
+
+
 async def set_all(node: Node, kind: int, name: str, settings: Mapping[str, str | None], validate_only: bool) -> None:
     """Let a resource have these settings and no others. ConfigError, StorageError, and as `check_resource`."""
     check_resource(node, kind, name)
-    own = node.topics.own_settings(name) if kind == TOPIC else node.dynamic.of(name)
+    own = own_settings(node, kind, name)
     changes = {**dict.fromkeys(own), **settings}
     nulls = [setting for setting, value in settings.items() if value is None]
     if nulls:
@@ -85,8 +98,12 @@ async def change(node: Node, kind: int, name: str, changes: list[Any], validate_
     nulls = [one.name for one in changes if one.value is None and one.config_operation != Change.DELETE]
     if nulls:
         raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
+    if kind == BROKER_LOGGER:
+        _check_node(node, name)
+        set_levels(changes, validate_only)
+        return
     check_resource(node, kind, name)
-    own = node.topics.own_settings(name) if kind == TOPIC else node.dynamic.of(name)
+    own = own_settings(node, kind, name)
     made = {one.name: _changed(node, kind, own.get(one.name), one) for one in changes}
     await _set(node, kind, name, own, made, validate_only)
 
@@ -100,15 +117,20 @@ async def _set(
     validate_only: bool,
 ) -> None:
     if kind == BROKER:
-        node.dynamic.check(changes)
+        node.dynamic.check(changes, name)
         if not validate_only:
             await node.dynamic.change(name, changes)
+        return
+    kept = {setting: value for setting, value in {**own, **changes}.items() if value is not None}
+    if kind == GROUP:
+        check_group_settings(node, kept)
+        if not validate_only:
+            await node.dynamic.change_group(name, changes)
         return
     for setting, value in changes.items():
         key = topic_key(setting)
         if value is not None:
             check_value(key, value)
-    kept = {setting: value for setting, value in {**own, **changes}.items() if value is not None}
     check_together(kept, node.store.config.topic_defaults)
     if not validate_only and changes:
         await node.topics.alter(name, changes)
@@ -123,12 +145,7 @@ def _changed(node: Node, kind: int, current: str | None, one: Any) -> str | None
     if one.config_operation not in (Change.APPEND, Change.SUBTRACT):
         raise InvalidRequest(f"Unknown operation type {one.config_operation}")
     named = Change(one.config_operation).name
-    if kind == TOPIC:
-        key = topic_key(one.name)
-    elif one.name in node.config:
-        key = node.config.key(one.name)
-    else:
-        raise ConfigError(f"Unknown config name: {one.name}")
+    key = _key(node, kind, one.name)
     if key.kind != "list":
         raise ConfigError(f"Can't {named} to key {one.name} because its type is not LIST.")
     text = value_text(key.default) if current is None else current
@@ -139,3 +156,14 @@ def _changed(node: Node, kind: int, current: str | None, one: Any) -> str | None
     else:
         items = [item for item in items if item not in given]
     return ",".join(items)
+
+
+def _key(node: Node, kind: int, name: str) -> Key:
+    if kind == TOPIC:
+        return topic_key(name)
+    if kind == GROUP:
+        return group_key(name)
+    if name not in node.config:
+        raise ConfigError(f"Unknown config name: {name}")
+    key: Key = node.config.key(name)
+    return key

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.broker_config import SYNONYMS
 from kafkalog.config import CONFIGS, LogConfig
-from kafkalog.config_keys import Key, value_text
+from kafkalog.config_keys import Key, at_least, value_text
+from kafkalog.server.group_settings import GROUP_SETTINGS, default_of
+from kafkalog.server.logger_settings import logger_levels
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
@@ -18,6 +20,8 @@ DYNAMIC_BROKER: Final = 2
 DYNAMIC_DEFAULT: Final = 3
 STATIC: Final = 4
 DEFAULT: Final = 5
+LOGGER: Final = 6
+GROUP: Final = 8
 
 _TYPES: Final = {"bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 _PASSWORD: Final = 9
@@ -82,15 +86,69 @@ def broker_rows(
         if not resource and name not in node.dynamic.of(""):
             continue
         key: Key = node.config.key(name)
-        found = _broker_synonyms(node, (name,))
         value = node.config[name]
         text = None if value is None else value_text(value)
+        if resource:
+            found = _broker_synonyms(node, (name,))
+        else:
+            text = node.dynamic.of("")[name]
+            found = [Synonym(name, _shown(name, text), DYNAMIC_DEFAULT)]
         rows.append(_row(key, text, found, synonyms, documented, is_read_only=not key.dynamic))
     if resource and (wanted is None or _LOG_DIRS.name in wanted):
         paths = ",".join(one.path for one in node.store.directories)
         found = [Synonym(_LOG_DIRS.name, paths, STATIC)]
         rows.append(_row(_LOG_DIRS, paths, found, synonyms, documented, is_read_only=True))
     return sorted(rows, key=lambda row: str(row["name"]))
+
+
+def group_rows(
+    node: Node, group_id: str, names: Iterable[str] | None = None, *, synonyms: bool = False, documented: bool = False
+) -> list[Tree]:
+    """The settings of a group, `names` of them or all; each group has them, whether it is there or not."""
+    wanted = None if names is None else set(names)
+    own = node.dynamic.of_group(group_id)
+    rows = []
+    for name, one in GROUP_SETTINGS.items():
+        if wanted is not None and name not in wanted:
+            continue
+        value = value_text(default_of(node, name))
+        found = [Synonym(name, own[name], GROUP)] if name in own else []
+        if one.broker_name in node.config:
+            found += _broker_synonyms(node, (one.broker_name,))
+        else:
+            found.append(Synonym(one.broker_name or name, value, DEFAULT))
+        row = _row(one.key, own.get(name, value), found, synonyms, documented)
+        rows.append(row)
+    return rows
+
+
+def logger_rows(names: Iterable[str] | None = None) -> list[Tree]:
+    """The levels of the loggers, `names` of them or all."""
+    wanted = None if names is None else set(names)
+    rows: list[Tree] = []
+    for name, level in logger_levels().items():
+        if wanted is None or name in wanted:
+            key = Key(name, "string", None, None, "")
+            found = [Synonym(name, level, LOGGER)]
+            rows.append({**_row(key, level, found, False, False), "config_type": 0})
+    return rows
+
+
+_CLIENT_METRICS: Final = (
+    Key("interval.ms", "int", 300_000, at_least(100), "how often clients would push"),
+    Key("match", "list", (), None, "which clients would push"),
+    Key("metrics", "list", (), None, "what clients would push"),
+)
+
+
+def client_metrics_rows(names: Iterable[str] | None = None, *, documented: bool = False) -> list[Tree]:
+    """The settings of a subscription to clients' metrics, of which there is none: the defaults."""
+    wanted = None if names is None else set(names)
+    return [
+        _row(key, value_text(key.default), [], False, documented)
+        for key in _CLIENT_METRICS
+        if wanted is None or key.name in wanted
+    ]
 
 
 def created_rows(node: Node, config: LogConfig) -> list[Tree]:

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.group_settings import group_setting
 from kafkalog.server.groups.consumer_group import LEFT, LEFT_FOR_A_WHILE, ConsumerMember
 from kafkalog.server.groups.consumer_heartbeat import Beat, Refused
 from kafkalog.server.security.acls import Operation, ResourceType
@@ -37,13 +38,14 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     except Refused as error:
         return refused(node, context, request, error.code, error.message)
     is_member = done.member is not None and done.epoch >= 0
+    interval_ms = group_setting(node, request.group_id, "consumer.heartbeat.interval.ms")
     return {
         "throttle_time": context.throttle_ms,
         "error_code": 0,
         "error_message": None,
         "member_id": done.member.id if done.member is not None else request.member_id,
         "member_epoch": done.epoch,
-        "heartbeat_interval": node.config["group.consumer.heartbeat.interval.ms"] if is_member else 0,
+        "heartbeat_interval": interval_ms if is_member else 0,
         "assignment": _assignment(done.member) if done.is_assignment_told and done.member is not None else None,
     }
 

@@ -8,8 +8,9 @@ from kafkalog.errors import InvalidRequest, KafkalogError, UnknownTopicOrPartiti
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.security.acls import Operation
-from kafkalog.server.setting_changes import BROKER, TOPIC, check_broker, denied
-from kafkalog.server.setting_rows import broker_rows, topic_rows
+from kafkalog.server.setting_changes import check_broker, denied
+from kafkalog.server.setting_kinds import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from kafkalog.server.setting_rows import broker_rows, client_metrics_rows, group_rows, logger_rows, topic_rows
 from kafkalog.server.topics import check_name
 from kafkalog.server.turns import in_turns
 
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
     from kafkalog.server.node import Node
     from kafkalog.server.wire.writer import Tree
 
+_KINDS: Final = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
 _TURN_ROWS: Final = 4  # each has a hundred settings
+
+
+_NAMES: Final = {GROUP: "Group name", CLIENT_METRICS: "Client metrics subscription name", BROKER_LOGGER: "Broker id"}
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
@@ -35,7 +40,7 @@ def refused(node: Node, context: RequestContext, request: Any, error_code: int, 
 
 def _row(node: Node, context: RequestContext, request: Any, resource: Any) -> Tree:
     kind, name = resource.resource_type, resource.resource_name
-    if kind in (TOPIC, BROKER):
+    if kind in _KINDS:
         code = denied(node, context, Operation.DESCRIBE_CONFIGS, kind, name)
         if code is not None:
             return _error(resource, code, code.message)
@@ -60,7 +65,19 @@ def _configs(node: Node, request: Any, resource: Any) -> list[Tree]:
     if kind == BROKER:
         check_broker(node, name)
         return broker_rows(node, name, names, synonyms=synonyms, documented=documented)
-    raise InvalidRequest(f"Unsupported resource type: {kind}")
+    if kind not in _KINDS:
+        raise InvalidRequest(ErrorCode.INVALID_REQUEST.message or "")
+    if not name:
+        raise InvalidRequest(f"{_NAMES[kind]} must not be empty")
+    if kind == GROUP:
+        return group_rows(node, name, names, synonyms=synonyms, documented=documented)
+    if kind == CLIENT_METRICS:
+        return client_metrics_rows(names, documented=documented)
+    if name != str(node.node_id):
+        if name.isdecimal():
+            raise InvalidRequest(f"Unexpected broker id, expected {node.node_id} but received {name}")
+        raise InvalidRequest(f"Broker id must be an integer, but it is: {name}")
+    return logger_rows(names)
 
 
 def _error(resource: Any, error_code: int, message: str | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.errors import OffsetNotAvailable
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.partition_rows import PartitionCall
+from kafkalog.server.partition_calls import PartitionCall
 from kafkalog.server.replica.results import CONSUMER, DEBUGGER
 from kafkalog.server.security.acls import Operation
 from kafkalog.types import MAX_TIMESTAMP, Isolation, TopicPartition

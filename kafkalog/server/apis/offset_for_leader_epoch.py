@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.server.context import Answer, RequestContext
-from kafkalog.server.partition_rows import PartitionCall
+from kafkalog.server.partition_calls import PartitionCall
 from kafkalog.server.security.acls import Operation
 from kafkalog.types import TopicPartition
 

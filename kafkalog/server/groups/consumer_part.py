@@ -9,6 +9,7 @@ from uuid import UUID
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.group_settings import group_setting
 from kafkalog.server.groups import records
 from kafkalog.server.groups.classic_group import ClassicGroup
 from kafkalog.server.groups.consumer_group import ConsumerGroup, ConsumerMember, MemberState
@@ -110,7 +111,7 @@ class ConsumerPart(GroupBase):
         if member is None:
             self._end_timers(group_id, event.member_id)
             return
-        session_ms = self._node.config["group.consumer.session.timeout.ms"]
+        session_ms = self._session_ms(group_id)
         self.timers.set(group_id, MEMBER_TIMER + member.id, session_ms)
         timer = _REVOKE_TIMER + member.id
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
@@ -118,13 +119,16 @@ class ConsumerPart(GroupBase):
         elif before is None or before.revoking != member.revoking or not self.timers.has(group_id, timer):
             self.timers.set(group_id, timer, member.rebalance_timeout_ms)
 
+    def _session_ms(self, group_id: str) -> int:
+        return int(group_setting(self._node, group_id, "consumer.session.timeout.ms"))
+
     def _end_timers(self, group_id: str, member_id: str) -> None:
         for prefix in (MEMBER_TIMER, _REVOKE_TIMER):
             self.timers.set(group_id, prefix + member_id, None)
 
     def watch_all(self, group: ConsumerGroup) -> None:
         """Starts the timers of a group that was loaded."""
-        session_ms = self._node.config["group.consumer.session.timeout.ms"]
+        session_ms = self._session_ms(group.id)
         for member in group.members.values():
             self.timers.set(group.id, MEMBER_TIMER + member.id, session_ms)
             if member.state is MemberState.UNREVOKED_PARTITIONS:
@@ -143,7 +147,7 @@ class ConsumerPart(GroupBase):
             self._keep(fence(group, member_id))
         except Refused as error:
             # it is tried again when its session would end the next time
-            self.timers.set(group.id, MEMBER_TIMER + member_id, self._node.config["group.consumer.session.timeout.ms"])
+            self.timers.set(group.id, MEMBER_TIMER + member_id, self._session_ms(group.id))
             return error.code
         self._end_timers(group.id, member_id)
         return 0

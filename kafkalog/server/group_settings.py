@@ -1,0 +1,110 @@
+"""Settings of single groups (KIP-848): which there are, what the reference takes, and what counts for a group.
+
+Those of share and streams groups are kept for a broker that the directory may go back to: such groups are not served.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog.config_keys import Check, Key, at_least, one_of, parse_value
+from kafkalog.errors import ConfigError
+from kafkalog.server.setting_checks import check_value
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_DURATION: Final = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
+_RESETS: Final = Check(
+    "either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'",
+    lambda value: value.lower() in ("earliest", "latest") or _DURATION.fullmatch(value) is not None,
+)
+
+
+class GroupSetting(NamedTuple):
+    """A setting of a group: its row, and how low and high it may be set.
+
+    `broker_name`: the server's setting that counts where a group has none of its own, "" where there is none.
+    """
+
+    key: Key
+    lowest: int | None = None
+    highest: int | None = None
+    has_broker_name: bool = True
+
+    @property
+    def broker_name(self) -> str:
+        return f"group.{self.key.name}" if self.has_broker_name else ""
+
+    def limit_name(self, which: str) -> str:
+        """The reference's setting that has the lowest or highest value, "min" or "max"."""
+        kind, _, rest = self.key.name.partition(".")
+        return f"group.{kind}.{which}.{rest.removeprefix('num.')}"
+
+
+def _int(name: str, default: int, least: int, doc: str, lowest: int | None = None, highest: int | None = None) -> Any:
+    return GroupSetting(Key(name, "int", default, at_least(least), doc), lowest, highest)
+
+
+_ROWS: Final[tuple[GroupSetting, ...]] = (
+    _int("consumer.assignment.interval.ms", 1000, 0, "kept for a broker: here there is no wait", 0, 15_000),
+    _int("consumer.heartbeat.interval.ms", 5000, 1, "how often members of the group are to tell of themselves"),
+    _int("consumer.session.timeout.ms", 45_000, 1, "a silent member of the group is out after so long"),
+    _int("share.assignment.interval.ms", 1000, 0, "kept for a broker", 0, 15_000),
+    GroupSetting(Key("share.auto.offset.reset", "string", "latest", _RESETS, "kept for a broker"), None, None, False),
+    _int("share.delivery.count.limit", 5, 2, "kept for a broker", 2, 10),
+    _int("share.heartbeat.interval.ms", 5000, 1, "kept for a broker", 5000, 15_000),
+    GroupSetting(
+        Key("share.isolation.level", "string", "read_uncommitted", one_of("read_committed", "read_uncommitted"),
+            "kept for a broker"), None, None, False,
+    ),
+    _int("share.partition.max.record.locks", 2000, 100, "kept for a broker", 100, 4000),
+    _int("share.record.lock.duration.ms", 30_000, 1000, "kept for a broker", 15_000, 60_000),
+    GroupSetting(Key("share.renew.acknowledge.enable", "bool", True, None, "kept for a broker"), None, None, False),
+    _int("share.session.timeout.ms", 45_000, 1, "kept for a broker", 45_000, 60_000),
+    _int("streams.assignment.interval.ms", 1000, 0, "kept for a broker", 0, 15_000),
+    _int("streams.heartbeat.interval.ms", 5000, 1, "kept for a broker", 5000, 15_000),
+    _int("streams.initial.rebalance.delay.ms", 3000, 0, "kept for a broker"),
+    _int("streams.num.standby.replicas", 0, 0, "kept for a broker", None, 2),
+    _int("streams.session.timeout.ms", 45_000, 1, "kept for a broker", 45_000, 60_000),
+)  # fmt: skip
+GROUP_SETTINGS: Final[Mapping[str, GroupSetting]] = {one.key.name: one for one in _ROWS}
+
+
+def group_key(name: str) -> Key:
+    """The row of a group's setting; ConfigError."""
+    if name not in GROUP_SETTINGS:
+        raise ConfigError(f"Unknown group config name: {name}")
+    return GROUP_SETTINGS[name].key
+
+
+def check_group_settings(node: Node, settings: Mapping[str, str]) -> None:
+    """Return where a group may have these settings; ConfigError in the reference's words."""
+    for name, value in settings.items():
+        check_value(group_key(name), value)
+    for name, value in settings.items():
+        one = GROUP_SETTINGS[name]
+        lowest, highest = _limit(node, one, "min", one.lowest), _limit(node, one, "max", one.highest)
+        if lowest is not None and int(value) < lowest:
+            raise ConfigError(f"{name} must be greater than or equal to {one.limit_name('min')}")
+        if highest is not None and int(value) > highest:
+            raise ConfigError(f"{name} must be less than or equal to {one.limit_name('max')}")
+
+
+def _limit(node: Node, one: GroupSetting, which: str, otherwise: int | None) -> int | None:
+    name = one.limit_name(which)
+    return int(node.config[name]) if name in node.config else otherwise
+
+
+def default_of(node: Node, name: str) -> Any:
+    """What counts for a group without settings of its own."""
+    one = GROUP_SETTINGS[name]
+    return node.config[one.broker_name] if one.broker_name in node.config else one.key.default
+
+
+def group_setting(node: Node, group_id: str, name: str) -> Any:
+    """What counts for a group: its own setting, or the server's."""
+    own = node.dynamic.of_group(group_id).get(name)
+    return default_of(node, name) if own is None else parse_value(GROUP_SETTINGS[name].key, own)
