@@ -1,7 +1,7 @@
 """The server beside a real broker: the same performance tools of the reference, one after the other on this machine.
 
 Records for each second are what the client got through, and move with what else runs here; the server's own CPU for
-each record hardly does. The bar of each row is the broker's figure of the same call.
+each record hardly does. The bar of each row is the broker's figure of the same call, where the project has set none.
 """
 
 from __future__ import annotations
@@ -23,21 +23,37 @@ from tests.interop.broker import Broker
 SIZES = {100: 10, 1024: 1}
 """Bytes of a record -> how many times SERVE_RECORDS of them are sent."""
 HEAP = ("-Xmx1G", "-Xms1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
-SETTINGS = {"offsets.topic.num.partitions": "2", "num.partitions": "1"}
+SETTINGS = {"offsets.topic.num.partitions": "2", "num.partitions": "1", "auto.create.topics.enable": "true"}
 TOOL = "org.apache.kafka.tools"
 START_S = 30
+SLOW_RECORDS, SLOW_RATE = 4000, 400  # of single records, so far apart that each is a request of its own
 _SENT = re.compile(r"([\d.]+) records/sec .*?([\d.]+) ms 99th")
 
 
 class Figures(NamedTuple):
-    """What one server did: by row, (records for each second, its CPU in us for each record); its memory in MB."""
+    """What one server did.
+
+    `rows` are (records for each second, its CPU in us for each record) by name, `p99_ms` the latency of single records
+    by acks, and memory is resident, before the first client and after the last one.
+    """
 
     rows: dict[str, tuple[float, float]]
+    p99_ms: dict[str, float]
+    start_s: float
+    idle_mb: float
     memory_mb: float
 
 
+class Running(NamedTuple):
+    """A server that takes clients, and the seconds from its process's start until it did."""
+
+    process_id: int
+    bootstrap: str
+    start_s: float
+
+
 def rows(directory: Path, records: int) -> list[Row]:
-    """Produce and consume of records of two sizes; `records` of the larger one."""
+    """Start, memory, produce and consume of records of two sizes, and single records; `records` of the larger size."""
     theirs = _measure(_broker(directory / "broker"), records)
     ours = _measure(_own(directory / "own"), records)
     found = []
@@ -45,14 +61,20 @@ def rows(directory: Path, records: int) -> list[Row]:
         their_rate, their_cpu = theirs.rows[name]
         found.append(Row(f"{name}", rate / 1e3, their_rate / 1e3, "k/s", False, {"broker": their_rate / 1e3}))
         found.append(Row(f"{name}, CPU of the server", cpu, their_cpu, "us", True, {"broker": their_cpu}))
+    for acks, p99_ms in ours.p99_ms.items():
+        peer = theirs.p99_ms[acks]
+        found.append(Row(f"p99 of a single record, acks={acks}", p99_ms, peer, "ms", True, {"broker": peer}))
+    found.append(Row("server ready from its start", ours.start_s, 0.4, "s", True, {"broker": theirs.start_s}))
+    found.append(Row("memory of the idle server", ours.idle_mb, 60, "MB", True, {"broker": theirs.idle_mb}))
     memory = {"broker": theirs.memory_mb}
-    found.append(Row("memory of the server after that", ours.memory_mb, 150, "MB", True, memory))
+    found.append(Row("memory of the server after the load", ours.memory_mb, 150, "MB", True, memory))
     return found
 
 
 def _measure(server: Any, records: int) -> Figures:
-    found = {}
-    with server as (process_id, bootstrap):
+    found, p99_ms = {}, {}
+    with server as (process_id, bootstrap, start_s):
+        idle_mb = _memory_mb(process_id)
         for size, times in SIZES.items():
             count = records * times
             for acks in ("1", "all"):
@@ -64,19 +86,28 @@ def _measure(server: Any, records: int) -> Figures:
             began = _cpu_s(process_id)
             rate = _consume(bootstrap, topic, count)
             found[f"consume {size} B"] = rate, (_cpu_s(process_id) - began) / count * 1e6
-        return Figures(found, _memory_mb(process_id))
+        for acks in ("1", "all"):
+            _sent(bootstrap, "single", 100, acks, SLOW_RECORDS // 4, SLOW_RATE)
+            p99_ms[acks] = _sent(bootstrap, "single", 100, acks, SLOW_RECORDS, SLOW_RATE)[1]
+        return Figures(found, p99_ms, start_s, idle_mb, _memory_mb(process_id))
 
 
 def _produce(bootstrap: str, topic: str, size: int, acks: str, count: int) -> float:
-    """Records for each second that the tool sent."""
+    """Records for each second that the tool sent as fast as it could."""
+    return _sent(bootstrap, topic, size, acks, count, -1)[0]
+
+
+def _sent(bootstrap: str, topic: str, size: int, acks: str, count: int, rate: int) -> tuple[float, float]:
+    """Records for each second that the tool sent, at most `rate` unless that is -1; its 99th percentile in ms."""
     told = _tool(
         "ProducerPerformance", "--topic", topic, "--num-records", str(count), "--record-size", str(size),
-        "--throughput", "-1", "--producer-props", f"bootstrap.servers={bootstrap}", f"acks={acks}",
+        "--throughput", str(rate), "--producer-props", f"bootstrap.servers={bootstrap}", f"acks={acks}",
     )  # fmt: skip
     found = _SENT.findall(told)
     if not found:
         raise RuntimeError(f"the producer said: {told[-1000:]}")
-    return float(found[-1][0])
+    records_s, p99_ms = found[-1]
+    return float(records_s), float(p99_ms)
 
 
 def _consume(bootstrap: str, topic: str, count: int) -> float:
@@ -94,13 +125,16 @@ def _tool(name: str, *arguments: str) -> str:
 
 
 @contextmanager
-def _broker(work: Path) -> Iterator[tuple[int, str]]:
-    with Broker(None, work, work / "data", SETTINGS, HEAP) as broker:
-        yield broker.process_id, broker.bootstrap
+def _broker(work: Path) -> Iterator[Running]:
+    broker = Broker(None, work, work / "data", SETTINGS, HEAP)
+    broker.format()
+    began = time.monotonic()
+    with broker:
+        yield Running(broker.process_id, broker.bootstrap, time.monotonic() - began)
 
 
 @contextmanager
-def _own(work: Path) -> Iterator[tuple[int, str]]:
+def _own(work: Path) -> Iterator[Running]:
     work.mkdir()
     ready = work / "ready"
     settings = [part for name, value in SETTINGS.items() for part in ("-X", f"{name}={value}")]
@@ -108,14 +142,14 @@ def _own(work: Path) -> Iterator[tuple[int, str]]:
         sys.executable, "-m", "kafkalog.cli.main", "serve", "-q", "-d", str(work / "data"), "--listen", "localhost:0",
         "--ready-file", str(ready), *settings,
     ]  # fmt: skip
+    began = time.monotonic()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + START_S
         while not (ready.exists() and ready.stat().st_size):
-            if process.poll() is not None or time.monotonic() > deadline:
+            if process.poll() is not None or time.monotonic() > began + START_S:
                 raise RuntimeError("the server did not start")
-            time.sleep(0.05)
-        yield process.pid, ready.read_text(encoding="utf-8").split()[1]
+            time.sleep(0.005)
+        yield Running(process.pid, ready.read_text(encoding="utf-8").split()[1], time.monotonic() - began)
     finally:
         process.terminate()
         process.wait()
