@@ -8,11 +8,12 @@ from uuid import UUID
 
 from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.group_calls import Row, described
 from kafkalog.server.groups.consumer_group import NO_PARTITIONS, ConsumerGroup, ConsumerMember
 from kafkalog.server.security.acls import NOT_ASKED, Operation, ResourceType
-from kafkalog.server.turns import in_turns
 
 if TYPE_CHECKING:
+    from kafkalog.server.groups.group_base import Group
     from kafkalog.server.node import Node
 
 _CLASSIC, _CONSUMER = 0, 1
@@ -21,23 +22,17 @@ _DENIED: Final = "The described group uses topics that the client is not authori
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     """Each group that was asked for."""
-    rows = []
-    async for group_id in in_turns(request.group_ids):
-        if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
-            rows.append(_row(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-            continue
-        row = await _described(node, context, group_id)
-        if request.include_authorized_operations and not row["error_code"]:
-            row["authorized_operations"] = node.authorizer.allowed_operations(context, ResourceType.GROUP, group_id)
-        rows.append(row)
-    return {"throttle_time": context.throttle_ms, "groups": rows}
+    is_asked = request.include_authorized_operations
+
+    def row_of(group_id: str, group: Group | None) -> Row:
+        return _described(node, context, group_id, group)
+
+    return await described(
+        node, context, request.group_ids, _row, row_of, lambda row: is_asked and not row["error_code"]
+    )
 
 
-async def _described(node: Node, context: RequestContext, group_id: str) -> dict[str, Any]:
-    error = await node.groups.ready(group_id, is_written=False)
-    if error:
-        return _row(group_id, error)
-    group = node.groups.groups.get(group_id)
+def _described(node: Node, context: RequestContext, group_id: str, group: Group | None) -> Row:
     if not isinstance(group, ConsumerGroup):
         what = "not found" if group is None else "is not a consumer group"
         return _row(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
@@ -80,7 +75,7 @@ def _assignment(node: Node, partitions: Mapping[UUID, frozenset[int]]) -> dict[s
     }
 
 
-def _row(group_id: str, code: int, message: str | None = None) -> dict[str, Any]:
+def _row(group_id: str, code: int, message: str | None = None) -> Row:
     return {
         "error_code": int(code),
         "error_message": message or ErrorCode(code).message,

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.group_calls import Row, described
 from kafkalog.server.groups.classic_group import ClassicGroup, State
-from kafkalog.server.security.acls import NOT_ASKED, Operation, ResourceType
-from kafkalog.server.turns import in_turns
+from kafkalog.server.security.acls import NOT_ASKED
 
 if TYPE_CHECKING:
+    from kafkalog.server.groups.group_base import Group
     from kafkalog.server.node import Node
 
 _FIRST_WITH_NOT_FOUND: Final = 6
@@ -19,23 +20,14 @@ _FIRST_WITH_NOT_FOUND: Final = 6
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     """Each group that was asked for; one that is none is dead, and from version 6 on not found."""
     is_asked = getattr(request, "include_authorized_operations", False)
-    rows = []
-    async for group_id in in_turns(request.groups):
-        if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
-            rows.append(_row(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-            continue
-        row = await _described(node, context, group_id)
-        if is_asked:
-            row["authorized_operations"] = node.authorizer.allowed_operations(context, ResourceType.GROUP, group_id)
-        rows.append(row)
-    return {"throttle_time": context.throttle_ms, "groups": rows}
+
+    def row_of(group_id: str, group: Group | None) -> Row:
+        return _described(context, group_id, group)
+
+    return await described(node, context, request.groups, _row, row_of, lambda _: is_asked)
 
 
-async def _described(node: Node, context: RequestContext, group_id: str) -> dict[str, Any]:
-    error = await node.groups.ready(group_id, is_written=False)
-    if error:
-        return _row(group_id, error)
-    group = node.groups.groups.get(group_id)
+def _described(context: RequestContext, group_id: str, group: Group | None) -> Row:
     if not isinstance(group, ClassicGroup):
         if context.api_version < _FIRST_WITH_NOT_FOUND:
             return _row(group_id, 0, State.DEAD)
@@ -59,7 +51,7 @@ async def _described(node: Node, context: RequestContext, group_id: str) -> dict
     }
 
 
-def _row(group_id: str, code: int, state: str = "", message: str | None = None) -> dict[str, Any]:
+def _row(group_id: str, code: int, state: str = "", message: str | None = None) -> Row:
     return {
         "error_code": int(code),
         "error_message": message,

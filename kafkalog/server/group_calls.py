@@ -1,0 +1,39 @@
+"""Calls that describe groups: each group that is named has a row of its own, as far as the client may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.server.context import RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.turns import in_turns
+
+if TYPE_CHECKING:
+    from kafkalog.server.groups.group_base import Group
+    from kafkalog.server.node import Node
+
+Row = dict[str, Any]
+
+
+async def described(
+    node: Node,
+    context: RequestContext,
+    group_ids: Iterable[str],
+    error_row: Callable[[str, int], Row],
+    row_of: Callable[[str, Group | None], Row],
+    wants_operations: Callable[[Row], bool],
+) -> Row:
+    """The answer: a row of each group by `row_of`, which has what the client may do with it where that is wanted."""
+    rows = []
+    async for group_id in in_turns(group_ids):
+        if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            rows.append(error_row(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            continue
+        error = await node.groups.ready(group_id, is_written=False)
+        row = error_row(group_id, error) if error else row_of(group_id, node.groups.groups.get(group_id))
+        if wants_operations(row):
+            row["authorized_operations"] = node.authorizer.allowed_operations(context, ResourceType.GROUP, group_id)
+        rows.append(row)
+    return {"throttle_time": context.throttle_ms, "groups": rows}
