@@ -55,6 +55,10 @@ class DynamicSettings:
         """What was set for a group."""
         return self._groups.get(group_id, {})
 
+    def groups(self) -> list[str]:
+        """The groups that have settings, sorted."""
+        return sorted(self._groups)
+
     async def start(self) -> None:
         """Set what the file has. CorruptCheckpoint, StorageError; what is no setting any more is told and left."""
         self._changed, self._groups = await self._node.run(self._read)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.errors import InvalidRequest, StorageError
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
-from kafkalog.server.security.acl_requests import acl_of
+from kafkalog.server.security.acl_requests import acl_of, refusal
 from kafkalog.server.security.acls import Acl, Operation
 
 if TYPE_CHECKING:
@@ -16,11 +16,9 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     """Write down those that may be made."""
-    if not node.authorizer.is_enabled:
-        return refused(node, context, request, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-    if not node.authorizer.allows_cluster(context, Operation.ALTER):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return refused(node, context, request, code, code.message)
+    why = refusal(node, context, Operation.ALTER)
+    if why is not None:
+        return refused(node, context, request, *why)
     made: list[Acl] = []
     results: list[tuple[int, str | None]] = []
     for row in request.creations:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.errors import InvalidRequest
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
-from kafkalog.server.security.acl_requests import acl_fields, filter_of, resource_fields
+from kafkalog.server.security.acl_requests import acl_fields, filter_of, refusal, resource_fields
 from kafkalog.server.security.acls import Acl, AclFilter, Operation
 from kafkalog.server.security.state import SecurityState
 
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     """Delete them, and tell which they were; an entry that two filters match is told with the first one."""
-    if not node.authorizer.is_enabled:
-        return refused(node, context, request, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-    if not node.authorizer.allows_cluster(context, Operation.ALTER):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return refused(node, context, request, code, code.message)
+    why = refusal(node, context, Operation.ALTER)
+    if why is not None:
+        return refused(node, context, request, *why)
     wanted: list[AclFilter | InvalidRequest] = []
     for row in request.filters:
         try:

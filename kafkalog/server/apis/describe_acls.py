@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.security.acl_requests import acl_fields, filter_of, resource_fields
+from kafkalog.server.security.acl_requests import acl_fields, filter_of, refusal, resource_fields
 from kafkalog.server.security.acls import Acl, Operation
 
 if TYPE_CHECKING:
@@ -15,12 +15,9 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     """What is written down."""
-    if not node.authorizer.is_enabled:
-        words = "No Authorizer is configured on the broker"
-        return refused(node, context, request, ErrorCode.SECURITY_DISABLED, words)
-    if not node.authorizer.allows_cluster(context, Operation.DESCRIBE):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return refused(node, context, request, code, code.message)
+    why = refusal(node, context, Operation.DESCRIBE, "No Authorizer is configured on the broker")
+    if why is not None:
+        return refused(node, context, request, *why)
     wanted = filter_of(request)
     found: dict[tuple[int, str, int], list[Acl]] = {}
     for acl in sorted(filter(wanted.matches, node.credentials.file.state.acls)):

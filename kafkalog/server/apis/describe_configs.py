@@ -9,7 +9,7 @@ from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.security.acls import Operation
 from kafkalog.server.setting_changes import check_broker, denied
-from kafkalog.server.setting_kinds import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from kafkalog.server.setting_kinds import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, KINDS, TOPIC
 from kafkalog.server.setting_rows import broker_rows, client_metrics_rows, group_rows, logger_rows, topic_rows
 from kafkalog.server.topics import check_name
 from kafkalog.server.turns import in_turns
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kafkalog.server.node import Node
     from kafkalog.server.wire.writer import Tree
 
-_KINDS: Final = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
 _TURN_ROWS: Final = 4  # each has a hundred settings
 
 
@@ -40,7 +39,7 @@ def refused(node: Node, context: RequestContext, request: Any, error_code: int, 
 
 def _row(node: Node, context: RequestContext, request: Any, resource: Any) -> Tree:
     kind, name = resource.resource_type, resource.resource_name
-    if kind in _KINDS:
+    if kind in KINDS:
         code = denied(node, context, Operation.DESCRIBE_CONFIGS, kind, name)
         if code is not None:
             return _error(resource, code, code.message)
@@ -65,7 +64,7 @@ def _configs(node: Node, request: Any, resource: Any) -> list[Tree]:
     if kind == BROKER:
         check_broker(node, name)
         return broker_rows(node, name, names, synonyms=synonyms, documented=documented)
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise InvalidRequest(ErrorCode.INVALID_REQUEST.message or "")
     if not name:
         raise InvalidRequest(f"{_NAMES[kind]} must not be empty")

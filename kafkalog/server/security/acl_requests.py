@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalog.errors import InvalidRequest
+from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.security.acls import (
     CLUSTER_NAME,
     Acl,
@@ -15,6 +16,10 @@ from kafkalog.server.security.acls import (
     Permission,
     ResourceType,
 )
+
+if TYPE_CHECKING:
+    from kafkalog.server.context import RequestContext
+    from kafkalog.server.node import Node
 
 E = TypeVar("E", bound=IntEnum)
 
@@ -90,3 +95,15 @@ def _known(kind: type[E], number: int) -> E:
     if not found:
         raise InvalidRequest(f"{number} is no {kind.__name__}")
     return found
+
+
+def refusal(
+    node: Node, context: RequestContext, operation: Operation, disabled: str = "No Authorizer is configured."
+) -> tuple[ErrorCode, str | None] | None:
+    """Code and words for who may not do this with ACLs, or where there are none; `disabled` says the latter."""
+    if not node.authorizer.is_enabled:
+        return ErrorCode.SECURITY_DISABLED, disabled
+    if not node.authorizer.allows_cluster(context, operation):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return code, code.message
+    return None

@@ -67,6 +67,8 @@ def test_settings_of_a_group_stay_and_can_be_taken_back(tmp_path: Path) -> None:
         assert await alter(node, GROUP, "other", (SESSION, SET, "50000"), validate_only=True) == (0, None)
         assert await alter(node, GROUP, "g", ("share.auto.offset.reset", SET, "by_duration:PT1H")) == (0, None)
         assert told(await describe(node, GROUP, "other", SESSION))[SESSION][0] == "45000"
+        listed = await call(node, "list_config_resources", 1, {"resource_types": [GROUP]})
+        assert [(one.resource_name, one.resource_type) for one in listed.config_resources] == [("g", GROUP)]
 
     async def second(node: Node) -> None:
         found = told(await describe(node, GROUP, "g", SESSION, "share.auto.offset.reset"))
