@@ -34,11 +34,11 @@ class Closed(Exception):
 
 @asynccontextmanager
 async def node_for(
-    path: Path, *, listener: str = "PLAINTEXT", kept_positions: Sequence[KeptPosition] = (), **settings: Any
+    path: Path, *others: Path, listener: str = "PLAINTEXT", kept_positions: Sequence[KeptPosition] = (), **settings: Any
 ) -> AsyncIterator[Node]:
-    """A started node on `path`; settings have underscores for dots."""
+    """A started node on `path` and other directories; settings have underscores for dots."""
     config = ServerConfig({**SMALL, **{name.replace("_", "."): value for name, value in settings.items()}})
-    opened = open_store([str(path)], config)
+    opened = open_store([str(one) for one in (path, *others)], config)
     try:
         node = Node(config, opened, kept_positions=kept_positions)
     except BaseException:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.server.context import Answer, RequestContext
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkalog.server.node import Node
     from kafkalog.server.wire.writer import Tree
 
+_NO_LAG: Final = -1
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     """All directories, with the partitions that were asked for, or all."""
@@ -25,11 +26,12 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
-    cordoned = node.store.config.cordoned_log_dirs
+    cordoned = {one if one == "*" else os.path.realpath(one) for one in node.store.config.cordoned_log_dirs}
+    logs = node.store.logs
     rows = []
     for directory in node.store.directories:
         is_cordoned = "*" in cordoned or directory.path in cordoned
-        rows.append(await node.run(_directory_row, directory, wanted, is_cordoned))
+        rows.append(await node.run(_directory_row, directory, logs, wanted, is_cordoned))
     return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "results": rows}
 
 
@@ -38,7 +40,12 @@ def refused(node: Node, context: RequestContext, request: Any, error_code: int, 
     return {"throttle_time": context.throttle_ms, "error_code": error_code, "results": ()}
 
 
-def _directory_row(directory: DataDirectory, wanted: set[TopicPartition] | None, is_cordoned: bool) -> Tree:
+def _directory_row(
+    directory: DataDirectory,
+    logs: Mapping[TopicPartition, UnifiedLog],
+    wanted: set[TopicPartition] | None,
+    is_cordoned: bool,
+) -> Tree:
     row = {"log_dir": directory.path, "is_cordoned": is_cordoned, "topics": (), "total_bytes": -1, "usable_bytes": -1}
     if not directory.is_online:
         return {**row, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
@@ -47,7 +54,7 @@ def _directory_row(directory: DataDirectory, wanted: set[TopicPartition] | None,
     except OSError:
         return {**row, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
     by_topic: dict[str, list[Tree]] = {}
-    for key, partition in sorted(_partition_rows(directory), key=lambda pair: pair[0]):
+    for key, partition in sorted(_partition_rows(directory, logs), key=lambda pair: pair[0]):
         if wanted is None or key in wanted:
             by_topic.setdefault(key.topic, []).append(partition)
     return {
@@ -59,13 +66,15 @@ def _directory_row(directory: DataDirectory, wanted: set[TopicPartition] | None,
     }
 
 
-def _partition_rows(directory: DataDirectory) -> Iterable[tuple[TopicPartition, Tree]]:
-    current = directory.logs
-    for key, log in current.items():
+def _partition_rows(
+    directory: DataDirectory, logs: Mapping[TopicPartition, UnifiedLog]
+) -> Iterable[tuple[TopicPartition, Tree]]:
+    """Current and future logs; a future one is behind the current one, which lies in another directory."""
+    for key, log in directory.logs.items():
         yield key, _partition_row(key, log, max(log.high_watermark - log.log_end_offset, 0), is_future=False)
     for key, log in directory.future_logs.items():
-        behind = current[key].log_end_offset - log.log_end_offset if key in current else 0
-        yield key, _partition_row(key, log, max(behind, 0), is_future=True)
+        lag = logs[key].log_end_offset - log.log_end_offset if key in logs else _NO_LAG
+        yield key, _partition_row(key, log, lag, is_future=True)
 
 
 def _partition_row(key: TopicPartition, log: UnifiedLog, lag: int, *, is_future: bool) -> Tree:

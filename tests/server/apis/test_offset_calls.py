@@ -174,6 +174,35 @@ def test_who_writes_to_a_partition(tmp_path: Path) -> None:
     run(tmp_path, body)
 
 
+def test_each_directory_tells_of_its_logs_and_how_far_a_future_one_is_behind(tmp_path: Path) -> None:
+    """FLOW-21, FLOW-23: a future log lies in another directory than the one that it is to replace."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    (tmp_path / "link").symlink_to(b)
+
+    async def body() -> None:
+        async with node_for(a, b, cordoned_log_dirs=str(tmp_path / "link")) as node:
+            await node.topics.create("t", 2)
+            for _ in range(2):
+                node.replicas.append_now(T0, plain(3), "client")
+            node.store.get_or_create(T0, is_future=True, directory=b)
+            answer = await call(node, "describe_log_dirs", 5, {"topics": None})
+            rows = {
+                (Path(row.log_dir).name, topic.name, one.partition_index): one
+                for row in answer.results for topic in row.topics for one in topic.partitions
+            }  # fmt: skip
+            assert sorted(rows) == [("a", "t", 0), ("a", "t", 1), ("b", "t", 0)]
+            current, future = rows["a", "t", 0], rows["b", "t", 0]
+            assert (current.partition_size, current.offset_lag, current.is_future_key) == (2 * len(plain(3)), 0, False)
+            assert (future.partition_size, future.offset_lag, future.is_future_key) == (0, 6, True)
+            assert [row.is_cordoned for row in answer.results] == [False, True]
+            [job] = [job for job in node.store.jobs if job.name == "highwatermark-checkpoint"]
+            job.run()
+        files = [(one / "replication-offset-checkpoint").read_text().splitlines()[2:] for one in (a, b)]
+        assert sorted(files[0]) == ["t 0 6", "t 1 0"] and files[1] in ([], ["t 0 0"])
+
+    asyncio.run(body())
+
+
 def test_a_directory_whose_disk_failed_says_so(tmp_path: Path) -> None:
     """FLOW-21."""
 
