@@ -11,7 +11,7 @@ from kafkalog.server.groups.offset_part import UNSTABLE
 from kafkalog.server.groups.topic_names import topic_of
 from kafkalog.server.groups.values import CommittedOffset
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.turns import in_turns
+from kafkalog.server.turns import Turns, in_turns
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
@@ -40,7 +40,8 @@ async def _group(node: Node, context: RequestContext, row: Any, is_stable: bool)
         code = await node.groups.check_fetch(row.group_id, member_id, epoch)
     if code:
         return _refused_group(context, row, code)
-    topics = _all(node, context, row, is_stable) if row.topics is None else _named(node, context, row, is_stable)
+    tell = _all if row.topics is None else _named
+    topics = await tell(node, context, row, is_stable)
     return {"group_id": row.group_id, "topics": topics, "error_code": 0}
 
 
@@ -52,8 +53,9 @@ def _refused_group(context: RequestContext, row: Any, code: int) -> dict[str, An
     return {"group_id": row.group_id, "topics": topics, "error_code": int(code)}
 
 
-def _named(node: Node, context: RequestContext, row: Any, is_stable: bool) -> Iterable[dict[str, Any]]:
+async def _named(node: Node, context: RequestContext, row: Any, is_stable: bool) -> Iterable[dict[str, Any]]:
     rows = []
+    turns = Turns()
     for one in {(getattr(one, "name", None), getattr(one, "topic_id", None)): one for one in row.topics}.values():
         name, topic = topic_of(node, one)
         code = 0
@@ -61,17 +63,20 @@ def _named(node: Node, context: RequestContext, row: Any, is_stable: bool) -> It
             code = ErrorCode.UNKNOWN_TOPIC_ID
         elif not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        rows.append(_topic(one, [
-            _partition(index, None, code) if code
-            else _partition(index, node.groups.fetched(row.group_id, (name, index), is_stable), 0)
-            for index in dict.fromkeys(one.partition_indexes)
-        ]))  # fmt: skip
+        partitions = []
+        for index in dict.fromkeys(one.partition_indexes):
+            found = None if code else node.groups.fetched(row.group_id, (name, index), is_stable)
+            partitions.append(_partition(index, found, code))
+            await turns.row()
+        rows.append(_topic(one, partitions))
     return rows
 
 
-def _all(node: Node, context: RequestContext, row: Any, is_stable: bool) -> Iterable[dict[str, Any]]:
+async def _all(node: Node, context: RequestContext, row: Any, is_stable: bool) -> Iterable[dict[str, Any]]:
     by_topic: dict[str, list[int]] = {}
+    turns = Turns()
     for topic, index in node.groups.offsets.all_of(row.group_id):
+        await turns.row()
         if node.groups.fetched(row.group_id, (topic, index), False) is not None:
             by_topic.setdefault(topic, []).append(index)
     rows = []
@@ -80,10 +85,10 @@ def _all(node: Node, context: RequestContext, row: Any, is_stable: bool) -> Iter
         if context.api_version >= _FIRST_WITH_IDS and found is None:
             continue
         if node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
-            partitions = [
-                _partition(index, node.groups.fetched(row.group_id, (name, index), is_stable), 0)
-                for index in sorted(indexes)
-            ]
+            partitions = []
+            for index in sorted(indexes):
+                await turns.row()
+                partitions.append(_partition(index, node.groups.fetched(row.group_id, (name, index), is_stable), 0))
             topic_id = None if found is None else found.id
             rows.append({"name": name, "topic_id": topic_id, "partitions": partitions})
     return rows

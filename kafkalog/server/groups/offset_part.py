@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -18,7 +19,7 @@ from kafkalog.server.groups.group_log import OFFSETS_TOPIC, commit_error_code
 from kafkalog.server.groups.offsets import Place, expired
 from kafkalog.server.groups.records import Record
 from kafkalog.server.groups.values import NO_GENERATION, NO_MEMBER, CommittedOffset, KeptPosition
-from kafkalog.server.turns import Turns
+from kafkalog.server.turns import TURN_ROWS, Turns
 
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_WITH_EPOCHS: Final = 9
@@ -221,7 +222,9 @@ class OffsetPart(GroupBase):
         }
         gone = [place for place, code in codes.items() if not code and self.offsets.get(group_id, place) is not None]
         try:
-            self._drop(group_id, gone)
+            for first in range(0, len(gone), TURN_ROWS):
+                self._drop(group_id, gone[first : first + TURN_ROWS])
+                await asyncio.sleep(0)
         except (KafkalogError, OSError) as failure:
             return commit_error_code(failure), {}
         return 0, codes

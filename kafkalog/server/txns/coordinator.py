@@ -3,18 +3,20 @@
     a call -> decisions.py says what the transaction becomes -> its record -> (an end: markers, and one more record)
 
 All of it runs in the event loop's thread, and no step waits between a decision and its record: there is no transaction
-that is changed while it changes. An end is answered once its markers are written.
+that is changed while it changes. An end is answered once its markers are written; where those are many, others are
+served in between, and whoever asks for that transaction is told to ask again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import IllegalState
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.turns import TURN_ROWS
 from kafkalog.server.txns.decisions import (
     ProducerEpoch,
     decide_abort,
@@ -67,6 +69,7 @@ class TransactionCoordinator:
         self._starting: asyncio.Future[None] | None = None
         self._loading: asyncio.Future[None] | None = None
         self._open_ends: dict[str, frozenset[TopicPartition]] = {}
+        self._finishing: set[asyncio.Task[None]] = set()
         self._retry_ms = RETRY_MS
         self._timers: dict[str, Any] = {}
 
@@ -88,7 +91,7 @@ class TransactionCoordinator:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        for task in (self._starting, self._loading):
+        for task in (self._starting, self._loading, *self._finishing):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -130,9 +133,9 @@ class TransactionCoordinator:
         # a marker in `__consumer_offsets` means something to a group coordinator that knows its pending offsets
         await self._node.groups.loaded()
         self._log.is_loading = False
-        for transaction in () if self._node.is_read_only else self._log:
-            if transaction.state.is_prepared:
-                self._finish(transaction, transaction.partitions)
+        cut_off = [] if self._node.is_read_only else [one for one in self._log if one.state.is_prepared]
+        for transaction in cut_off:
+            await self._finished(self._finish(transaction, transaction.partitions))
 
     async def _producer_ids(self) -> ProducerIds:
         assert self._starting is not None, "the coordinator was not started"
@@ -171,7 +174,7 @@ class TransactionCoordinator:
         if after is None:
             return Assigned(decision.error)
         if after.state == TransactionState.PREPARE_EPOCH_FENCE:
-            aborted = self._end(decide_abort(known, now_ms))
+            aborted, _ = self._end(decide_abort(known, now_ms))
             return Assigned(ErrorCode.CONCURRENT_TRANSACTIONS if aborted == ErrorCode.NONE else aborted)
         error = self._log.write(after)
         if error != ErrorCode.NONE:
@@ -254,9 +257,10 @@ class TransactionCoordinator:
             return Assigned(decision.error)
         after = known
         if decision.transaction is not None:
-            error = self._end(decision.transaction)
+            error, finishing = self._end(decision.transaction)
             if error != ErrorCode.NONE:
                 return Assigned(error)
+            await self._finished(finishing)
             after = completed(decision.transaction, now_ms)
         return Assigned(ErrorCode.NONE, after.producer_id, after.producer_epoch)
 
@@ -285,44 +289,70 @@ class TransactionCoordinator:
 
     # Ends
 
-    def _end(self, prepared: Transaction) -> ErrorCode:
+    def _end(self, prepared: Transaction) -> tuple[ErrorCode, asyncio.Task[None] | None]:
         """Write that a transaction ends, then its markers, then that it has ended.
 
         Once the first is in the log the end is certain: what a disk refuses of the rest is tried again.
         """
         error = self._log.write(prepared)
-        if error == ErrorCode.NONE:
-            self._finish(prepared, prepared.partitions)
-        return error
+        return error, self._finish(prepared, prepared.partitions) if error == ErrorCode.NONE else None
 
-    def _finish(self, prepared: Transaction, partitions: frozenset[TopicPartition]) -> None:
-        transactional_id = prepared.transactional_id
-        left = partitions
+    def _finish(self, prepared: Transaction, partitions: frozenset[TopicPartition]) -> asyncio.Task[None] | None:
+        """The rest of an end: at once, or by a task where there are many partitions, between which others are served.
+
+        Nobody comes between: whoever asks for a transaction that is being ended is told to ask again.
+        """
+        if len(partitions) <= TURN_ROWS:
+            self._complete(prepared, self._mark(prepared, partitions))
+            return None
+        task = asyncio.get_running_loop().create_task(self._finish_in_turns(prepared, sorted(partitions)))
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+        return task
+
+    @staticmethod
+    async def _finished(task: asyncio.Task[None] | None) -> None:
+        if task is not None:
+            await asyncio.wait([task])
+
+    async def _finish_in_turns(self, prepared: Transaction, partitions: Sequence[TopicPartition]) -> None:
+        left: set[TopicPartition] = set()
+        for first in range(0, len(partitions), TURN_ROWS):
+            left |= self._mark(prepared, frozenset(partitions[first : first + TURN_ROWS]))
+            await asyncio.sleep(0)
+        self._complete(prepared, frozenset(left))
+
+    def _mark(self, prepared: Transaction, partitions: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
+        """The partitions that have no marker yet, and are to be tried again."""
         try:
             marker = Marker(
                 prepared.producer_id, prepared.producer_epoch, prepared.state == TransactionState.PREPARE_COMMIT,
-                self._log.coordinator_epoch(transactional_id), prepared.client_version,
+                self._log.coordinator_epoch(prepared.transactional_id), prepared.client_version,
             )  # fmt: skip
-            left = write_markers(self._node, partitions, marker)
-            if not left and self._log.write(completed(prepared, self._node.clock())) == ErrorCode.NONE:
-                self._open_ends.pop(transactional_id, None)
-                return
+            return write_markers(self._node, partitions, marker)
         except Exception:  # whatever it is, the end has been promised
-            _LOG.exception("the end of the transaction %s is not complete", ascii(transactional_id[:80]))
-        self._open_ends[transactional_id] = left
+            _LOG.exception("the end of the transaction %s is not complete", ascii(prepared.transactional_id[:80]))
+            return partitions
+
+    def _complete(self, prepared: Transaction, left: frozenset[TopicPartition]) -> None:
+        try:
+            if not left and self._log.write(completed(prepared, self._node.clock())) == ErrorCode.NONE:
+                return
+        except Exception:
+            _LOG.exception("the end of the transaction %s is not written", ascii(prepared.transactional_id[:80]))
+        self._open_ends[prepared.transactional_id] = left
         if "ends" not in self._timers:
             self._timers["ends"] = self._node.later(self._retry_ms, self._finish_open_ends)
 
     def _finish_open_ends(self) -> None:
         self._timers.pop("ends", None)
         self._retry_ms = min(2 * self._retry_ms, MAX_RETRY_MS)
-        for transactional_id, left in tuple(self._open_ends.items()):
+        open_ends, self._open_ends = self._open_ends, {}
+        for transactional_id, left in open_ends.items():
             known = self._log.find(transactional_id)[1]
             if known is not None and known.state.is_prepared:
                 self._finish(known, left)
-            else:
-                del self._open_ends[transactional_id]
-        if not self._open_ends:
+        if not self._open_ends and not self._finishing:
             self._retry_ms = RETRY_MS
 
     # Sweeps
@@ -334,7 +364,7 @@ class TransactionCoordinator:
         for transaction in late:
             name = ascii(transaction.transactional_id[:80])
             try:
-                error = self._end(decide_abort(transaction, now_ms))
+                error, _ = self._end(decide_abort(transaction, now_ms))
             except IllegalState as failure:  # the others are aborted all the same
                 _LOG.error("the transaction %s cannot be aborted: %s", name, failure)
                 continue

@@ -81,6 +81,9 @@ MANY_PARTITIONS: dict[str, tuple[int, dict[str, Any]]] = {
          for one in MANY],
         group_id="g", generation_id_or_member_epoch=-1, member_id="", group_instance_id=None,
     )),
+    "offset_fetch": (7, {
+        "group_id": "g", "topics": [{"name": "t", "partition_indexes": list(MANY)}], "require_stable": False,
+    }),
     "fetch": (12, partitions_of(
         [{"partition": one, "current_leader_epoch": -1, "fetch_offset": 0, "last_fetched_epoch": -1,
           "log_start_offset": -1, "partition_max_bytes": 100} for one in MANY],
