@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -24,22 +25,70 @@ Members = Mapping[str, Subscriber]
 Assignment = dict[str, dict[UUID, frozenset[int]]]
 
 
+class _Loads:
+    """What each member is given, and who of the readers of a topic has least: the first by id of those with as few.
+
+    Of each set of readers there is a heap of (how many, who). An entry may be stale; one is never too large where there
+    is no other one of that member.
+    """
+
+    def __init__(self, members: Members, topics: Iterable[UUID]) -> None:
+        self.given: dict[str, set[Place]] = {member_id: set() for member_id in members}
+        self.readers: dict[UUID, tuple[str, ...]] = {}
+        ids = sorted(members)
+        by_topics: dict[frozenset[UUID], list[str]] = {}
+        for member_id in ids:
+            by_topics.setdefault(members[member_id].topics, []).append(member_id)
+        for topic_id in topics:
+            those = [one for read, several in by_topics.items() if topic_id in read for one in several]
+            self.readers[topic_id] = tuple(those if len(by_topics) == 1 else sorted(those))
+        self._heaps: dict[tuple[str, ...], list[tuple[int, str]]] = {}
+        self._heaps_of: dict[str, list[list[tuple[int, str]]]] = {}
+
+    def start(self) -> None:
+        """Called once, before `least`, when members have what they keep."""
+        for readers in set(self.readers.values()):
+            heap = self._heaps[readers] = [(len(self.given[one]), one) for one in readers]
+            heapify(heap)
+            for one in readers:
+                self._heaps_of.setdefault(one, []).append(heap)
+
+    def least(self, topic_id: UUID) -> str:
+        """Who of the readers of a topic has least; there have to be any."""
+        heap = self._heaps[self.readers[topic_id]]
+        while True:
+            count, member_id = heap[0]
+            now = len(self.given[member_id])
+            if count == now:
+                return member_id
+            if count < now:
+                heapreplace(heap, (now, member_id))
+            else:
+                heappop(heap)
+
+    def move(self, place: Place, member_id: str, to: str) -> None:
+        """Takes a partition from one member and gives it to another."""
+        self.given[member_id].remove(place)
+        self.given[to].add(place)
+        for heap in self._heaps_of.get(member_id, ()):
+            heappush(heap, (len(self.given[member_id]), member_id))
+
+
 def uniform(members: Members, partitions: Mapping[UUID, int]) -> Assignment:
     """As even as can be, and of what members have as much as can stay."""
-    loads: dict[str, set[Place]] = {member_id: set() for member_id in members}
-    owner = _kept(members, partitions, loads)
-    readers = {topic_id: [one for one in sorted(members) if topic_id in members[one].topics] for topic_id in partitions}
+    loads = _Loads(members, partitions)
+    owner = _kept(members, partitions, loads.given)
     missing = [
         (topic_id, number)
         for topic_id, count in partitions.items()
         for number in range(count)
-        if (topic_id, number) not in owner and readers[topic_id]
+        if (topic_id, number) not in owner and loads.readers[topic_id]
     ]
-    for place in sorted(missing, key=lambda place: (len(readers[place[0]]), place)):
-        member_id = min(readers[place[0]], key=lambda one: (len(loads[one]), one))
-        loads[member_id].add(place)
-    _even_out(members, loads, readers)
-    return {member_id: _by_topic(places) for member_id, places in loads.items()}
+    loads.start()
+    for place in sorted(missing, key=lambda place: (len(loads.readers[place[0]]), place)):
+        loads.given[loads.least(place[0])].add(place)
+    _even_out(loads)
+    return {member_id: _by_topic(places) for member_id, places in loads.given.items()}
 
 
 def _kept(members: Members, partitions: Mapping[UUID, int], loads: dict[str, set[Place]]) -> dict[Place, str]:
@@ -55,17 +104,17 @@ def _kept(members: Members, partitions: Mapping[UUID, int], loads: dict[str, set
     return owner
 
 
-def _even_out(members: Members, loads: dict[str, set[Place]], readers: Mapping[UUID, list[str]]) -> None:
+def _even_out(loads: _Loads) -> None:
     """Moves partitions from those who have most to those who have two fewer at least, until nobody has."""
+    given = loads.given
     moved = True
     while moved:
         moved = False
-        for member_id in sorted(members, key=lambda one: (-len(loads[one]), one)):
-            for place in sorted(loads[member_id], reverse=True):
-                least = min(readers[place[0]], key=lambda one: (len(loads[one]), one))
-                if len(loads[member_id]) - len(loads[least]) >= 2:
-                    loads[member_id].remove(place)
-                    loads[least].add(place)
+        for member_id in sorted(given, key=lambda one: (-len(given[one]), one)):
+            for place in sorted(given[member_id], reverse=True):
+                least = loads.least(place[0])
+                if len(given[member_id]) - len(given[least]) >= 2:
+                    loads.move(place, member_id, least)
                     moved = True
 
 

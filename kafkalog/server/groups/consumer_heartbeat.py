@@ -274,10 +274,13 @@ def _hash(group: ConsumerGroup, topics: TopicsView) -> int:
 def _assign(draft: _Draft, topics: TopicsView, rules: Rules) -> None:
     """Computes who should have what, and writes down what is new of it."""
     group = draft.group
-    members = {
-        one.id: Subscriber(one.instance_id, topics.ids(group.topics_of(one)), group.targets.get(one.id, NO_PARTITIONS))
-        for one in group.members.values()
-    }
+    ids: dict[frozenset[str], frozenset[UUID]] = {}  # most members read the same topics
+    members = {}
+    for one in group.members.values():
+        names = group.topics_of(one)
+        if names not in ids:
+            ids[names] = topics.ids(names)
+        members[one.id] = Subscriber(one.instance_id, ids[names], group.targets.get(one.id, NO_PARTITIONS))
     assign = ASSIGNORS[_assignor(group, rules)]
     for member_id, target in assign(members, topics.places(group.subscribed_topics())).items():
         if target != group.targets.get(member_id):

@@ -69,9 +69,10 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         self.timers.cancel_all()
         if self._expiry is not None:
             self._expiry.cancel()
-        if self._loading is not None:
-            self._loading.cancel()
-            await asyncio.gather(self._loading, return_exceptions=True)
+        for task in (self._loading, self._expiring):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
                 effects = rebalance.disband(group, ErrorCode.NOT_COORDINATOR, self._node.clock())

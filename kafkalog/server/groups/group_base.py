@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
@@ -38,6 +39,7 @@ class GroupBase:
         self._failed: set[int] = set()
         self._unreadable: set[str] = set()  # groups of which not all is known
         self._expiry: Any = None
+        self._expiring: asyncio.Task[int] | None = None
 
     async def ready(self, group_id: str, *, is_written: bool = True) -> int:
         """0 when the group can be used, else the code for the client, which asks again.

@@ -275,20 +275,20 @@ class OffsetPart(GroupBase):
         self._expiry = self._node.later(period_ms, self._expire_and_go_on)
 
     def _expire_and_go_on(self) -> None:
-        try:
-            self.expire()
-        finally:
-            self._expire_later()
+        self._expiring = asyncio.get_running_loop().create_task(self.expire())
+        self._expire_later()
 
-    def expire(self) -> int:
+    async def expire(self) -> int:
         """Takes back what nobody has needed for `offsets.retention.minutes`; how many offsets that were."""
         if self._node.topics.get(OFFSETS_TOPIC) is None or self._node.is_read_only:
             return 0
         retention_ms = self._node.config["offsets.retention.minutes"] * 60_000
         dropped = 0
+        turns = Turns()
         for group in list(self.groups.values()):
-            if self.log.partition_for(group.id) in self._unloaded:
-                continue
+            await turns.row()
+            if self.groups.get(group.id) is not group or self.log.partition_for(group.id) in self._unloaded:
+                continue  # it is another one by now, or not all of it is known
             try:
                 dropped += self._expire_group(group, retention_ms)
             except (KafkalogError, OSError) as error:

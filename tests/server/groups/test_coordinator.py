@@ -188,9 +188,9 @@ async def test_what_nobody_needs_grows_old(tmp_path: Path) -> None:
         who = {"member_id": joined.member_id, "generation_id_or_member_epoch": joined.generation_id}
         await commit(node, 1, "read", **who)
         node.clock = lambda: now + 59_000
-        assert node.groups.expire() == 0
+        assert await node.groups.expire() == 0
         node.clock = lambda: now + 120_000
-        assert node.groups.expire() == 1
+        assert await node.groups.expire() == 1
         assert [one.group_id for one in node.groups.overview()] == ["read"], "what its members read is not known"
     async with node_for(tmp_path) as node:
         await node.groups.loaded()
