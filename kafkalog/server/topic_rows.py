@@ -10,21 +10,22 @@ from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.security.acls import NOT_ASKED
 from kafkalog.server.topics import Topic
+from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
     from kafkalog.server.wire.writer import Tree
 
 
-def topic_row(node: Node, topic: Topic, operations: int = NOT_ASKED) -> dict[str, Any]:
-    """A topic with all its partitions; `operations` are what the client may do with it, where it asked."""
+async def topic_row(node: Node, topic: Topic, turns: Turns) -> dict[str, Any]:
+    """A topic with all its partitions."""
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.id,
         "is_internal": topic.is_internal,
-        "partitions": partition_rows(node, topic, range(topic.partitions)),
-        "topic_authorized_operations": operations,
+        "partitions": await partition_rows(node, topic, range(topic.partitions), turns),
+        "topic_authorized_operations": NOT_ASKED,
     }
 
 
@@ -40,11 +41,12 @@ def error_row(error_code: int, name: str | None, topic_id: UUID | None = None, *
     }
 
 
-def partition_rows(node: Node, topic: Topic, numbers: Iterable[int]) -> list[Tree]:
+async def partition_rows(node: Node, topic: Topic, numbers: Iterable[int], turns: Turns) -> list[Tree]:
     """Some partitions of a topic. One in a directory that is offline has no leader: its only copy is out of reach."""
     me = (node.node_id,)
     rows: list[Tree] = []
     for number in numbers:
+        await turns.row()
         epoch, is_there = 0, True
         try:
             epoch = node.replicas.partition(topic.name, number).leader_epoch

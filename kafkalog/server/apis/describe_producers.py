@@ -9,6 +9,7 @@ from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.append_results import code_for_reader
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.turns import Turns
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     """The producers that the log of each partition knows."""
     topics = []
+    turns = Turns()
     for topic in {one.name: one for one in request.topics}.values():  # once each
         allowed = node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, topic.name)
         rows = []
@@ -34,6 +36,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
                     if node.topics.get(topic.name) is not None:
                         row["error_message"] = None  # as the reference, which gives codes alone for partitions
             rows.append(row)
+            await turns.row()
         topics.append({"name": topic.name, "partitions": rows})
     return {"throttle_time": context.throttle_ms, "topics": topics}
 

@@ -10,6 +10,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.topic_rows import error_row, partition_rows
 from kafkalog.server.topics import INTERNAL, check_name
+from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
@@ -27,7 +28,9 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
         names = [name for name in names if name >= cursor.topic_name]
     denied: list[Tree] = []
     allowed = []
+    turns = Turns()
     for name in names:
+        await turns.row()
         if node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
             allowed.append(name)
         elif not is_all:
@@ -40,7 +43,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
             following = {"topic_name": name, "partition_index": 0}
             break
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
-        row, count, end = _row(node, context, name, first, left)
+        row, count, end = await _row(node, context, name, first, left, turns)
         rows.append(row)
         left -= count
         if end is not None:
@@ -55,8 +58,11 @@ def refused(node: Node, context: RequestContext, request: Any, error_code: int, 
     return {"throttle_time": context.throttle_ms, "topics": rows, "next_cursor": None}
 
 
-def _row(node: Node, context: RequestContext, name: str, first: int, most: int) -> tuple[Tree, int, int | None]:
+async def _row(
+    node: Node, context: RequestContext, name: str, first: int, most: int, turns: Turns
+) -> tuple[Tree, int, int | None]:
     """A topic's row, how many partitions are in it, and the number of the next one, where the row has not all."""
+    await turns.row()
     topic = node.topics.get(name)
     if topic is None:
         try:
@@ -70,7 +76,7 @@ def _row(node: Node, context: RequestContext, name: str, first: int, most: int) 
         "name": name,
         "topic_id": topic.id,
         "is_internal": topic.is_internal,
-        "partitions": partition_rows(node, topic, range(first, end)),
+        "partitions": await partition_rows(node, topic, range(first, end), turns),
         "topic_authorized_operations": node.authorizer.allowed_operations(context, ResourceType.TOPIC, name),
     }
     return row, max(end - first, 0), end if end < topic.partitions else None

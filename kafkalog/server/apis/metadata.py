@@ -15,7 +15,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.security.acls import CLUSTER_NAME, NOT_ASKED, Operation, ResourceType
 from kafkalog.server.topic_rows import error_row, topic_row
 from kafkalog.server.topics import INTERNAL, check_name
-from kafkalog.server.turns import in_turns
+from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
@@ -32,7 +32,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     """The node, and the topics that were asked for; all of them for null, and in version 0 for none."""
     asked = request.topics
     if asked is None or (context.api_version == 0 and not asked):
-        rows = _all_topics(node, context)
+        rows = await _all_topics(node, context)
     else:
         rows = await _asked_for(node, context, request, asked)
     if getattr(request, "include_topic_authorized_operations", False):
@@ -82,29 +82,38 @@ def _may(node: Node, context: RequestContext, operation: Operation, name: str) -
     return bool(node.authorizer.allows(context, operation, ResourceType.TOPIC, name))
 
 
-def _all_topics(node: Node, context: RequestContext) -> list[dict[str, Any]]:
-    found = (node.topics.get(name) for name in node.topics.names() if _may(node, context, Operation.DESCRIBE, name))
-    return [topic_row(node, topic) for topic in found if topic is not None]
+async def _all_topics(node: Node, context: RequestContext) -> list[dict[str, Any]]:
+    turns = Turns()
+    rows = []
+    for name in node.topics.names():
+        await turns.row()
+        topic = node.topics.get(name)
+        if topic is not None and _may(node, context, Operation.DESCRIBE, name):
+            rows.append(await topic_row(node, topic, turns))
+    return rows
 
 
 async def _asked_for(node: Node, context: RequestContext, request: Any, asked: Any) -> list[Any]:
     names, ids = _names_and_ids(context.api_version, asked)
+    turns = Turns()
     if ids:
-        return [_row_by_id(node, context, topic_id) async for topic_id in in_turns(ids)]
+        return [await _row_by_id(node, context, topic_id, turns) for topic_id in ids]
     rows: list[Tree] = []
     missing = []
-    async for name in in_turns(names):
+    for name in names:
+        await turns.row()
         topic = node.topics.get(name)
         if not _may(node, context, Operation.DESCRIBE, name):
             rows.append(error_row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
         elif topic is not None:
-            rows.append(topic_row(node, topic))
+            rows.append(await topic_row(node, topic, turns))
         else:
             missing.append(name)
     may_create = getattr(request, "allow_auto_topic_creation", True) and node.config["auto.create.topics.enable"]
     may_create = may_create and not node.is_read_only
     made = 0
-    async for name in in_turns(missing):
+    for name in missing:
+        await turns.row()
         rows.append(await _unknown(node, context, name, may_create and made < MOST_MADE))
         made += 1
     return rows
@@ -122,13 +131,14 @@ def _names_and_ids(version: int, asked: Any) -> tuple[list[str], list[UUID]]:
     return list(dict.fromkeys(topic.name for topic in asked if topic.name is not None)), list(ids)
 
 
-def _row_by_id(node: Node, context: RequestContext, topic_id: UUID) -> Tree:
+async def _row_by_id(node: Node, context: RequestContext, topic_id: UUID, turns: Turns) -> Tree:
+    await turns.row()
     topic = node.topics.by_id(topic_id)
     if topic is None:
         return error_row(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
     if not _may(node, context, Operation.DESCRIBE, topic.name):
         return error_row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
-    return topic_row(node, topic)
+    return await topic_row(node, topic, turns)
 
 
 async def _unknown(node: Node, context: RequestContext, name: str, may_create: bool) -> Tree:

@@ -10,6 +10,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.values import CommittedOffset
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.topics import CONSUMER_OFFSETS
+from kafkalog.server.turns import Turns
 from kafkalog.server.txns.decisions import ProducerEpoch
 from kafkalog.types import TopicPartition
 
@@ -31,10 +32,13 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
     codes: dict[Place, int] = {}
     offsets: dict[Place, CommittedOffset] = {}
+    turns = Turns()
     for topic in request.topics:
+        await turns.row()
         may_read = allows(context, Operation.READ, ResourceType.TOPIC, topic.name)
         known = node.topics.get(topic.name)
         for one in topic.partitions:
+            await turns.row()
             place = (topic.name, one.partition_index)
             if not may_read:
                 codes[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.security.acls import Operation
+from kafkalog.server.turns import Turns
 from kafkalog.server.txns.markers import Marker, write_marker
 from kafkalog.types import TopicPartition
 
@@ -23,19 +24,21 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     ):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     await node.groups.loaded()  # markers in `__consumer_offsets` mean nothing to it before
-    return {"markers": [_written(node, entry) for entry in request.markers]}
+    turns = Turns()
+    return {"markers": [await _written(node, entry, turns) for entry in request.markers]}
 
 
-def _written(node: Node, entry: Any) -> dict[str, Any]:
+async def _written(node: Node, entry: Any, turns: Turns) -> dict[str, Any]:
     marker = Marker(
         entry.producer_id, entry.producer_epoch, entry.transaction_result, entry.coordinator_epoch,
         getattr(entry, "transaction_version", 0),
     )  # fmt: skip
-    codes = {
-        TopicPartition(topic.name, index): write_marker(node, TopicPartition(topic.name, index), marker)
-        for topic in entry.topics
-        for index in topic.partition_indexes
-    }
+    codes = {}
+    for topic in entry.topics:
+        for index in topic.partition_indexes:
+            await turns.row()
+            partition = TopicPartition(topic.name, index)
+            codes[partition] = write_marker(node, partition, marker)
     return _result(entry, codes)
 
 

@@ -90,6 +90,18 @@ MANY_PARTITIONS: dict[str, tuple[int, dict[str, Any]]] = {
         replica_id=-1, max_wait=0, min_bytes=1, max_bytes=1 << 20, isolation_level=0, session_id=0, session_epoch=-1,
         forgotten_topics_data=(), rack_id="",
     )),
+    "describe_producers": (0, {"topics": [{"name": "t", "partition_indexes": MANY}]}),
+    "txn_offset_commit": (3, partitions_of(
+        [{"partition_index": one, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+         for one in MANY],
+        transactional_id="x", group_id="g", producer_id=0, producer_epoch=0, generation_id=-1, member_id="",
+        group_instance_id=None,
+    )),
+    "write_txn_markers": (1, {"markers": [{
+        "producer_id": 0, "producer_epoch": 0, "transaction_result": True, "coordinator_epoch": 0,
+        "topics": [{"name": "t", "partition_indexes": MANY}],
+    }]}),
+    "metadata": (12, {**metadata_tree(), "topics": None}),
     "produce": (9, {
         "transactional_id": None, "acks": 1, "timeout": 1000,
         "topic_data": [{"name": "t", "partition_data": [{"index": one, "records": plain(1)} for one in MANY]}],
@@ -105,6 +117,8 @@ def test_others_are_answered_between_the_partitions_of_a_request(tmp_path: Path,
     async def use(node: Node) -> None:
         await node.topics.create("t", 2)
         await node.topics.ensure_internal("__consumer_offsets")
+        if name == "metadata":  # of partitions that are not there
+            node.topics._put((await node.topics.create("large", 1))._replace(partitions=len(MANY)))
         frame = request_bytes(name, version, tree)
         key, module = KEYS[name], import_module(f"kafkalog.server.apis.{name}")
         position = read_header(frame).body
