@@ -163,12 +163,14 @@ def merged(files: Mapping[str, TopicsFile]) -> tuple[dict[str, TopicEntry], dict
     """(the topics that count by name, the ids of those that do not by directory and name), of the files by directory.
 
     The first file that has a topic counts, and the largest number of partitions. A topic that was deleted while a
-    directory was away counts no more there: another file has its id as one that is gone, or another topic of its name.
+    directory was away counts no more there: another file has its id as one that is gone, and its own has not; or
+    another file has the next topic of that name.
     """
-    gone = {topic_id for file in files.values() for topic_id in file.gone}
+    gone = {path: {one for other in files if other != path for one in files[other].gone} for path in files}
+    gone = {path: ids - set(files[path].gone) for path, ids in gone.items()}
     known: dict[str, TopicEntry] = {}
-    for entry in (entry for file in files.values() for entry in file.topics.values()):
-        if entry.topic_id in gone and not entry.is_deleted:
+    for path, entry in ((path, entry) for path, file in files.items() for entry in file.topics.values()):
+        if entry.topic_id in gone[path] and not entry.is_deleted:
             continue
         first = known.setdefault(entry.name, entry)
         if first.topic_id != entry.topic_id:
@@ -181,6 +183,6 @@ def merged(files: Mapping[str, TopicsFile]) -> tuple[dict[str, TopicEntry], dict
     for path, file in files.items():
         for name, entry in file.topics.items():
             is_other = name not in known or known[name].topic_id != entry.topic_id
-            if is_other and (entry.is_deleted or entry.topic_id in gone):
+            if is_other and (entry.is_deleted or entry.topic_id in gone[path]):
                 stale.setdefault(path, {})[name] = entry.topic_id
     return known, stale

@@ -55,7 +55,8 @@ class TopicEntry(NamedTuple):
 class TopicsFile(NamedTuple):
     """What a topics file says: the topics by name, and the ids of those that were deleted last, the oldest first.
 
-    By such an id a data directory that was away meanwhile is known to have partitions of a topic that is no more.
+    By such an id a data directory that was away meanwhile is known to have partitions of a topic that is no more. One
+    that was made again under its old id, as a broker does by its own metadata, is in both.
     """
 
     topics: dict[str, TopicEntry]
@@ -128,7 +129,7 @@ class TopicStore:
                 made = TopicEntry(name, topic_id or new_topic_id(), partitions, overrides)
             else:
                 made = known._replace(partitions=partitions)
-            self._write_locked({**topics, name: made}, [one for one in gone if one != made.topic_id])
+            self._write_locked({**topics, name: made}, gone)
         return made
 
     def alter(self, name: str, changes: Mapping[str, Any]) -> TopicEntry:
@@ -187,7 +188,9 @@ def format_topics(topics: Mapping[str, TopicEntry], gone: Sequence[str] = ()) ->
         }
         for name, topic in sorted(topics.items())
     }
-    deleted = {"gone": [*gone[-MAX_GONE:]]} if gone else {}
+    live = {topic.topic_id for topic in topics.values()}
+    last = [one for at, one in enumerate(gone, MAX_GONE - len(gone)) if at >= 0 or one in live]
+    deleted = {"gone": last} if last else {}
     return (json.dumps({"version": VERSION, "topics": entries, **deleted}, indent=1) + "\n").encode()
 
 

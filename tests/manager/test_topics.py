@@ -19,7 +19,15 @@ from kafkalog.errors import (
     InvalidTopic,
     StorageError,
 )
-from kafkalog.manager.topics import TOPICS_FILE, TopicEntry, TopicStore, _without_repeats, parse_file
+from kafkalog.manager.topics import (
+    MAX_GONE,
+    TOPICS_FILE,
+    TopicEntry,
+    TopicStore,
+    _without_repeats,
+    format_topics,
+    parse_file,
+)
 from kafkalog.storage.partition_metadata import new_topic_id
 from tests.faults import FaultFS, each_failure
 from tests.unprivileged import plain_directory, unprivileged
@@ -59,6 +67,26 @@ def test_a_known_topic_keeps_id_and_settings_and_only_grows(tmp_path: Path) -> N
     assert (os.stat(store.path).st_mtime_ns, Path(store.path).read_bytes()) == before
     assert store.ensure("a", partitions=5) == made._replace(partitions=5)
     assert store.get("a") == made._replace(partitions=5)
+
+
+def test_the_last_ids_that_are_gone_are_kept_and_those_of_live_topics(tmp_path: Path) -> None:
+    store = TopicStore(tmp_path)
+    ids = [new_topic_id() for _ in range(MAX_GONE + 5)]
+    for topic_id in ids[:3]:
+        store.remove("a", topic_id)
+        store.remove("a", topic_id)
+    assert store.read().gone == tuple(ids[:3])
+    store.ensure("a", topic_id=ids[1])
+    path = tmp_path / TOPICS_FILE
+    path.write_bytes(format_topics(store.topics(), ids))
+    assert store.read().gone == (ids[1], *ids[5:])
+    assert store.remove("a", ids[1]) and store.read() == ({}, tuple(ids[5:]))
+
+
+@pytest.mark.parametrize("gone", [5, "x", [1], {"a": "b"}])
+def test_ids_that_are_gone_are_a_list_of_texts(gone: object) -> None:
+    with pytest.raises(ValueError, match="'gone' is no list of ids"):
+        parse_file(json.dumps({"version": 1, "topics": {}, "gone": gone}).encode())
 
 
 def test_bad_arguments_write_nothing(tmp_path: Path) -> None:

@@ -317,6 +317,23 @@ def test_what_is_set_aside_is_that_of_the_deleted_topic_alone(tmp_path: Path) ->
         assert len(manager.logs) == 2
 
 
+def test_a_topic_that_is_made_again_under_its_old_id_stays(tmp_path: Path) -> None:
+    """MGR-26: a broker whose metadata has a topic makes it again after it was deleted here."""
+    paths = [tmp_path / "a", tmp_path / "b"]
+    key = TopicPartition("t", 0)
+    with LogManager.open(paths) as manager:
+        topic_id = manager.get_or_create(key, directory=paths[0]) and TopicStore(paths[0]).topics()["t"].topic_id
+        manager.delete_topic("t")
+        manager.get_or_create(key, directory=paths[1], topic_id=topic_id)
+        fill(manager, 0, 2)
+    for order in (paths, paths[::-1], paths):
+        with LogManager.open(order) as manager:
+            assert manager.logs[key].log_end_offset == 2
+            topic = manager.topics.get("t")
+            assert topic is not None and topic.topic_id == topic_id
+    assert not strays_in(paths[1])
+
+
 def test_a_disk_that_cannot_note_a_delete_does_not_keep_the_topic(tmp_path: Path) -> None:
     """Its file says that the delete has begun, and the next start ends it."""
 
