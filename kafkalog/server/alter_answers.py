@@ -11,6 +11,7 @@ from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.security.acls import Operation
 from kafkalog.server.setting_changes import denied
+from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
@@ -23,7 +24,9 @@ async def altered(
     """The answer once `alter` was called for each resource that the client may change."""
     counts = Counter(map(_key, request.resources))
     rows: list[Tree] = []
+    turns = Turns()
     for key, resource in {_key(resource): resource for resource in request.resources}.items():
+        await turns.row()
         code: int | None = denied(node, context, Operation.ALTER_CONFIGS, *key)
         message = None if code is None else ErrorCode(code).message
         if counts[key] > 1:

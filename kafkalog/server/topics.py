@@ -28,7 +28,7 @@ from kafkalog.errors import (
 from kafkalog.manager.known_topics import KnownTopics
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.topics import TopicEntry
-from kafkalog.storage.names import MAX_TOPIC_LENGTH, collides_with, validate_topic
+from kafkalog.storage.names import MAX_TOPIC_LENGTH, metric_name, validate_topic
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
 from kafkalog.types import TopicPartition
 
@@ -81,6 +81,7 @@ class Topics:
         self._changing = asyncio.Lock()
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
+        self._by_metric_name: dict[str, list[str]] = {}  # two of a name there are only where a broker made them
         self._listeners: list[OnChange] = []
 
     async def start(self) -> None:
@@ -163,8 +164,7 @@ class Topics:
             raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
         if name in self._topics:
             raise TopicExists(f"Topic '{name}' already exists.")
-        other = next((other for other in self._topics if collides_with(name, other)), None)
-        if other is not None:
+        for other in self._by_metric_name.get(metric_name(name), ()):
             raise InvalidTopic(f"Topic '{name}' collides with existing topic: {other}")
 
     async def add_partitions(self, name: str, count: int) -> Topic:
@@ -265,11 +265,18 @@ class Topics:
 
     def _put(self, topic: Topic) -> None:
         self._topics[topic.name] = topic
+        names = self._by_metric_name.setdefault(metric_name(topic.name), [])
+        if topic.name not in names:
+            names.append(topic.name)
         self._by_id[topic.id] = topic
 
     def _drop(self, topic: Topic) -> None:
         self._topics.pop(topic.name, None)
         self._by_id.pop(topic.id, None)
+        alike = metric_name(topic.name)
+        left = [name for name in self._by_metric_name.pop(alike, ()) if name != topic.name]
+        if left:
+            self._by_metric_name[alike] = left
 
     def _change(self, before: Topic | None, after: Topic) -> None:
         self._put(after)

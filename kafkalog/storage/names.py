@@ -148,7 +148,12 @@ def validate_partition(number: int) -> int:
 
 def collides_with(name: str, other: str) -> bool:
     """True for two different topics whose names are equal once each "." is read as "_" (metric names)."""
-    return name != other and name.replace(".", "_") == other.replace(".", "_")
+    return name != other and metric_name(name) == metric_name(other)
+
+
+def metric_name(topic: str) -> str:
+    """A topic's name as it stands in the names of metrics, where no two topics may be alike."""
+    return topic.replace(".", "_")
 
 
 def partition_dir_name(topic_partition: TopicPartition) -> str:

@@ -404,3 +404,21 @@ def test_a_topic_that_cannot_be_made_whole_is_not_made_at_all(tmp_path: Path, mo
         assert (await topics.create("t", 2)).partitions == 2, "it can be made once there is space"
 
     with_topics(tmp_path, use)
+
+
+def test_a_name_is_free_again_once_those_like_it_are_gone(tmp_path: Path) -> None:
+    """A broker of old may have left several that are alike."""
+    with LogManager.open([tmp_path]) as manager:
+        for name in ("a.b_c", "a_b_c"):
+            manager.get_or_create(TopicPartition(name, 0))
+
+    async def use(topics: Topics, manager: LogManager) -> None:
+        for name in ("a.b_c", "a_b_c"):
+            with pytest.raises(InvalidTopic, match=f"'a.b.c' collides with existing topic: {name}"):
+                topics.check_new("a.b.c")
+            await topics.delete(name)
+        await topics.create("a.b.c", 1)
+        with pytest.raises(InvalidTopic, match="'a_b_c' collides with existing topic: a.b.c"):
+            topics.check_new("a_b_c")
+
+    with_topics(tmp_path, use)

@@ -10,6 +10,7 @@ from kafkalog.server.assignments import check_one
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
@@ -23,7 +24,9 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     """Let the topics grow, one after the other."""
     counts = Counter(topic.name for topic in request.topics)
     rows: list[Tree] = []
+    turns = Turns()
     for topic in {topic.name: topic for topic in request.topics}.values():
+        await turns.row()
         if counts[topic.name] > 1:
             rows.append(_row(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
         elif not node.authorizer.allows(context, Operation.ALTER, ResourceType.TOPIC, topic.name):

@@ -19,11 +19,13 @@ from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.setting_checks import checked_topic_settings
 from kafkalog.server.setting_rows import created_rows
 from kafkalog.server.topics import METADATA_TOPIC, check_many
+from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
     from kafkalog.server.wire.writer import Tree
 
+_TURN_ROWS: Final = 4  # each is answered with all its settings
 _STRICT_FROM: Final = 6
 """Before, a client above its quota waits, and is not refused."""
 
@@ -34,7 +36,9 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     may_all = node.authorizer.allows_cluster(context, Operation.CREATE)
     too_many = _too_many(node, request.topics)
     rows: list[Tree] = []
+    turns = Turns(_TURN_ROWS)
     for topic in request.topics:
+        await turns.row()
         name = topic.name
         if counts[name] > 1:
             rows.append(_error(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))

@@ -10,6 +10,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
@@ -30,7 +31,9 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     names = Counter(name for name, _ in asked if name is not None)
     ids = Counter(topic_id for _, topic_id in asked if topic_id is not None)
     rows: list[Tree] = []
+    turns = Turns()
     for name, topic_id in dict.fromkeys(asked):
+        await turns.row()
         code = ErrorCode.INVALID_REQUEST
         if name is not None and topic_id is not None:
             rows.append(_row(name, topic_id, code, "You may not specify both topic name and topic id."))

@@ -76,7 +76,7 @@ async def _named(node: Node, context: RequestContext, row: Any, is_stable: bool)
 async def _all(node: Node, context: RequestContext, row: Any, is_stable: bool) -> Iterable[dict[str, Any]]:
     by_topic: dict[str, list[int]] = {}
     turns = Turns()
-    for topic, index in list(node.groups.offsets.all_of(row.group_id)):  # it may change meanwhile
+    for topic, index in node.groups.offsets.all_of(row.group_id):
         await turns.row()
         if node.groups.fetched(row.group_id, (topic, index), False) is not None:
             by_topic.setdefault(topic, []).append(index)
