@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkalog.config_keys import parse_value, value_text
-from kafkalog.errors import ConfigError, CorruptCheckpoint, KafkalogError, PolicyViolation, StorageError
+from kafkalog.errors import ConfigError, CorruptCheckpoint, InvalidRequest, KafkalogError, PolicyViolation, StorageError
 from kafkalog.server.config import STORE_NAMES
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 
 SETTINGS_FILE: Final = "kafkalog.settings.json"
 VERSION: Final = 1
 MAX_FILE_BYTES: Final = 1 << 20
+_CORDONED: Final = "cordoned.log.dirs"
 _THREADS: Final = "log.cleaner.threads"
 LIVE: Final = frozenset({"connections.max.idle.ms", "max.connections", "max.connections.per.ip"})
 """What a broker changes while it runs, and this server does, too, besides the settings of its store."""
@@ -92,12 +93,13 @@ class DynamicSettings:
         """Nothing to do: every change is on disk."""
 
     def check(self, changes: Mapping[str, str | None], resource: str) -> None:
-        """Return where all of these may be set while the node runs; ConfigError with the reference's words."""
+        """Return where all of these may be set while the node runs; ConfigError, InvalidRequest."""
         config = self._node.config
         if MIN_ISR in changes and resource:
             raise ConfigError(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
         if MIN_ISR in changes and changes[MIN_ISR] is None:
             raise ConfigError(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
+        self._check_cordoned(changes.get(_CORDONED))
         for name, value in changes.items():
             if name not in config:
                 raise ConfigError(f"Unknown config name: {name}") from None
@@ -106,6 +108,17 @@ class DynamicSettings:
                 raise ConfigError(f"Cannot update these configs dynamically: Set({name})")
             if value is not None:
                 parse_value(key, value)
+
+    def _check_cordoned(self, value: str | None) -> None:
+        """Return where it names directories of this node; InvalidRequest, as the reference has it for this one."""
+        known = {one.path for one in self._node.store.directories}
+        named = [one.strip() for one in (value or "").split(",") if one.strip() not in ("", "*")]
+        missing = [one for one in named if os.path.realpath(one) not in known]
+        if missing:
+            raise InvalidRequest(
+                f"requirement failed: All entries in {_CORDONED} must be present in log.dirs or log.dir. "
+                f"Missing entries : {','.join(missing)}"
+            )
 
     async def change(self, resource: str, changes: Mapping[str, str | None]) -> None:
         """Set these, on disk and at once; None takes one back to what it was without. ConfigError, StorageError."""

@@ -88,6 +88,23 @@ def test_what_a_running_server_does_not_take_over_is_refused(tmp_path: Path, nam
     with_node(tmp_path, use)
 
 
+def test_directories_that_take_no_new_partitions_are_those_of_the_node(tmp_path: Path) -> None:
+    words = "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : /nope"
+
+    async def use(node: Node) -> None:
+        for value in ("/nope", f"{tmp_path},/nope"):
+            assert await alter(node, BROKER, "1", ("cordoned.log.dirs", SET, value)) == (
+                42, f"requirement failed: {words}"
+            )  # fmt: skip
+        assert not node.store.config.cordoned_log_dirs
+        for value in ("*", str(tmp_path)):
+            assert await alter(node, BROKER, "1", ("cordoned.log.dirs", SET, value)) == (0, None)
+            assert node.store.config.cordoned_log_dirs == (value,)
+            assert (await create(node, {"name": "t"}))[0].error_code == 56
+
+    with_node(tmp_path, use)
+
+
 @pytest.mark.parametrize("resource", ["01", " 1", "+1", "0_1", "\u0661"])
 def test_a_node_has_one_number(tmp_path: Path, resource: str) -> None:
     async def use(node: Node) -> None:

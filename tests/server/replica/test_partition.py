@@ -307,6 +307,38 @@ def test_the_high_watermark_begins_at_the_checkpoint(tmp_path: Path) -> None:
     run(tmp_path, body)
 
 
+def test_without_a_checkpoint_the_high_watermark_begins_where_the_log_does(tmp_path: Path) -> None:
+    """PART-12."""
+    path = tmp_path / "t-0"
+    path.mkdir()
+    for start in (0, 2):
+        log = UnifiedLog.open(path, LogConfig(), log_start_offset=start, high_watermark_follows_end=False)
+        if not log.log_end_offset:
+            for _ in range(4):
+                log.append_as_leader(bytearray(plain()))
+        partition = Partition(TopicPartition("t", 0), log, NODE, lambda: 0)
+        partition.become_leader(Role(NODE, 0, 0, (NODE, 2), (NODE, 2)))
+        assert (partition.high_watermark, log.log_end_offset) == (start, 4)
+        log.close()
+
+
+def test_the_low_watermark_is_that_of_the_future_log_where_it_is_behind(tmp_path: Path) -> None:
+    """PART-11."""
+    (tmp_path / "future").mkdir()
+    partition, future = lone(tmp_path / "t-0"), lone(tmp_path / "future" / "t-0")
+    partition.become_leader(Role(NODE, 1, 1, (NODE,), (NODE,)))
+    for one in (partition, future):
+        one.log.append_as_leader(bytearray(plain(4)))
+    partition.future_log = future.log
+    future.log.update_high_watermark(4)
+    partition.after_append()
+    assert partition.delete_records(3) == 0 and partition.log.log_start_offset == 3
+    future.log.maybe_increment_log_start_offset(2)
+    assert partition.delete_records(3) == 2
+    partition.future_log = None
+    assert partition.delete_records(3) == 3
+
+
 def test_a_batch_that_begins_before_an_empty_log_begins_it_anew(tmp_path: Path) -> None:
     """PART-13."""
     partition = lone(tmp_path / "t-0")
