@@ -4,7 +4,8 @@
         producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap})
 
 The server is a process of its own: it shares neither the interpreter nor the memory of the test, may be killed as a
-crash would, and ends when the test's process does, however that ends. `kafkalog.pytest_plugin` has it as a fixture.
+crash would, and ends when the test's process does, however that ends; a temporary directory goes with it.
+`kafkalog.pytest_plugin` has it as a fixture.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import select
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import IllegalState, KafkalogError
 
 __all__ = ["DEFAULTS", "KafkaServer", "ServerDidNotStart", "kafka_server"]
 
@@ -31,6 +33,7 @@ DEFAULTS: Final = {
     "log.cleaner.dedupe.buffer.size": "4194304",
 }
 """Settings that make a server quick to start and groups quick to form; those of the caller go before them."""
+_STOP: Final = b"stop\n"
 START_S: Final = 30
 STOP_S: Final = 30
 _CHILD: Final = """
@@ -52,20 +55,35 @@ class KafkaServer:
     `directory` holds the topics.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, Any], topics: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, Any],
+        topics: Mapping[str, int],
+        *,
+        users: Mapping[str, str] | None = None,
+        is_temporary: bool = False,
+    ) -> None:
         self.directory = directory
         self.bootstrap = ""
         self.port = 0
         self.ports: dict[str, int] = {}
         self.http_port: int | None = None
         self._settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **DEFAULTS, **settings}
-        self._topics = dict(topics)
+        self._made_first = {"topics": dict(topics), "users": dict(users or {})}
+        self._is_temporary = is_temporary
         self._log = tempfile.TemporaryFile()
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts it; on the ports that it had, if it ran before. Raises ServerDidNotStart."""
-        given = {"directory": str(self.directory), "settings": self._settings, "topics": self._topics}
+        """Starts it; on the ports that it had, if it ran before. ServerDidNotStart; IllegalState while it runs.
+
+        A setting whose name looks like a slip is a warning, as `warnings` has them.
+        """
+        if self._process is not None:
+            raise IllegalState("the server runs already", hint="stop() or kill() it before it starts again")
+        given = {"directory": str(self.directory), "settings": self._settings, **self._made_first}
+        given["is_temporary"] = self._is_temporary
         root = str(Path(__file__).resolve().parent.parent)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _CHILD, root],
@@ -80,17 +98,19 @@ class KafkaServer:
             self.kill()
             raise
         self.ports, self.http_port = said["ports"], said["http_port"]
-        name, self.port = next(iter(self.ports.items()))
-        host = said["hosts"][name]
-        self.bootstrap = f"{host}:{self.port}"
+        self.port, self.bootstrap = next(iter(self.ports.values())), said["bootstrap"]
         self._settings["listeners"] = said["listeners"]
+        self._made_first = {"topics": {}, "users": {}}  # what a test deletes or changes stays so
+        for slip in said["slips"]:
+            warnings.warn(slip, stacklevel=2)
 
     def _first_line(self) -> Any:
         assert self._process is not None and self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], START_S)
-        line = self._process.stdout.readline() if ready else b""
+        ready = select.poll()  # not select(), which takes no descriptor above 1023
+        ready.register(self._process.stdout, select.POLLIN)
+        line = self._process.stdout.readline() if ready.poll(START_S * 1000) else b""
         if not line:
-            raise ServerDidNotStart(f"the server did not start: {self.log()[-3000:]}")
+            raise ServerDidNotStart(f"the server did not start: {self.log()[-3000:].strip()}")
         return json.loads(line)
 
     @property
@@ -111,6 +131,7 @@ class KafkaServer:
             return
         assert process.stdin is not None
         with suppress(BrokenPipeError):
+            process.stdin.write(_STOP)  # its end alone would not be seen while a forked process of the test has it, too
             process.stdin.close()
         try:
             status = process.wait(STOP_S)
@@ -156,20 +177,24 @@ def kafka_server(
     *,
     topics: Mapping[str, int] | Iterable[str] = (),
     settings: Mapping[str, Any] | None = None,
+    users: Mapping[str, str] | None = None,
     directory: str | os.PathLike[str] | None = None,
 ) -> Iterator[KafkaServer]:
     """A server for the length of a `with` block.
 
-    topics: names, or names and numbers of partitions, made before the block begins; settings: as in a broker's
-    `server.properties`, over `DEFAULTS`; directory: where the topics are kept, a temporary one where none is given.
+    topics: a name, names, or names and numbers of partitions, made before the block begins; settings: as in a broker's
+    `server.properties`, over `DEFAULTS`, without the data directories; users: names and passwords of who may log in
+    at a listener with SASL; directory: where the topics are kept, a temporary one where none is given.
     """
-    wanted = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+    names = [topics] if isinstance(topics, str) else topics
+    wanted = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, 1)
     if directory is not None:
-        with KafkaServer(Path(directory), settings or {}, wanted) as server:
+        with KafkaServer(Path(directory), settings or {}, wanted, users=users) as server:
             yield server
         return
-    with tempfile.TemporaryDirectory(prefix="kafkalog-server-") as made:
-        with KafkaServer(Path(made) / "data", settings or {}, wanted) as server:
+    with tempfile.TemporaryDirectory(prefix="kafkalog-server-", ignore_cleanup_errors=True) as made:
+        given = settings or {}
+        with KafkaServer(Path(made) / "data", given, wanted, users=users, is_temporary=True) as server:
             yield server
 
 
@@ -177,6 +202,7 @@ def serve() -> None:
     """The server's process: told on standard input what to serve, it serves until that is closed."""
     import asyncio
     import logging
+    import shutil
     import signal
 
     from kafkalog.server.running import loop_factory, raise_descriptor_limit
@@ -185,22 +211,32 @@ def serve() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     raise_descriptor_limit()
     given = json.loads(sys.stdin.buffer.readline())
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(given))
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            is_left_alone = runner.run(_serve(given))
+    except KafkalogError as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+    if is_left_alone and given["is_temporary"]:
+        shutil.rmtree(Path(given["directory"]).parent, ignore_errors=True)
 
 
-async def _serve(given: Mapping[str, Any]) -> None:
+async def _serve(given: Mapping[str, Any]) -> bool:
+    """Whether it ended because the test's process is gone, which takes nothing away any more."""
     import asyncio
     import signal
 
     from kafkalog.metrics import prometheus_text
     from kafkalog.server.config import ServerConfig
+    from kafkalog.server.security.users import add_user
     from kafkalog.server.serving import serving
 
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, over.set)
-    async with serving([given["directory"]], ServerConfig(given["settings"]), log_metrics=prometheus_text) as server:
+    config = ServerConfig(given["settings"])
+    for name, password in given["users"].items():
+        add_user(given["directory"], name, password)
+    async with serving([given["directory"]], config, log_metrics=prometheus_text) as server:
         for name, partitions in given["topics"].items():
             if server.node.topics.get(name) is None:
                 await server.node.topics.create(name, partitions)
@@ -208,13 +244,16 @@ async def _serve(given: Mapping[str, Any]) -> None:
         loop.add_reader(0, over.set)
         await over.wait()
         loop.remove_reader(0)
+    ready = select.poll()
+    ready.register(0, select.POLLIN)
+    return bool(ready.poll(0)) and not os.read(0, len(_STOP))
 
 
 def _tell(server: Any) -> None:
-    hosts = {name: host for name, (host, _) in server.node.endpoints.items()}
     bound = [one.strip().rpartition(":")[0] for one in server.config["listeners"]]
     listeners = ",".join(f"{one}:{port}" for one, port in zip(bound, server.ports.values(), strict=True))
-    said = {"ports": server.ports, "hosts": hosts, "listeners": listeners}
+    said = {"ports": server.ports, "listeners": listeners, "bootstrap": next(iter(server.addresses.values()))}
     said["http_port"] = None if server.http is None else server.http.port
+    said["slips"] = server.config.slips()
     sys.stdout.write(json.dumps(said) + "\n")
     sys.stdout.flush()

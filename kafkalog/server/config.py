@@ -112,15 +112,18 @@ class ServerConfig:
                 return tuple(part.strip() for part in value_text(self._given[name]).split(",") if part.strip())
         return ()
 
-    def tell_ignored(self) -> None:
-        """One line in the log for the names that mean nothing here, and one for each that is likely a slip."""
+    def slips(self) -> list[str]:
+        """A sentence for each name that means nothing here and is close to one that does."""
         from difflib import get_close_matches
 
         known = [*self]
-        for name in self.ignored:
-            near = get_close_matches(name, known, n=1, cutoff=0.9)
-            if near:
-                _LOG.warning("%s is no setting of a server; did you mean %s?", name, near[0])
+        near = {name: get_close_matches(name, known, n=1, cutoff=0.9) for name in self.ignored}
+        return [f"{name} is no setting of a server; did you mean {one[0]}?" for name, one in near.items() if one]
+
+    def tell_ignored(self) -> None:
+        """One line in the log for the names that mean nothing here, and one for each that is likely a slip."""
+        for slip in self.slips():
+            _LOG.warning("%s", slip)
         if self.ignored:
             _LOG.info("settings without a meaning for a single node are left out: %s", ", ".join(self.ignored))
 

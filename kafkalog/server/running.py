@@ -84,8 +84,8 @@ def _say_what_runs(directories: Sequence[str], server: Server) -> None:
         "kafkalog %s is node %d of cluster %s, with %d topics in %s",
         version, node.node_id, node.cluster_id, count, ", ".join(directories),
     )  # fmt: skip
-    for name, (host, port) in node.endpoints.items():
-        _LOG.info("listener %s is at port %d; clients are told %s:%d", name, server.ports[name], host, port)
+    for name, address in server.addresses.items():
+        _LOG.info("listener %s is at port %d; clients are told %s", name, server.ports[name], address)
 
 
 def _asked_to_stop(stopped: asyncio.Future[int], number: int) -> None:
@@ -94,7 +94,7 @@ def _asked_to_stop(stopped: asyncio.Future[int], number: int) -> None:
 
 
 def _tell(path: str, server: Server) -> None:
-    lines = [f"{name} {host}:{port}\n" for name, (host, port) in server.node.endpoints.items()]
+    lines = [f"{name} {address}\n" for name, address in server.addresses.items()]
     try:
         atomic_write(OS, path, "".join(lines).encode(), sync=False)
     except OSError as error:

@@ -43,6 +43,12 @@ class Server:
         self.http: HttpListener | None = None
         self._endpoints = listeners_of(config)
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """What clients of each listener connect to: HOST:PORT, an IPv6 address in brackets."""
+        told = self.node.endpoints.items()
+        return {name: f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for name, (host, port) in told}
+
     def _dispatch(self, connection: Any, frame: bytearray) -> Any:
         return dispatch(self.node, connection, frame)
 

@@ -7,9 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
+from kafkalog.errors import IllegalState
 from kafkalog.testing import KafkaServer, ServerDidNotStart, kafka_server
 from tests.trees import SOURCES
 
@@ -61,6 +64,91 @@ def test_a_wrong_setting_is_told() -> None:
         raise AssertionError("it started")
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"settings": {"num.partitions": "x"}}, "ConfigError: num.partitions='x'"),
+        ({"settings": {"listeners": "SSL://127.0.0.1:0"}}, "ConfigError: a listener with TLS has no key"),
+        ({"topics": ["a b"]}, "InvalidTopic: Topic name is invalid"),
+        ({"users": {"root": ""}}, "IllegalArgument: the password is empty"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ServerDidNotStart) as raised, kafka_server(**given):
+        raise AssertionError("it started")
+    assert str(raised.value).startswith(f"the server did not start: {told}")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_slip_in_the_name_of_a_setting_is_a_warning() -> None:
+    with pytest.warns(UserWarning, match="num.partitons .*did you mean num.partitions"):
+        with kafka_server(settings={"num.partitons": 3, "process.roles": "broker"}):
+            pass
+
+
+def test_one_name_is_one_topic() -> None:
+    with kafka_server(topics="orders") as server:
+        assert [one.name for one in server.directory.glob("*-0")] == ["orders-0"]
+
+
+def test_an_address_of_ipv6_is_in_brackets() -> None:
+    with kafka_server(settings={"listeners": "PLAINTEXT://[::1]:0"}) as server:
+        assert server.bootstrap == f"[::1]:{server.port}"
+        assert [one.host for one in brokers(server)] == ["::1"]
+
+
+def brokers(server: KafkaServer, **settings: str) -> list[Any]:
+    """The brokers that a client of librdkafka finds."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap, **settings})
+    return list(admin.list_topics(timeout=20).brokers.values())
+
+
+def test_users_log_in_and_stay_over_a_restart() -> None:
+    listener = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
+    with kafka_server(settings=listener, users={"ann": "secret"}) as server:
+        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "ann", "sasl.password": "secret"}
+        for mechanism in ("PLAIN", "SCRAM-SHA-512"):
+            assert brokers(server, **login, **{"sasl.mechanism": mechanism})
+        server.stop()
+        server.start()
+        assert brokers(server, **login, **{"sasl.mechanism": "PLAIN"})
+
+
+def test_it_starts_once() -> None:
+    with kafka_server() as server:
+        with pytest.raises(IllegalState, match="runs already"):
+            server.start()
+        assert answers(server)
+
+
+def test_it_stops_while_a_forked_process_has_all_that_is_open() -> None:
+    with kafka_server() as server:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(writing)
+            os.read(reading, 1)
+            os._exit(0)
+        os.close(reading)
+        try:
+            server.stop()
+        finally:
+            os.close(writing)
+            os.waitpid(child, 0)
+
+
+def test_it_starts_where_many_files_are_open() -> None:
+    code = "import resource, os, kafkalog.testing as t\n"
+    code += "resource.setrlimit(resource.RLIMIT_NOFILE, (2000, 2000)); held = [os.dup(0) for _ in range(1200)]\n"
+    code += "with t.kafka_server() as server: print(server.port)"
+    assert int(run_python(code).stdout) > 0
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(SOURCES)}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+
+
 def test_ctrl_c_is_for_the_test() -> None:
     with kafka_server() as server:
         os.kill(server.pid, signal.SIGINT)
@@ -69,13 +157,14 @@ def test_ctrl_c_is_for_the_test() -> None:
 
 def test_it_ends_with_the_test_however_that_ends() -> None:
     code = "import os, kafkalog.testing as t\n"
-    code += "with t.kafka_server() as server: print(server.pid, flush=True); os.kill(os.getpid(), 9)"
-    environment = os.environ | {"PYTHONPATH": str(SOURCES)}
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    code += "with t.kafka_server() as server:\n"
+    code += "  print(server.pid, server.directory, flush=True); os.kill(os.getpid(), 9)"
+    ended = run_python(code)
     assert ended.returncode == -signal.SIGKILL
-    pid, deadline = int(ended.stdout), time.monotonic() + 20
-    while is_alive(pid):
-        assert time.monotonic() < deadline, "the server outlives the test"
+    pid, deadline = int(ended.stdout.split()[0]), time.monotonic() + 20
+    directory = Path(ended.stdout.split()[1])
+    while is_alive(pid) or directory.parent.exists():
+        assert time.monotonic() < deadline, "the server outlives the test, or its files do"
         time.sleep(0.02)
 
 
