@@ -250,8 +250,10 @@ async def _serve(given: Mapping[str, Any]) -> bool:
 
 
 def _tell(server: Any) -> None:
-    bound = [one.strip().rpartition(":")[0] for one in server.config["listeners"]]
-    listeners = ",".join(f"{one}:{port}" for one, port in zip(bound, server.ports.values(), strict=True))
+    from kafkalog.server.net.endpoints import parse_endpoint
+
+    ports = {one: server.ports.get(parse_endpoint(one).name) for one in server.config["listeners"]}
+    listeners = ",".join(f"{one.strip().rpartition(':')[0]}:{port}" for one, port in ports.items() if port is not None)
     said = {"ports": server.ports, "listeners": listeners, "bootstrap": next(iter(server.addresses.values()))}
     said["http_port"] = None if server.http is None else server.http.port
     said["slips"] = server.config.slips()

@@ -24,7 +24,7 @@ _group_option = common.group_option("Name of the cursor.", required=True)
 @click.command("groups")
 @common.dir_option
 @common.topic_option()
-@common.group_option("Only the cursors of this name.")
+@common.group_option("Only the cursors and groups of this name.")
 @common.json_option("One JSON object for each cursor.")
 @common.cursors_option
 @common.quiet_options
@@ -135,7 +135,7 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
 @common.dir_option
 @common.topic_option(required=True)
 @common.partition_option(multiple=True)
-@_group_option
+@common.group_option("Name of the cursor or group.", required=True)
 @click.option("--to-earliest", is_flag=True, help="To the log start.")
 @click.option("--to-latest", is_flag=True, help="To the log end.")
 @click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To this offset.")
@@ -235,6 +235,7 @@ def _target(view: LogView, way: str, given: dict[str, Any], old: int) -> int:
 @common.quiet_options
 def delete(dirs: tuple[str, ...], topic: str | None, group: str, cursors: str | None, **given: Any) -> None:
     """Forget the positions of a name, of one topic or of all; prints GROUP TOPIC:PARTITION for each."""
+    from kafkalog.cli.group_rows import committed_in
     from kafkalog.cursor_store import CursorStore
     from kafkalog.errors import UnknownTopicOrPartition
 
@@ -254,4 +255,6 @@ def delete(dirs: tuple[str, ...], topic: str | None, group: str, cursors: str | 
             print(f"{group} {topic_partition.topic}:{topic_partition.partition}")
     if not found:
         hint = "kafkalog offsets groups shows those there are"
+        if any(key[0] == group for key in committed_in(common.need_dirs(dirs))):
+            hint = "it is a group of a server, which deletes it: kafka-consumer-groups --delete, or any admin client"
         raise UnknownTopicOrPartition(f"there is no cursor {group}", path=store.root, hint=hint)

@@ -74,6 +74,8 @@ def command(
         raise click.UsageError("--memory has a directory of its own: leave -d, --read-only and --add-user out")
     directories = [] if memory else common.need_dirs(dirs or config.directories)
     if add_user is not None:
+        if read_only:
+            raise click.UsageError("--read-only writes nothing, and --add-user writes a user: leave one of them out")
         return _add_user(directories[0], add_user, password_file, quiet)
     if password_file is not None:
         raise click.UsageError("--password-file is for --add-user")

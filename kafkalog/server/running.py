@@ -23,7 +23,7 @@ WANTED_DESCRIPTORS: Final = 65_536
 
 
 def run(directories: Sequence[str], config: ServerConfig, *, ready_file: str | None = None, **more: Any) -> int:
-    """Serve until SIGTERM or SIGINT; the exit status, 0. Errors of the start and of the stop are raised."""
+    """Serve until SIGTERM, SIGINT or SIGHUP; the exit status, 0. Errors of the start and of the stop are raised."""
     raise_descriptor_limit()
     config.tell_ignored()
     runner = asyncio.Runner(loop_factory=loop_factory())
@@ -58,8 +58,9 @@ async def _serve(
 ) -> int:
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[int] = loop.create_future()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _asked_to_stop, stopped, number)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, and shells for what they put in the background
+            loop.add_signal_handler(number, _asked_to_stop, stopped, number)
     async with serving(directories, config, **more) as server:
         _say_what_runs(directories, server)
         gc.freeze()  # what was made for the start stays: collections need not look at it again and again

@@ -26,6 +26,7 @@ _NETWORK: Final = (
     Key("connections.max.idle.ms", "long", 600_000, None, "a connection on which nothing happens is closed after that"),
     _start("kafkalog.queued.max.response.bytes", "long", 67_108_864, at_least(-1),
            "answers in memory that clients do not take; with more the oldest are given up; -1: no limit"),
+    _start("controller.listener.names", "list", (), None, "listeners of a quorum of controllers: they are not opened"),
     Key("listener.security.protocol.map", "list", (), None, "NAME:PROTOCOL, such as INSIDE:SASL_SSL"),
     Key("listeners", "list", ("PLAINTEXT://localhost:9092",), None, "NAME://HOST:PORT of each listener"),
     Key("max.connections", "int", MAX_INT, at_least(0), "connections in all, or of a listener; more wait to be taken"),

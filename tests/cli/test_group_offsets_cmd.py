@@ -55,6 +55,13 @@ def test_groups_of_a_directory_are_shown_with_their_lag(data: Path, tmp_path: Pa
     assert [line.split()[-1] for line in table[1:]] == ["group", "group"]
 
 
+def test_a_group_that_is_no_cursor_is_deleted_by_its_server(data: Path, tmp_path: Path) -> None:
+    before = rows(data, tmp_path)
+    done = kafkalog("offsets", "delete", "-d", data, "-G", "g", "--cursors", tmp_path / "cursors")
+    assert done.returncode == 1 and b"it is a group of a server" in done.stderr
+    assert rows(data, tmp_path) == before
+
+
 def test_a_group_is_moved_and_a_server_finds_it_there(data: Path, tmp_path: Path) -> None:
     def reset(*more: str) -> list[str]:
         told = ok("offsets", "reset", "-q", "-d", data, "-t", "t", "-G", "g", "--cursors", tmp_path / "c", *more)

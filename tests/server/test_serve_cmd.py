@@ -50,7 +50,7 @@ def answered(sock: socket.socket) -> bytes:
     return sock.recv(size, socket.MSG_WAITALL)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_answers_until_a_signal_and_takes_its_ready_file_away(tmp_path: Path, number: int) -> None:
     with served(tmp_path, "-d", str(tmp_path / "data")) as (process, port):
         assert asked(port)[:4] == (7).to_bytes(4, "big")
@@ -58,6 +58,15 @@ def test_it_answers_until_a_signal_and_takes_its_ready_file_away(tmp_path: Path,
         assert process.wait(timeout=20) == 0
         assert not (tmp_path / "ready").exists()
         assert (tmp_path / "data/.kafka_cleanshutdown").exists()
+
+
+def test_under_nohup_it_goes_on_when_the_terminal_is_gone(tmp_path: Path) -> None:
+    ignoring = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+    with served(tmp_path, "-d", str(tmp_path / "data"), before=ignoring) as (process, port):
+        process.send_signal(signal.SIGHUP)
+        assert asked(port)
+        process.terminate()
+        assert process.wait(timeout=20) == 0
 
 
 def test_a_signal_while_clients_are_busy(tmp_path: Path) -> None:
@@ -135,6 +144,7 @@ def test_settings_come_from_a_file_and_x_goes_before_it(tmp_path: Path) -> None:
     ("args", "told"),
     [
         (["--memory", "-d", "x"], "leave -d"),
+        (["-d", "{tmp}", "--read-only", "--add-user", "x"], "leave one of them out"),
         (["-d", "{tmp}", "--listen", "nowhere"], "no listener"),
         (["-d", "{tmp}", "-X", "num.io.threads=0"], "num.io.threads"),
         (["-d", "{tmp}", "-X", "listeners=INSIDE://:0"], "listener.security.protocol.map"),

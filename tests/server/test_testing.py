@@ -114,6 +114,17 @@ def test_users_log_in_and_stay_over_a_restart() -> None:
         assert brokers(server, **login, **{"sasl.mechanism": "PLAIN"})
 
 
+def test_a_listener_for_controllers_is_not_opened() -> None:
+    """With a combined broker's settings: clients come by the other one, which may ask for more of them."""
+    listeners = {"listeners": "CONTROLLER://127.0.0.1:0,PLAINTEXT://127.0.0.1:0"}
+    roles = {"controller.listener.names": "CONTROLLER", "listener.security.protocol.map": "CONTROLLER:PLAINTEXT"}
+    with kafka_server(settings=listeners | roles) as server:
+        assert [*server.ports] == ["PLAINTEXT"]
+        server.stop()
+        server.start()
+        assert answers(server)
+
+
 def test_it_starts_once() -> None:
     with kafka_server() as server:
         with pytest.raises(IllegalState, match="runs already"):

@@ -45,8 +45,12 @@ def listeners_of(config: ServerConfig) -> tuple[Endpoint, ...]:
     """The listeners, with the protocol of each. ConfigError for what contradicts itself."""
     protocols = _protocols(config)
     found = []
+    controllers = {name.upper() for name in config["controller.listener.names"]}
     for text in config["listeners"]:
         one = parse_endpoint(text)
+        if one.name in controllers:  # clients are never served there, and it is often open where theirs are not
+            _LOG.info("listener %s is not opened: it is for a quorum of controllers", one.name)
+            continue
         protocol = protocols.get(one.name)
         if protocol is None:
             raise ConfigError(
