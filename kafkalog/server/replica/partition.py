@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from kafkalog._core.scan import BatchTable
+from kafkalog.config_keys import MAX_LONG
 from kafkalog.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
@@ -190,6 +191,11 @@ class Partition:
             self._leader_role()
 
     # Writing
+
+    @property
+    def append_syncs(self) -> bool:
+        """Whether an append may wait for the disk: where `flush.messages` says how much may lie unflushed."""
+        return self.log.config.flush_messages != MAX_LONG
 
     def append(
         self,

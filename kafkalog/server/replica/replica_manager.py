@@ -34,6 +34,8 @@ ACKS: Final = frozenset({-1, 0, 1})
 PLAIN_BYTES: Final = 1 << 20
 COMPRESSED_BYTES: Final = 2 << 10
 """An append of more than this goes to the pool. What is compressed may be ten thousand times as large inside."""
+_LEFT_PLAIN: Final = frozenset({"producer", "uncompressed"})
+"""Settings of a topic with which a batch that comes plain is written plain: with others it is packed."""
 UNPACKED_AT_ONCE: Final = 2
 """As many appends are decompressed side by side: each may take the 256 MiB that one batch may have."""
 _LAG_MAX_MS: Final = 30_000
@@ -210,7 +212,7 @@ class ReplicaManager:
         self, partition: Partition, data: Any, table: BatchTable, params: AppendParams, guard: VerificationGuard | None
     ) -> LogAppendInfo:
         append = partial(partition.append, data, params.required_acks, origin=params.origin, table=table, guard=guard)
-        if not _takes_long(table):
+        if not (partition.append_syncs or _takes_long(table, partition.log.config.compression_type)):
             info: LogAppendInfo = append()
             self.appended_to(partition)
             return info
@@ -325,8 +327,9 @@ class _HighWatermarkListener:
 _NOT_ASKED: Final = Verified({}, {})
 
 
-def _takes_long(table: BatchTable) -> bool:
-    return table.valid_bytes > (COMPRESSED_BYTES if table.codec else PLAIN_BYTES)
+def _takes_long(table: BatchTable, compression_type: str) -> bool:
+    is_plain = not table.codec and compression_type in _LEFT_PLAIN
+    return table.valid_bytes > (PLAIN_BYTES if is_plain else COMPRESSED_BYTES)
 
 
 def _answer(future: asyncio.Future[Any]) -> Callable[[Any], object]:

@@ -18,6 +18,7 @@ from kafkalog.server.replica.replica_manager import ReplicaManager
 from kafkalog.server.replica.results import AppendParams, FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, FileSystem
 from tests.builder import R, batch
 
 NODE = 1
@@ -118,10 +119,12 @@ class Replicas(ReplicaManager):
 
 
 @asynccontextmanager
-async def replicas_in(path: Path, *, verify: Any = None, **settings: Any) -> AsyncIterator[Replicas]:
+async def replicas_in(
+    path: Path, *, verify: Any = None, fs: FileSystem = OS, **settings: Any
+) -> AsyncIterator[Replicas]:
     """A manager of an open store with a topic `t` of two partitions."""
     config = BrokerConfig(log_cleaner_enable=False, **settings)
-    store = LogManager.open([str(path)], config)
+    store = LogManager.open([str(path)], config, fs=fs)
     topics, time = Topics(), Time()
 
     async def run(function: Callable[..., Any], *args: Any) -> Any:
