@@ -54,15 +54,33 @@ def stand_ins(directories: Sequence[str]) -> Iterator[list[str]]:
 
 
 class NoWritesToLinks(FileSystem):
-    """Files that are links are opened for reading, whatever was asked for: a write to one fails."""
+    """Files that are links are opened for reading, whatever was asked for: a write to one fails, a cut copies it."""
 
     def open_file(self, path: str | os.PathLike[str], mode: str) -> File:
         """As everywhere, but for links. OSError (EROFS) for a new file in a link's place."""
         if mode != "r" and os.path.islink(path):
             if mode == "exclusive":
                 raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
-            mode = "r"
+            with super().open_file(path, "r") as opened:
+                return _Linked(opened.path, os.dup(opened.fileno()), self)
         return super().open_file(path, mode)
+
+
+class _Linked(File):
+    """A segment behind a link. Cut, where recovery finds damage in it, it becomes a copy of what is left."""
+
+    __slots__ = ()
+
+    def truncate(self, length: int) -> None:
+        made = f"{self.path}.copy"
+        shutil.copyfile(self.path, made)
+        copy = os.open(made, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.ftruncate(copy, length)
+            os.replace(made, self.path)
+            os.dup2(copy, self.fileno(), inheritable=False)  # who reads by the descriptor goes on with the copy
+        finally:
+            os.close(copy)
 
 
 @contextmanager

@@ -110,6 +110,25 @@ def test_all_is_read_and_nothing_written(left: Path, damage: str) -> None:
     assert state(left) == before
 
 
+def test_what_lies_before_damage_in_an_earlier_segment_is_served(left: Path) -> None:
+    """Recovery cuts the segment: a copy of it, while the file stays as it was left."""
+    (left / CLEAN_SHUTDOWN_FILE).unlink()
+    (left / "recovery-point-offset-checkpoint").unlink()
+    second = sorted((left / "orders-0").glob("*.log"))[1]
+    data = bytearray(second.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    second.write_bytes(data)
+    before = state(left)
+
+    async def run() -> None:
+        async with serving([str(left)], config(), is_read_only=True) as server:
+            end, other = await ends(server.node)
+            assert int(second.stem) < end < COUNT and other == 0
+
+    asyncio.run(run())
+    assert state(left) == before
+
+
 def test_its_users_log_in_and_no_topic_is_made_by_asking_for_it(left: Path, caplog: pytest.LogCaptureFixture) -> None:
     add_user(left, "u", "secret")
     before = state(left)
