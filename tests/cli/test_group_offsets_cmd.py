@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("kio")
 
 from kafkalog.server.groups.values import CommittedOffset
-from kafkalog.server.java_hash import partition_for
+from kafkalog.util.java_hash import partition_of
 from tests.commands import kafkalog, ok, started
 from tests.server.groups.groups import commit
 from tests.server.nodes import node_for
@@ -85,7 +85,7 @@ def test_a_group_is_moved_and_a_server_finds_it_there(data: Path, tmp_path: Path
 
 def test_a_group_is_moved_where_other_partitions_lie_elsewhere(data: Path, tmp_path: Path) -> None:
     """As in a directory of a broker of many: its partitions of `__consumer_offsets` are some of all."""
-    home = partition_for("g", 2)
+    home = partition_of("g", 2)
     assert home == 1, "else its number is the same however many there are"
     shutil.rmtree(data / f"__consumer_offsets-{1 - home}")
     where = ("-d", data, "-t", "t", "-G", "g", "--cursors", tmp_path / "c")

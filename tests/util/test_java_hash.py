@@ -7,8 +7,10 @@ def test_hash_codes_are_those_of_java() -> None:
     # "polygenelubricants" is the well-known string whose hash code is Integer.MIN_VALUE
     assert java_hash("") == 0
     assert java_hash("hello") == 99162322
+    assert java_hash("group") == 98629247
     assert java_hash("polygenelubricants") == 1 << 31
     assert java_hash("\U0001f600") == 31 * 0xD83D + 0xDE00  # two units of UTF-16
+    assert java_hash("𝄞") == 1772394
 
 
 def test_partitions_are_never_negative() -> None:

@@ -9,8 +9,8 @@ from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.groups.records import Record
-from kafkalog.server.java_hash import partition_for
 from kafkalog.types import TopicPartition
+from kafkalog.util.java_hash import partition_of
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
@@ -46,7 +46,7 @@ class GroupLog:
 
     def partition_for(self, group_id: str) -> int:
         """The partition that has a group's records."""
-        return partition_for(group_id, self.partitions)
+        return partition_of(group_id, self.partitions)
 
     def most_bytes(self, group_id: str) -> int:
         """How large a batch of a group's records may be; the topic has to be there. UnknownTopicOrPartition."""

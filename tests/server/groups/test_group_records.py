@@ -16,7 +16,6 @@ from kafkalog.server.groups.offsets import GroupOffsets
 from kafkalog.server.groups.records import Record
 from kafkalog.server.groups.replay import Replay
 from kafkalog.server.groups.values import CommittedOffset
-from kafkalog.server.java_hash import java_hash, partition_for
 
 TOPIC_ID = UUID("00a8be6f-82f4-46b0-9d7f-b00f6fc9069e")
 OFFSET = (
@@ -125,11 +124,3 @@ def test_a_partition_read_again() -> None:
     all_offsets = GroupOffsets()
     all_offsets.take(replay.offsets)
     assert sorted(all_offsets.groups()) == ["classic", "in-txn"]
-
-
-@pytest.mark.parametrize(
-    ("text", "value"), [("", 0), ("a", 97), ("group", 98629247), ("polygenelubricants", -(2**31)), ("𝄞", 1772394)]
-)
-def test_the_hash_is_that_of_java(text: str, value: int) -> None:
-    assert java_hash(text) == value
-    assert 0 <= partition_for(text, 50) < 50
