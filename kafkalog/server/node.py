@@ -16,6 +16,7 @@ from kafkalog.manager.log_manager import LogManager
 from kafkalog.server.config import STORE_NAMES, ServerConfig
 from kafkalog.server.metrics import ServerMetrics
 from kafkalog.server.parts import make_parts
+from kafkalog.server.patterns import TopicPatterns
 from kafkalog.server.pool import CallPool
 from kafkalog.server.store import Store
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
@@ -78,6 +79,7 @@ class Node:
         self.run = self.pool.run
         self.large = asyncio.Semaphore(1)
         """Whoever reads or writes a message that is large: one at a time, so that their memory does not add up."""
+        self.topic_patterns = TopicPatterns(self)
         self.endpoints: dict[str, tuple[str, int]] = {}
         """Listener -> (host, port) that clients are told."""
         self.default_listener = ""

@@ -19,6 +19,8 @@ _POSIX: Final = {
     "space": ((9, 13), (32, 32)), "upper": ((65, 90),), "word": _WORD, "xdigit": ((48, 57), (65, 70), (97, 102)),
 }  # fmt: skip
 _LETTERS: Final = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
+_COUNT_CHARACTERS: Final = 12
+"""The longest repetition, such as {1000,1000}, and one more."""
 _FLAGS: Final = frozenset("imsU")
 Ranges = tuple[tuple[int, int], ...]
 
@@ -195,7 +197,7 @@ class _Parser:
                 return found
         if not self.peek("{"):
             return None
-        stop = self.text.find("}", self.at)
+        stop = self.text.find("}", self.at, self.at + _COUNT_CHARACTERS)
         low, comma, high = self.text[self.at + 1 : max(stop, 0)].partition(",")
         if stop < 0 or not _is_number(low) or (high and not _is_number(high)):
             return None

@@ -7,6 +7,7 @@ references: classes of Unicode's properties (`\\pL`) and octal numbers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kafkalog.util.pattern_syntax import (
@@ -21,11 +22,14 @@ from kafkalog.util.pattern_syntax import (
     parse,
 )
 
-__all__ = ["PatternError", "SafePattern"]
+__all__ = ["PatternError", "SafePattern", "matching"]
 
 MAX_STEPS: Final = 2000
 """How large a pattern may be once its counted repetitions are written out."""
-MAX_CACHED: Final = 1000
+MAX_CACHED: Final = 50_000
+"""Steps in the sets that a pattern remembers."""
+MAX_WORK: Final = 1_000_000
+"""Steps that `matching` looks at: about a second."""
 _CONSUME, _SPLIT, _ASSERT, _MATCH = range(4)
 
 
@@ -42,15 +46,17 @@ class _Step(NamedTuple):
 class SafePattern:
     """A pattern that was found sound; PatternError for one that is not. Threads: one at a time."""
 
-    __slots__ = ("_cached", "_looks_around", "_start", "_steps", "text")
+    __slots__ = ("_cached", "_cached_steps", "_looks_around", "_start", "_steps", "text", "work")
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.work = 0  # steps that were looked at, in all texts
         self._steps: list[_Step] = []
         end = self._add(_Step(_MATCH))
         self._start = self._compile(parse(text), end)
         self._looks_around = any(step.kind == _ASSERT for step in self._steps)
         self._cached: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+        self._cached_steps = 0
 
     def matches(self, text: str) -> bool:
         """Whether the pattern matches all of `text`."""
@@ -58,6 +64,7 @@ class SafePattern:
         for index, character in enumerate(text):
             if not now:
                 return False
+            self.work += 1
             now = self._after(now, character, text, index)
         return any(self._steps[at].kind == _MATCH for at in now)
 
@@ -66,14 +73,21 @@ class SafePattern:
             return self._closed(self._taken(now, character), text, index + 1)
         after = self._cached.get((now, character))
         if after is None:
-            if len(self._cached) >= MAX_CACHED:
+            if self._cached_steps >= MAX_CACHED:
                 self._cached.clear()
+                self._cached_steps = 0
             after = self._cached[now, character] = self._closed(self._taken(now, character), text, index + 1)
+            self._cached_steps += len(after) + 1
         return after
 
     def _taken(self, now: frozenset[int], character: str) -> set[int]:
-        steps = (self._steps[at] for at in now)
-        return {step.first for step in steps if step.characters is not None and step.characters.has(character)}
+        found = set()
+        for step in [self._steps[at] for at in now]:
+            if step.characters is not None:
+                self.work += 1 + len(step.characters.ranges) // 8
+                if step.characters.has(character):
+                    found.add(step.first)
+        return found
 
     def _closed(self, entries: set[int], text: str, index: int) -> frozenset[int]:
         """The steps that take a character, or end, which can be reached from `entries` without taking one."""
@@ -92,6 +106,7 @@ class SafePattern:
                 waiting += (step.first, step.second)
             elif step.assertion is not None and _holds(step.assertion, text, index):
                 waiting.append(step.first)
+        self.work += len(seen)
         return frozenset(found)
 
     # Compiling: each part is told where to go on, so the last one is made first
@@ -128,8 +143,23 @@ class SafePattern:
             for _ in range(node.most - node.least):
                 entry = self._add(_Step(_SPLIT, self._compile(node.part, entry), after))
         for _ in range(node.least):
+            before = len(self._steps)
             entry = self._compile(node.part, entry)
+            if len(self._steps) == before:
+                break  # nothing, so many times: inside each other that would go on for ever
         return entry
+
+
+def matching(pattern: str, names: Iterable[str], most_work: int = MAX_WORK) -> frozenset[str]:
+    """Those of the names that a pattern matches as a whole. PatternError for what is none, or costs too much."""
+    compiled = SafePattern(pattern)
+    found = set()
+    for name in names:
+        if compiled.matches(name):
+            found.add(name)
+        if compiled.work > most_work:
+            raise PatternError(f"the pattern costs more than {most_work} steps with the names that there are")
+    return frozenset(found)
 
 
 def _is_word(text: str, index: int) -> bool:

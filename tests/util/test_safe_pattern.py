@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.util.safe_pattern import MAX_STEPS, PatternError, SafePattern
+from kafkalog.util.safe_pattern import MAX_CACHED, MAX_STEPS, PatternError, SafePattern, matching
 
 ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", "(a|b)", "(?:ab)", "(ab|)", r"\d", r"\w", "-", r"\.", "[a-c-]"])
 PIECES = st.builds(lambda atom, count: atom + count, ATOMS, st.sampled_from(["", "*", "+", "?", "{2}", "{1,2}", "*?"]))
@@ -67,6 +67,28 @@ def test_states_that_are_remembered_are_bounded() -> None:
     pattern = SafePattern("(a|b)*a(a|b){12}")
     text = "".join("ab"[(7 * i * i + i // 3) % 2] for i in range(6000))
     assert pattern.matches(text) == (re.fullmatch(pattern.text, text) is not None)
-    assert len(pattern._cached) <= 1000
+    assert sum(map(len, pattern._cached.values())) <= MAX_CACHED + MAX_STEPS
     with pytest.raises(PatternError, match=str(MAX_STEPS)):
         SafePattern("a{1000}" * 3)
+
+
+@pytest.mark.parametrize("nothing", ["()", "a{0}", "(|)", "(?i)"])
+def test_nothing_again_and_again_is_nothing(nothing: str) -> None:
+    # written out it would be nothing 10 ** 30 times
+    pattern = nothing
+    for _ in range(10):
+        pattern = f"({pattern}){{1000}}"
+    try:
+        assert SafePattern(pattern).matches("")
+    except PatternError as error:
+        assert "steps" in str(error)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a?){990}.*", r"(a?\b?){300}.*", ".*" * 900, r"\b[^" + "b-c" * 10_000 + "]*"]
+)  # fmt: skip
+def test_what_names_cost_has_a_limit(pattern: str) -> None:
+    names = [f"{'a' * 240}{number}" for number in range(1000)]
+    with pytest.raises(PatternError, match="costs more than 50000 steps"):
+        matching(pattern, names, most_work=50_000)
+    assert matching("a{240}[12]0*", names) == {names[1], names[2], *(names[n] for n in (10, 20, 100, 200))}

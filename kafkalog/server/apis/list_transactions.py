@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.patterns import matching_names
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.txns.listing import unknown_states
-from kafkalog.util.safe_pattern import PatternError, SafePattern
+from kafkalog.util.safe_pattern import PatternError
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
@@ -16,17 +17,19 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     """Those that the client may see. Names of states that mean nothing are told back."""
-    text: str | None = getattr(request, "transactional_id_pattern", None)
-    try:
-        matches = SafePattern(text).matches if text else None
-    except PatternError:
-        return _answer(context, ErrorCode.INVALID_REGULAR_EXPRESSION)
     duration_ms: int = getattr(request, "duration_filter", -1)
     found = node.transactions.transactions(
-        set(request.state_filters), set(request.producer_id_filters), duration_ms, matches
+        set(request.state_filters), set(request.producer_id_filters), duration_ms
     )
     if found is None:
         return _answer(context, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    pattern: str | None = getattr(request, "transactional_id_pattern", None)
+    if pattern:
+        try:
+            names = await matching_names(node, pattern, [one.transactional_id for one in found])
+        except PatternError:
+            return _answer(context, ErrorCode.INVALID_REGULAR_EXPRESSION)
+        found = [one for one in found if one.transactional_id in names]
     allows = node.authorizer.allows
     states = [
         {

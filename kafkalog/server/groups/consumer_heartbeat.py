@@ -253,7 +253,11 @@ def _put_pattern(draft: _Draft, pattern: str, found: frozenset[str], now_ms: int
 def _look_at_topics(draft: _Draft, topics: TopicsView) -> bool:
     """Whether the topics that the group reads are others than those it was assigned by."""
     for pattern in sorted(draft.group.patterns()):
-        found, known = topics.matching(pattern), draft.group.regexes.get(pattern)
+        known = draft.group.regexes.get(pattern)
+        try:
+            found = topics.matching(pattern)
+        except Refused:
+            continue  # with the topics that there are by now it would cost too much: it stands for those it did
         if known is None or found != known.topics:
             _put_pattern(draft, pattern, found, 0 if known is None else known.timestamp_ms)
     return _hash(draft.group, topics) != draft.group.metadata_hash

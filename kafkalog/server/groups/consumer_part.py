@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from kafkalog.server.groups.consumer_heartbeat import Beat, Beaten, Refused, Rul
 from kafkalog.server.groups.effects import MEMBER_TIMER
 from kafkalog.server.groups.group_base import GroupBase
 from kafkalog.server.groups.group_log import group_error_code
+from kafkalog.util.safe_pattern import PatternError
 
 _LOG: Final = logging.getLogger(__name__)
 _REVOKE_TIMER: Final = "revoke "
@@ -25,11 +26,14 @@ _REVOKE_TIMER: Final = "revoke "
 class KnownTopics:
     """The topics of the node as groups need them."""
 
-    __slots__ = ("_may_see", "_topics")
+    __slots__ = ("_found", "_may_see", "_topics")
 
-    def __init__(self, topics: Any, may_see: Callable[[str], bool]) -> None:
+    def __init__(
+        self, topics: Any, may_see: Callable[[str], bool], found: Mapping[str, frozenset[str] | PatternError]
+    ) -> None:
         self._topics = topics
         self._may_see = may_see
+        self._found = found  # by pattern
 
     def places(self, names: Iterable[str]) -> dict[UUID, int]:
         """The number of partitions of each of these topics that exists."""
@@ -42,16 +46,13 @@ class KnownTopics:
 
     def matching(self, pattern: str) -> frozenset[str]:
         """The topics that a pattern stands for, as a whole; Refused for one that is none."""
-        from kafkalog.util.safe_pattern import PatternError, SafePattern
-
-        try:
-            compiled = SafePattern(pattern)
-        except PatternError as error:
+        found = self._found[pattern]
+        if isinstance(found, PatternError):
             raise Refused(
                 ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex `{pattern}` is not a valid regular "
-                f"expression: {error}."
-            ) from None  # fmt: skip
-        return frozenset(name for name in self._topics.names() if compiled.matches(name) and self._may_see(name))
+                f"expression: {found}."
+            )  # fmt: skip
+        return frozenset(filter(self._may_see, found))
 
 
 class ConsumerPart(GroupBase):
@@ -67,6 +68,7 @@ class ConsumerPart(GroupBase):
         error = await self.ready(group_id)
         if error:
             raise Refused(error, ErrorCode(error).message or "")
+        found = await self._found_by_patterns(group_id, event.regex)
         group = self.groups.get(group_id)
         before_it: tuple[records.Record, ...] = ()
         if isinstance(group, ClassicGroup):
@@ -81,7 +83,7 @@ class ConsumerPart(GroupBase):
             group = ConsumerGroup(group_id)
         config = self._node.config
         rules = Rules(config["group.consumer.assignors"], config["group.consumer.max.size"], self._node.clock())
-        done = beat(group, event, KnownTopics(self._node.topics, may_see), rules)
+        done = beat(group, event, KnownTopics(self._node.topics, may_see, found), rules)
         before = group.members.get(event.member_id)
         if not self.held.has_room(done.group.held_bytes - self.held.of(group_id)):
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The members of groups take all memory they may have.")
@@ -90,6 +92,19 @@ class ConsumerPart(GroupBase):
             self._end_timers(group_id, done.replaced)
         self._watch(done, event, before)
         return done
+
+    async def _found_by_patterns(
+        self, group_id: str, pattern: str | None
+    ) -> dict[str, frozenset[str] | PatternError]:
+        """What all patterns of a group stand for, and a new one."""
+        found: dict[str, frozenset[str] | PatternError] = {}
+        while True:
+            group = self.groups.get(group_id)
+            wanted = group.patterns() if isinstance(group, ConsumerGroup) else set()
+            missing = (wanted | {pattern} if pattern else wanted) - found.keys()
+            if not missing:
+                return found
+            found |= await self._node.topic_patterns.of(sorted(missing))  # the group may get another one meanwhile
 
     def _write(self, group_id: str, made: list[records.Record]) -> None:
         try:

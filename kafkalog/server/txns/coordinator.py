@@ -280,12 +280,11 @@ class TransactionCoordinator:
         titles: Collection[str] = (),
         producer_ids: Collection[int] = (),
         duration_ms: int = -1,
-        matches: Callable[[str], bool] | None = None,
     ) -> list[Transaction] | None:
         """Those that pass the filters of `listed`; None while they are not all known."""
         if self._log.is_loading:
             return None
-        return list(listed(self._log, titles, producer_ids, duration_ms, matches, self._node.clock()))
+        return list(listed(self._log, titles, producer_ids, duration_ms, self._node.clock()))
 
     # Ends
 

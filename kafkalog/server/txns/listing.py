@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from kafkalog.server.txns.states import BY_TITLE, TransactionState
 from kafkalog.server.txns.transaction import Transaction
@@ -18,10 +18,9 @@ def listed(
     titles: Collection[str],
     producer_ids: Collection[int],
     duration_ms: int,
-    matches: Callable[[str], bool] | None,
     now_ms: int,
 ) -> Iterator[Transaction]:
-    """The transactions that pass all filters; one that is empty, negative or None lets all pass (KIP-664, KIP-994).
+    """The transactions that pass all filters; one that is empty or negative lets all pass (KIP-664, KIP-994).
 
     `duration_ms` is how long one must have been open for at the least, by when it was begun, ended or not.
     """
@@ -35,5 +34,4 @@ def listed(
             continue
         if duration_ms >= 0 and now_ms - transaction.start_ms <= duration_ms:
             continue
-        if matches is None or matches(transaction.transactional_id):
-            yield transaction
+        yield transaction

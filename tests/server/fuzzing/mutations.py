@@ -11,6 +11,7 @@ from typing import Any, Final
 import cramjam
 import crc32c
 
+from kafkalog.server.topics import MAX_PARTITIONS_AT_ONCE
 from kafkalog.server.wire.definitions import FieldPlan, StructPlan, request_plan
 from kafkalog.server.wire.header import read_header
 from kafkalog.server.wire.reader import read_request
@@ -23,6 +24,9 @@ from tests.wire_cases import FILES, as_tree, frames
 TOPICS: Final = ("t", "u")
 """Topics that are there; those of the recording are taken for them."""
 _PRODUCE, _SASL, _QUOTAS, _CONFIGS = 0, (17, 36), 49, (33, 44)
+_TOPICS: Final = (19, 37)
+MOST_PARTITIONS: Final = 50
+"""More are not asked for, as they take minutes to make, unless it is more than a server makes."""
 _BROKER: Final = 4
 _BOMB_BYTES: Final = 32 << 20
 _NUMBERS: Final = (0, 1, -1, 127, -128, 255, 2**15 - 1, -(2**15), 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 2**24)
@@ -252,16 +256,19 @@ def _bombs() -> tuple[bytes, ...]:
 
 
 def _shuts_out(body: bytearray) -> bool:
-    """Whether an administrator would shut everybody out with it, which is no fault: settings of the server."""
+    """Whether an administrator would shut others out with it, which is no fault: settings, topics that are huge."""
     if len(body) < 12:
         return False
     key, version = struct.unpack_from(">hh", body)
     if key == _QUOTAS:
         return b"connection_creation_rate" in body
-    if key not in _CONFIGS or not APIS[key].serves(version):
+    if key not in (*_CONFIGS, *_TOPICS) or not APIS[key].serves(version):
         return False
     try:
         asked = read_request(key, version, body, read_header(body).body)
     except Exception:
         return False
-    return any(resource.resource_type == _BROKER for resource in asked.resources)
+    if key in _CONFIGS:
+        return any(resource.resource_type == _BROKER for resource in asked.resources)
+    counts = [one.count if key == _TOPICS[1] else one.num_partitions for one in asked.topics or ()]
+    return any(MOST_PARTITIONS < count <= MAX_PARTITIONS_AT_ONCE for count in counts)
