@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, final
 
 from kafkalog.server.wire.fetch_response import FetchAnswer
+from kafkalog.server.wire.produce_response import ProduceAnswer
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 
@@ -22,9 +23,9 @@ class Close:
 
 CLOSE: Final = Close()
 
-Answer = Mapping[str, Any] | FetchAnswer | bytes | Close | None
-"""What a handler gives: a response as a tree by kio's names, a fetch's, one that is written already (all that follows
-the correlation id), CLOSE, or None where nothing is sent."""
+Answer = Mapping[str, Any] | FetchAnswer | ProduceAnswer | bytes | Close | None
+"""What a handler gives: a response as a tree by kio's names, a fetch's or a produce's, one that is written already (all
+that follows the correlation id), CLOSE, or None where nothing is sent."""
 
 
 class Connection:

@@ -15,6 +15,7 @@ from kafkalog.server.context import CLOSE, Answer, Close, Connection, RequestCon
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.wire.fetch_response import FetchAnswer, Records, fetch_pieces
 from kafkalog.server.wire.header import read_header
+from kafkalog.server.wire.produce_response import ProduceAnswer, produce_body
 from kafkalog.server.wire.versions import API_VERSIONS, APIS, FETCH, PRODUCE, Api
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _throttled(node: Node, context: RequestContext, answer: Answer, worked: floa
     if throttle_ms:
         context.throttle_ms = throttle_ms
         context.connection.mute_until_ms = node.monotonic_ms() + throttle_ms
-    if isinstance(answer, FetchAnswer):
+    if isinstance(answer, FetchAnswer | ProduceAnswer):
         answer.throttle_ms = throttle_ms
     elif throttle_ms and isinstance(answer, Mapping) and "throttle_time" in answer:
         return {**answer, "throttle_time": throttle_ms}
@@ -163,6 +164,8 @@ def _pieces(context: RequestContext, answer: Answer) -> Pieces | Close | None:
         return answer
     if isinstance(answer, FetchAnswer):
         return fetch_pieces(context.api_version, context.correlation_id, answer)
+    if isinstance(answer, ProduceAnswer):
+        answer = produce_body(context.api_version, answer.rows, answer.throttle_ms)
     if isinstance(answer, bytes):  # written by the call itself
         return [context.correlation_id.to_bytes(4, "big", signed=True) + answer]
     from kafkalog.server.wire.writer import write_response

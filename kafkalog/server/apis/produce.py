@@ -13,7 +13,7 @@ from kafkalog.server.replica.results import AppendParams, AppendResult
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.turns import Turns
 from kafkalog.server.wire.produce_request import read_produce
-from kafkalog.server.wire.produce_response import produce_body
+from kafkalog.server.wire.produce_response import ProduceAnswer
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def refused(node: Node, context: RequestContext, request: Any, error_code: int, 
         (topic.topic_id if by_id else topic.name, [(partition.index, one) for partition in topic.partition_data])
         for topic in request.topic_data
     ]
-    return produce_body(context.api_version, rows, context.throttle_ms)
+    return ProduceAnswer(rows)
 
 
 def check_produced(table: BatchTable, version: int) -> int:
@@ -149,4 +149,4 @@ def _answer(
     ]
     if acks == 0:
         return CLOSE if any(one.error_code for _, parts in rows for _, one in parts) else None
-    return produce_body(context.api_version, rows, context.throttle_ms)
+    return ProduceAnswer(rows)

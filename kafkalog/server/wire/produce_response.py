@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
@@ -37,6 +38,14 @@ class Produced(Protocol):
 
 Rows = Sequence[tuple[str | UUID | None, Sequence[tuple[int, Produced]]]]
 """Topics, by id from version 13 on, with the partitions by number."""
+
+
+@dataclass(slots=True)
+class ProduceAnswer:
+    """The whole answer to a produce."""
+
+    rows: Rows
+    throttle_ms: int = 0
 
 
 def produce_body(version: int, rows: Rows, throttle_ms: int) -> bytes:

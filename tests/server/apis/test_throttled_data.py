@@ -61,6 +61,22 @@ def test_a_producer_above_its_limit_is_told_after_its_append(tmp_path: Path) -> 
     asyncio.run(main())
 
 
+def test_a_producer_is_told_the_longer_of_two_waits(tmp_path: Path) -> None:
+    """One is for its bytes, one for the time that it took."""
+
+    async def main() -> None:
+        async with node_for(tmp_path) as node:
+            await node.topics.create("t", 1)
+            await limited(node, "request_percentage", 0.001)
+            answer, muted_ms = await produce(node, "slow")
+            assert 0 < answer.throttle_time <= 1000 and muted_ms > 0
+            await limited(node, "producer_byte_rate", 1.0)
+            answer, muted_ms = await produce(node, "slow")
+            assert answer.throttle_time > 1000 and muted_ms > 1000
+
+    asyncio.run(main())
+
+
 def test_a_consumer_above_its_limit_gets_nothing_yet_and_no_more_than_the_limit_lets_through(tmp_path: Path) -> None:
     async def main() -> None:
         async with node_for(tmp_path) as node:
