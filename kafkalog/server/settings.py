@@ -1,7 +1,8 @@
 """The settings of a server beyond those of its store, by their names in `server.properties`.
 
 Types, defaults and ranges are those of Kafka 4.3.1, but for these: `sasl.enabled.mechanisms` has no GSSAPI; the backlog
-is 1024 and not 50, with which clients that come at once wait a second; socket buffers are the system's, which grow.
+is 1024 and not 50, with which clients that come at once wait a second; socket buffers are the system's, which grow;
+requests in memory have 256 MiB at the most, where a broker has no limit.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _NETWORK: Final = (
     Key("max.connections.per.ip.overrides", "list", (), None, "ADDRESS:COUNT for single addresses"),
     Key("num.io.threads", "int", 8, at_least(1), "threads for the log's long calls"),
     Key("num.network.threads", "int", 3, at_least(1), "without effect: one thread serves all sockets"),
-    _start("queued.max.request.bytes", "long", -1, None, "requests in memory at once, as bytes; -1: no limit"),
+    _start("queued.max.request.bytes", "long", 268_435_456, None, "requests in memory at once, as bytes; -1: no limit"),
     _start("queued.max.requests", "int", 500, at_least(1), "calls that wait for a thread; with more no socket is read"),
     _start("socket.listen.backlog.size", "int", 1024, at_least(1), "connections that wait to be accepted"),
     _start("socket.receive.buffer.bytes", "int", -1, at_least(-1), "SO_RCVBUF; -1: the system's"),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kafkalog.server.node import Node
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_KEPT_LETTERS: Final = 100
+"""Of each of them: strangers say what they like, and a connection keeps it."""
 
 
 class Software(NamedTuple):
@@ -43,7 +45,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
         names = (request.client_software_name, request.client_software_version)
         if not all(map(_SOFTWARE.fullmatch, names)):
             return _body(context.api_version, int(ErrorCode.INVALID_REQUEST))
-        context.connection.software_name, context.connection.software_version = names
+        context.connection.software_name, context.connection.software_version = (one[:_KEPT_LETTERS] for one in names)
     if context.throttle_ms:
         return api_versions_body(context.api_version, dict(offered()), 0, context.throttle_ms)
     return _body(context.api_version, 0)

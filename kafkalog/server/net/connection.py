@@ -31,7 +31,7 @@ class Channel:
 
     __slots__ = (
         "_fd", "_frames", "_held", "_is_reading", "_is_shaking", "_is_writing", "_loop", "_network", "_on_secured",
-        "_out", "_sock", "_task", "_unread", "active_ms", "connection", "is_busy", "is_closed", "is_ending",
+        "_out", "_sock", "_task", "_unread", "active_ms", "began_ms", "connection", "is_busy", "is_closed", "is_ending",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +59,12 @@ class Channel:
         self.is_closed = False
         self.is_ending = False  # closed once the request at hand is answered
         self.active_ms = network.monotonic_ms()
+        self.began_ms = self.active_ms  # when the request began to come that is not whole
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of its request."""
+        return self._held
 
     @property
     def is_inside_frame(self) -> bool:
@@ -178,6 +184,7 @@ class Channel:
     def _receive(self) -> bytearray | None:
         """A whole frame, if one was finished by this read."""
         room = self._frames.room()
+        was_inside = self._frames.is_inside
         into = self._network.buffer if room is None else room
         try:
             count = self._sock.recv_into(into)
@@ -194,6 +201,8 @@ class Channel:
             if room is not None:
                 room.release()
         self.active_ms = self._network.monotonic_ms()
+        if not was_inside:
+            self.began_ms = self.active_ms
         self._hold(self._frames.held_bytes + (0 if frame is None else len(frame)))
         if frame is None and not self.is_closed:
             self._loop_if_pending()
@@ -209,6 +218,8 @@ class Channel:
         self._held = size
         if grown < 0:
             self._network.released()
+        elif grown:
+            self._network.unfinished.grown()
 
     # Working
 

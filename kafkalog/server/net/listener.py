@@ -21,6 +21,7 @@ from kafkalog.server.metrics import NetworkCounts
 from kafkalog.server.net.connection import Channel
 from kafkalog.server.net.endpoints import Endpoint
 from kafkalog.server.net.tls import PrincipalRules, principal_of, tls_context
+from kafkalog.server.net.unfinished import UnfinishedRequests
 from kafkalog.server.net.unread import UnreadAnswers
 from kafkalog.server.pool import CallPool
 from kafkalog.util.descriptors import DESCRIPTORS
@@ -68,6 +69,7 @@ class Network:
         self._waiting: set[Channel] = set()  # not read for now: too much is at hand
         self._max_waiting: int = config["queued.max.requests"]
         self._max_bytes: int = config["queued.max.request.bytes"]
+        self.unfinished = UnfinishedRequests(self._max_bytes, counts, self.channels, self.loop, monotonic_ms)
         self._idle_ms: int = config["connections.max.idle.ms"]
         self._accepts = False
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -157,6 +159,8 @@ class Network:
         if self.channels.pop(connection.id, None) is None:
             return
         self._waiting.discard(channel)
+        if connection.sasl is not None:
+            connection.sasl.end()
         self.by_address[connection.peer_host] -= 1
         if not self.by_address[connection.peer_host]:
             del self.by_address[connection.peer_host]

@@ -24,6 +24,8 @@ EVICTION_MS: Final = 120_000
 """A session that was not used for so long gives its slot to another one."""
 MOST_PARTITIONS: Final = 200_000
 """Of all sessions together: about 100 MB."""
+_LONGEST_NAME: Final = 249
+"""A longer one is no topic's, and is not kept."""
 _MAX_EPOCH: Final = 2**31 - 1
 
 Key = tuple[str | UUID | None, int]
@@ -190,7 +192,7 @@ class FetchSessions:
             self.close(session_id)
             session.id = NO_SESSION
             return session
-        if len(asked) and self.partitions > self._most_partitions:
+        if len(asked) and (self.partitions > self._most_partitions or _is_too_long(one.key for one in asked)):
             self.close(session_id)  # what it asks for is answered, as one that asks without a session
             session.id = NO_SESSION
             return session
@@ -201,7 +203,7 @@ class FetchSessions:
 
     def create(self, asked: Mapping[Key, SessionPartition], uses_ids: bool, is_follower: bool) -> FetchSession | None:
         """A new session; None where there is no room and nobody's is worth less."""
-        if not asked or self.partitions + len(asked) > self._most_partitions:
+        if not asked or self.partitions + len(asked) > self._most_partitions or _is_too_long(asked):
             return None
         now_ms = self._now_ms()
         if len(self._sessions) >= self._slots and not self._evict(is_follower, len(asked), now_ms):
@@ -236,3 +238,7 @@ class FetchSessions:
         self.close(session.id)
         self.evictions += 1
         return True
+
+
+def _is_too_long(keys: Iterable[Key]) -> bool:
+    return any(isinstance(topic, str) and len(topic) > _LONGEST_NAME for topic, _ in keys)

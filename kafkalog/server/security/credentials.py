@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.server.security.file import Run, SecurityFile
@@ -25,6 +26,8 @@ class Credentials:
         self.file = file
         self._run = run
         self._checking = asyncio.Semaphore(_CHECKS)
+        self._seen: object = None
+        self._usuals: dict[str, tuple[int, int]] = {}  # of the users that were seen
 
     async def start(self) -> None:
         """Read the file. CorruptCheckpoint, StorageError."""
@@ -41,7 +44,23 @@ class Credentials:
         """An exchange that begins."""
         from kafkalog.server.security.scram import ScramServer
 
-        return ScramServer(mechanism, lambda user: self.keys_of(user, mechanism))
+        return ScramServer(mechanism, lambda user: self.keys_of(user, mechanism), self._usual(mechanism))
+
+    def _usual(self, mechanism: str) -> tuple[int, int]:
+        """Bytes of salt and iterations that most users of a mechanism have."""
+        users = self.file.state.users
+        if users is not self._seen:
+            self._seen = users
+            self._usuals.clear()
+        found = self._usuals.get(mechanism)
+        if found is None:
+            from kafkalog.server.security.scram import USUAL_SALT_BYTES
+
+            kept = [keys[mechanism] for keys in users.values() if mechanism in keys]
+            counts = Counter((len(one.salt), one.iterations) for one in kept)
+            found = counts.most_common(1)[0][0] if counts else (USUAL_SALT_BYTES, MIN_ITERATIONS)
+            self._usuals[mechanism] = found
+        return found
 
     async def is_password(self, user: str, password: str) -> bool:
         """Whether this is the user's password; who is not known is checked, too, with the fewest rounds."""

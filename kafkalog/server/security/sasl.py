@@ -46,6 +46,12 @@ class Session:
         self.authenticated_ms = 0
         self.expiry: asyncio.TimerHandle | None = None
 
+    def end(self) -> None:
+        """The connection is closed: nothing is kept of it until its authentication would expire."""
+        if self.expiry is not None:
+            self.expiry.cancel()
+            self.expiry = None
+
 
 def has_sasl(connection: Connection) -> bool:
     """Whether the listener wants its clients to authenticate."""
@@ -164,9 +170,7 @@ def _succeeded(node: Node, connection: Connection, session: Session, user: str) 
     session.authenticated_ms = node.monotonic_ms()
     connection.principal = f"User:{user}"
     connection.is_authenticated = True
-    if session.expiry is not None:
-        session.expiry.cancel()
-        session.expiry = None
+    session.end()
     lifetime_ms = int(node.config.of_listener(connection.listener, "connections.max.reauth.ms"))
     if lifetime_ms > 0:
         session.expiry = node.later(lifetime_ms, _expire, connection)

@@ -25,7 +25,9 @@ _FINAL: Final = re.compile(
 )
 NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """Mechanisms as the protocol numbers them."""
-_MAX_MESSAGE_BYTES: Final = 16_384
+USUAL_SALT_BYTES: Final = 24
+MAX_MESSAGE_BYTES: Final = 2048
+"""An exchange keeps what a stranger said."""
 _SECRET: Final = secrets.token_bytes(32)
 
 
@@ -50,7 +52,7 @@ def keys_of_password(mechanism: str, password: str, iterations: int = MIN_ITERAT
     """What is kept of a new password, with a salt of its own. IllegalArgument for too few or too many iterations."""
     if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
         raise IllegalArgument(f"{iterations} iterations: {MIN_ITERATIONS} to {MAX_ITERATIONS} are taken")
-    salt = secrets.token_bytes(24)
+    salt = secrets.token_bytes(USUAL_SALT_BYTES)
     return keys_of_salted(mechanism, salted_password(mechanism, password, salt, iterations), salt, iterations)
 
 
@@ -62,13 +64,23 @@ def password_fits(mechanism: str, password: str, keys: ScramKeys) -> bool:
 
 
 class ScramServer:
-    """One exchange: `answer` twice, then `user` is who the client is. `keys_of` gives a user's keys, or None."""
+    """One exchange: `answer` twice, then `user` is who the client is.
 
-    def __init__(self, mechanism: str, keys_of: Callable[[str], ScramKeys | None]) -> None:
+    `keys_of` gives a user's keys, or None; `usual` the bytes of salt and the iterations that an unknown user seems to
+    have, so that nothing in the first answer says who is known.
+    """
+
+    def __init__(
+        self,
+        mechanism: str,
+        keys_of: Callable[[str], ScramKeys | None],
+        usual: tuple[int, int] = (USUAL_SALT_BYTES, MIN_ITERATIONS),
+    ) -> None:
         self.mechanism = mechanism
         self.user: str | None = None
         self._digest = MECHANISMS[mechanism]
         self._keys_of = keys_of
+        self._usual = usual
         self._name = ""
         self._keys: ScramKeys | None = None
         self._is_known = False
@@ -78,7 +90,7 @@ class ScramServer:
 
     def answer(self, message: bytes) -> bytes:
         """What the server says to a message of the client; Refused ends the exchange."""
-        if len(message) > _MAX_MESSAGE_BYTES or self.user is not None:
+        if len(message) > MAX_MESSAGE_BYTES or self.user is not None:
             raise Refused("a message too many, or too long")
         try:
             text = message.decode()
@@ -95,7 +107,7 @@ class ScramServer:
             raise Refused("the user asks to act as another one")
         keys = self._keys_of(self._name)
         self._is_known = keys is not None
-        self._keys = keys or _nobody(self._digest, self._name)
+        self._keys = keys or _nobody(self._digest, self._name, *self._usual)
         self._header = match["header"]
         self._nonce = match["nonce"] + secrets.token_urlsafe(24)
         first = f"r={self._nonce},s={b64encode(self._keys.salt).decode()},i={self._keys.iterations}"
@@ -120,10 +132,11 @@ class ScramServer:
         return b"v=" + b64encode(hmac.digest(self._keys.server_key, said, self._digest))
 
 
-def _nobody(digest: str, name: str) -> ScramKeys:
+def _nobody(digest: str, name: str, salt_bytes: int, iterations: int) -> ScramKeys:
     """Keys for a user that is not known, the same at each try; nobody has a password for them."""
     made = hmac.digest(_SECRET, name.encode(), digest)
-    return ScramKeys(made[:24], made, made, MIN_ITERATIONS)
+    salt = b"".join(hmac.digest(made, bytes([part]), digest) for part in range(salt_bytes // len(made) + 1))
+    return ScramKeys(salt[:salt_bytes], made, made, iterations)
 
 
 def _sasl_name(text: str) -> str:

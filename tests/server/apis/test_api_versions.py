@@ -57,6 +57,9 @@ def test_the_software_is_kept_with_the_connection(tmp_path: Path) -> None:
             connection = connection_for()
             await call(node, "api_versions", 4, SOFTWARE, connection=connection)
             assert (connection.software_name, connection.software_version) == ("a-client", "1.2")
+            long = {**SOFTWARE, "client_software_name": "a" * 30_000}
+            await call(node, "api_versions", 4, long, connection=connection)
+            assert connection.software_name == "a" * 100
 
     asyncio.run(run())
 

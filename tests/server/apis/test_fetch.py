@@ -317,6 +317,16 @@ def test_partitions_of_all_sessions_are_bounded() -> None:
     assert resumed.id == 0 and len(sessions) == 0  # answered whole, and remembered no more
 
 
+def test_names_that_no_topic_has_are_not_remembered() -> None:
+    sessions = FetchSessions(10, Now(), seed=1)
+    known = made(sessions, 1)
+    long = SessionPartition("a" * 30_000, 0, 0, 100)
+    assert known is not None and sessions.create({long.key: long}, False, False) is None
+    resumed = sessions.resume(known.id, 1, False, [long], ())
+    assert isinstance(resumed, FetchSession) and long.key in resumed.partitions and resumed.id == 0
+    assert len(sessions) == 0
+
+
 def test_what_gave_records_goes_to_the_end() -> None:
     class Some:
         size = 10

@@ -11,6 +11,7 @@ import pytest
 
 from kafkalog.server.context import CLOSE
 from kafkalog.server.running import raise_descriptor_limit
+from kafkalog.server.security.sasl import Session
 from tests.server.net.networks import answer_of, connect, echo, framed, is_closed, monotonic_ms, network_for
 
 ASKED = framed(b"12345678")
@@ -134,7 +135,7 @@ def test_a_length_that_is_not_kept_takes_no_memory() -> None:
 def test_who_is_not_authenticated_sends_no_more_than_that_takes() -> None:
     async def run() -> None:
         async def dispatch(connection: Any, frame: bytearray) -> Any:
-            connection.sasl = SimpleNamespace(is_bare=frame == b"bare....")
+            connection.sasl = SimpleNamespace(is_bare=frame == b"bare....", end=lambda: None)
             connection.is_authenticated = frame == b"password"
             return [bytes(frame[:8])]
 
@@ -453,5 +454,55 @@ def test_answers_that_nobody_takes_are_given_up_where_they_are_too_many_the_olde
             writer.close()
             for sock in socks:
                 sock.close()
+
+    asyncio.run(run())
+
+
+def test_of_requests_that_come_slowly_the_slowest_are_given_up_where_they_are_too_many() -> None:
+    async def run() -> None:
+        async with network_for(echo, queued_max_request_bytes=300_000) as network:
+            slow = [await connect(network) for _ in range(4)]
+            quick = await connect(network)
+            for number, (_, writer) in enumerate(slow, 1):
+                writer.write((1 << 20).to_bytes(4, "big") + bytes(number * 5_000))
+            while network.counts.bytes_in < 4 * 4 + 50_000:
+                await asyncio.sleep(0.01)
+            assert network.counts.request_bytes > 300_000
+            body = bytes(1 << 19)
+            half = framed(body)[: 1 << 18]
+            quick[1].write(framed(body)[:4])
+            await asyncio.sleep(0.05)
+            assert await is_closed(slow[0][0]) and await is_closed(slow[1][0])
+            assert set(network.counts.refused) == {"unfinished"}
+            while network.counts.request_bytes > 300_000:
+                await asyncio.sleep(0.01)
+            quick[1].write(half[4:])
+            quick[1].write(framed(body)[len(half) :])
+            assert await answer_of(quick[0]) == body
+            for _, writer in [*slow, quick]:
+                writer.close()
+
+    asyncio.run(run())
+
+
+def test_a_login_that_would_expire_is_forgotten_with_its_connection() -> None:
+    async def run() -> None:
+        session = Session()
+
+        async def dispatch(connection: Any, frame: bytearray) -> Any:
+            session.expiry = asyncio.get_running_loop().call_later(3600, print)
+            connection.sasl = session
+            return [bytes(frame)]
+
+        async with network_for(dispatch) as network:
+            reader, writer = await connect(network)
+            writer.write(ASKED)
+            await answer_of(reader)
+            expiry = session.expiry
+            assert expiry is not None
+            writer.close()
+            while network.channels:
+                await asyncio.sleep(0.01)
+            assert expiry.cancelled()
 
     asyncio.run(run())

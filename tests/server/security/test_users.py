@@ -109,16 +109,56 @@ def test_a_first_message_that_is_none_is_refused(message: bytes) -> None:
         server.answer(message)
 
 
-def test_nobody_learns_who_is_known() -> None:
-    """An unknown user gets a salt that stays the same, and is refused as one with a wrong password."""
-    salts = set()
-    for _ in range(2):
-        server, client = ScramServer("SCRAM-SHA-512", {}.get), Client("SCRAM-SHA-512", "nobody", "p")
-        said = server.answer(client.first())
-        salts.add(said.split(b",s=")[1])
-        with pytest.raises(Refused):
-            server.answer(client.last(said))
-    assert len(salts) == 1
+@pytest.mark.parametrize("iterations", [4096, 8192])
+@pytest.mark.parametrize("salt_bytes", [16, 24, 70])
+def test_nobody_learns_who_is_known(tmp_path: Path, salt_bytes: int, iterations: int) -> None:
+    """All that is said to an unknown user is of the form of what is said to one with a wrong password."""
+    mechanism = "SCRAM-SHA-512"
+
+    async def run() -> None:
+        made = Credentials(SecurityFile(tmp_path), _at_once)
+        await made.start()
+        salt = bytes(range(salt_bytes))
+        kept = keys_of_salted(mechanism, salted_password(mechanism, "right", salt, iterations), salt, iterations)
+        users = {f"u{number}": {mechanism: kept} for number in range(3)}
+        users["other"] = {mechanism: keys_of_password(mechanism, "right", 5000)}
+        made.file.state = made.file.state._replace(users=users)
+        forms, salts, errors = set(), {}, set()
+        for user in ("u1", "nobody", "another", "u1", "nobody", "another"):
+            server, client = made.scram(mechanism), Client(mechanism, user, "wrong")
+            said = server.answer(client.first())
+            nonce, sent, rounds = [part.partition("=")[2] for part in said.decode().split(",")]
+            forms.add((len(nonce), len(b64decode(sent)), int(rounds)))
+            assert salts.setdefault(user, sent) == sent
+            with pytest.raises(Refused) as raised:
+                server.answer(client.last(said))
+            errors.add(str(raised.value))
+        assert forms == {(3 + 32, salt_bytes, iterations)}
+        assert len(set(salts.values())) == 3 and len(errors) == 1
+
+    asyncio.run(run())
+
+
+def test_without_users_there_is_still_a_form(tmp_path: Path) -> None:
+    async def run() -> None:
+        made = Credentials(SecurityFile(tmp_path), _at_once)
+        await made.start()
+        said = made.scram("SCRAM-SHA-256").answer(b"n,,n=nobody,r=abc").decode().split(",")
+        assert (len(b64decode(said[1][2:])), said[2]) == (24, "i=4096")
+
+    asyncio.run(run())
+
+
+def test_an_exchange_keeps_no_more_than_a_little_of_a_stranger() -> None:
+    keys = {"u": keys_of_password("SCRAM-SHA-256", "p")}
+    for size in (2048, 2049):
+        message = b"n,,n=u,r=" + b"a" * (size - 9)
+        server = ScramServer("SCRAM-SHA-256", keys.get)
+        if size <= scram.MAX_MESSAGE_BYTES:
+            server.answer(message)
+        else:
+            with pytest.raises(Refused):
+                server.answer(message)
 
 
 def test_passwords_of_plain_are_checked_by_the_same_keys(tmp_path: Path) -> None:
