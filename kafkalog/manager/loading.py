@@ -1,10 +1,10 @@
 """Opening all logs of the data directories, in several threads each (LOAD-30, LOAD-32, MGR-21).
 
-    prepare     checkpoints and names are read; nothing has changed so far
-    begin       the clean-shutdown marker goes, so that a crash while loading is seen
-    load        every log, `num.recovery.threads.per.data.dir` threads a directory; an error of the disk, or damage
-                that cannot be undone, takes the directory offline, and the others go on
-    done        only now may a later close write the marker again
+prepare     checkpoints and names are read; nothing has changed so far
+begin       the clean-shutdown marker goes, so that a crash while loading is seen
+load        every log, `num.recovery.threads.per.data.dir` threads a directory; an error of the disk, or damage
+            that cannot be undone, takes the directory offline, and the others go on
+done        only now may a later close write the marker again
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class LoadRules(NamedTuple):
     producer_expiration_ms: int
     progress: Callable[[LoadProgress], object] | None
     on_disk_failure: Callable[[DataDirectory, BaseException], object]
+    recovers_damage: bool = False
+    """Whether a log that was closed well but is damaged is recovered: only in a copy, whose records go nowhere else."""
 
 
 class Configs:
@@ -168,18 +170,27 @@ class DirectoryLoader:
         self._opened(place, log, self._rules.clock.monotonic_ms() - began_ms)
 
     def _open(self, place: PartitionPlace) -> UnifiedLog:
+        try:
+            return self._open_found(place, self._clean)
+        except (FormatError, CorruptRecord) as error:
+            if not (self._clean and self._rules.recovers_damage):
+                raise
+            _LOG.warning("%s is recovered in a copy, though it was closed well: %s", place.name, error)
+            return self._open_found(place, False)
+
+    def _open_found(self, place: PartitionPlace, is_clean: bool) -> UnifiedLog:
         rules, key = self._rules, place.topic_partition
         return open_partition(
             self._log_dir,
             place.path,
             rules.config_of(key.topic),
-            Found(self._clean, self._starts.get(key, 0), self._points.get(key, 0)),
+            Found(is_clean, self._starts.get(key, 0), self._points.get(key, 0)),
             fs=rules.fs,
             clock=rules.clock,
             scheduler=rules.scheduler,
             producer_expiration_ms=rules.producer_expiration_ms,
             on_disk_failure=lambda error: rules.on_disk_failure(self.directory, error),
-            progress=None if self._clean else lambda recovery: self._tell(place.name, recovery),
+            progress=None if is_clean else lambda recovery: self._tell(place.name, recovery),
         )
 
     def _opened(self, place: PartitionPlace, log: UnifiedLog, took_ms: int) -> None:

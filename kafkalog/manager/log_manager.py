@@ -79,6 +79,7 @@ class LogManager(LogRemover):
         clock: Clock = SYSTEM_CLOCK,
         scheduler: Schedules | None = None,
         progress: Callable[[LoadProgress], object] | None = None,
+        recovers_damage: bool = False,
     ) -> LogManager:
         """The manager of these data directories, with all their logs open; directories are made where missing.
 
@@ -86,7 +87,8 @@ class LogManager(LogRemover):
         the id in its `partition.metadata` whether it belongs to no topic; it is renamed to `-stray` then, and kept.
 
         Logs are recovered where a directory was not closed well; `progress` is called from the loading threads, one at
-        a time. A directory whose disk fails is offline, and the others are used.
+        a time. A directory whose disk fails is offline, and the others are used. So is one with damage that no crash
+        leaves in a log that was closed well; with `recovers_damage`, for copies, that log is recovered instead.
 
         ConfigError (an empty path, or a cordoned one that is none of these), DirectoryLocked (another process, or
         another manager here), NotAPartition (a directory whose name is none), IllegalState (a partition in two
@@ -100,13 +102,15 @@ class LogManager(LogRemover):
             check_cordoned(settings.cordoned_log_dirs, directories)
             topics = StoreTopics(topic_settings)
             manager = cls(directories, settings, topics, fs=fs, clock=clock, scheduler=scheduler)
-            manager._load(progress, is_stray)
+            manager._load(progress, is_stray, recovers_damage)
         except BaseException:
             release_all(directories)
             raise
         return manager
 
-    def _load(self, progress: Callable[[LoadProgress], object] | None, is_stray: IsStray | None) -> None:
+    def _load(
+        self, progress: Callable[[LoadProgress], object] | None, is_stray: IsStray | None, recovers_damage: bool
+    ) -> None:
         for directory in tuple(self.online):
             try:
                 self._topics.read(directory)
@@ -123,6 +127,7 @@ class LogManager(LogRemover):
             self.config.producer_id_expiration_ms,
             progress,
             self.note_failure,
+            recovers_damage,
         )
         inventories = load_directories(
             self.directories, rules, lambda directory: either(is_stray, self._topics.strays_in(directory))

@@ -40,6 +40,7 @@ def open_logs(
     clock: Clock,
     scheduler: Schedules | None = None,
     progress: Callable[[LoadProgress], object] | None = None,
+    recovers_damage: bool = False,
 ) -> OpenedLogs:
     """The logs of these data directories. What a broker's metadata there says counts below what `config` was given.
 
@@ -65,6 +66,7 @@ def open_logs(
             clock=clock,
             scheduler=scheduler,
             progress=progress,
+            recovers_damage=recovers_damage,
         )
     except BaseException:
         if scheduler is not None:

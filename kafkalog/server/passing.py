@@ -2,7 +2,7 @@
 
 A stand-in has copies of all small files and links to the segments. Segments that would be cut or appended to are
 copied, too: the last one of a partition where the directory was not closed well, and those of the internal topics,
-since groups may be used, and are forgotten at the end.
+since groups may be used, and are forgotten at the end. Others are copied when recovery cuts them.
 """
 
 from __future__ import annotations

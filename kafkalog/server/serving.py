@@ -114,7 +114,7 @@ async def serving(
     fs = NoWritesToLinks() if is_read_only else OS
     with stand_ins(directories) if is_read_only else nullcontext(directories) as paths:
         store = await asyncio.to_thread(
-            open_store, paths, settings, fs=fs, progress=progress, with_jobs=not is_read_only
+            open_store, paths, settings, fs=fs, progress=progress, is_read_only=is_read_only
         )
         async with _running(settings, store, is_read_only=is_read_only, **more) as server:
             yield server

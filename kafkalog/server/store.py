@@ -52,18 +52,18 @@ def open_store(
     fs: FileSystem = OS,
     clock: Clock = SYSTEM_CLOCK,
     progress: Callable[[LoadProgress], object] | None = None,
-    with_jobs: bool = True,
+    is_read_only: bool = False,
 ) -> Store:
-    """The store of these data directories, with its jobs running if that is wanted.
+    """The store of these data directories, with its jobs running; if it is only read, without, and of copies.
 
     Errors as `open_logs`; StorageError where who the node is cannot be kept.
     """
-    opened = open_logs(directories, config.store, fs=fs, clock=clock, progress=progress)
+    opened = open_logs(directories, config.store, fs=fs, clock=clock, progress=progress, recovers_damage=is_read_only)
     manager = opened.manager
     try:
         online = [one.path for one in manager.directories if one.is_online]
         identity = _identity(online, config["node.id"], fs)
-        if with_jobs:
+        if not is_read_only:
             manager.schedule_jobs()
     except BaseException:
         with suppress(Exception):

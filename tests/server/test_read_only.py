@@ -129,6 +129,32 @@ def test_what_lies_before_damage_in_an_earlier_segment_is_served(left: Path) -> 
     assert state(left) == before
 
 
+@pytest.mark.parametrize("damage", ["cut", "strange", "flipped"])
+def test_a_damaged_last_segment_of_a_clean_directory_is_recovered_in_a_copy(left: Path, damage: str) -> None:
+    """The marker says that all is whole; the disk, or who copied the directory, has it otherwise for one partition."""
+    last = max((left / "orders-0").glob("*.log"))
+    with kafkalog.open_dirs(left, "a") as dirs:
+        dirs["orders", 1].append(b"whole")
+    data = bytearray(last.read_bytes())
+    if damage == "cut":
+        del data[-50:]
+    elif damage == "strange":
+        data += b"x" * 100
+    else:
+        data[-50] ^= 0xFF
+    last.write_bytes(data)
+    assert (left / CLEAN_SHUTDOWN_FILE).exists()
+    before = state(left)
+
+    async def run() -> None:
+        async with serving([str(left)], config(), is_read_only=True) as server:
+            assert not list(server.node.store.offline)
+            assert await ends(server.node) == [COUNT - (damage != "strange"), 1]
+
+    asyncio.run(run())
+    assert state(left) == before
+
+
 def test_its_users_log_in_and_no_topic_is_made_by_asking_for_it(left: Path, caplog: pytest.LogCaptureFixture) -> None:
     add_user(left, "u", "secret")
     before = state(left)
