@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
-from kafkalog.errors import IllegalState, KafkalogError
+from kafkalog.errors import ConfigError, IllegalState, KafkalogError
 
 __all__ = ["DEFAULTS", "KafkaServer", "ServerDidNotStart", "kafka_server"]
 
@@ -33,6 +33,7 @@ DEFAULTS: Final = {
     "log.cleaner.dedupe.buffer.size": "4194304",
 }
 """Settings that make a server quick to start and groups quick to form; those of the caller go before them."""
+_DIRECTORIES: Final = ("log.dirs", "log.dir")
 _STOP: Final = b"stop\n"
 START_S: Final = 30
 STOP_S: Final = 30
@@ -52,7 +53,7 @@ class KafkaServer:
     """A server that `kafka_server` started; it can be stopped, killed and started again on its directory.
 
     `bootstrap` is what clients connect to, "HOST:PORT" of the first listener; `ports` has that of every listener;
-    `directory` holds the topics.
+    `directory` holds the topics. ConfigError for data directories among the settings.
     """
 
     def __init__(
@@ -69,10 +70,14 @@ class KafkaServer:
         self.port = 0
         self.ports: dict[str, int] = {}
         self.http_port: int | None = None
+        for name in _DIRECTORIES:
+            if name in settings:
+                raise ConfigError(f"{name} is no setting here", hint="the directory is given by directory=...")
         self._settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **DEFAULTS, **settings}
         self._made_first = {"topics": dict(topics), "users": dict(users or {})}
         self._is_temporary = is_temporary
         self._log = tempfile.TemporaryFile()
+        self._log_at_end = ""
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -120,7 +125,9 @@ class KafkaServer:
         return self._process.pid
 
     def log(self) -> str:
-        """What it logged so far: warnings and errors."""
+        """What it logged so far: warnings and errors; after its `with` block, all of it."""
+        if self._log.closed:
+            return self._log_at_end
         descriptor = self._log.fileno()  # the server writes where its position is, which is ours, too
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode("utf-8", "replace")
 
@@ -161,7 +168,7 @@ class KafkaServer:
         try:
             self.start()
         except BaseException:
-            self._log.close()
+            self._close_log()
             raise
         return self
 
@@ -169,7 +176,11 @@ class KafkaServer:
         try:
             self.stop()
         finally:
-            self._log.close()
+            self._close_log()
+
+    def _close_log(self) -> None:
+        self._log_at_end = self.log()
+        self._log.close()
 
 
 @contextmanager
@@ -183,7 +194,7 @@ def kafka_server(
     """A server for the length of a `with` block.
 
     topics: a name, names, or names and numbers of partitions, made before the block begins; settings: as in a broker's
-    `server.properties`, over `DEFAULTS`, without the data directories; users: names and passwords of who may log in
+    `server.properties`, over `DEFAULTS`, ConfigError for data directories; users: names and passwords of who may log in
     at a listener with SASL; directory: where the topics are kept, a temporary one where none is given.
     """
     names = [topics] if isinstance(topics, str) else topics

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from kafkalog.errors import IllegalState
+from kafkalog.errors import ConfigError, IllegalState
 from kafkalog.testing import KafkaServer, ServerDidNotStart, kafka_server
 from tests.trees import SOURCES
 
@@ -78,6 +78,25 @@ def test_what_is_wrong_is_told_in_one_line(given: dict[str, Any], told: str) -> 
         raise AssertionError("it started")
     assert str(raised.value).startswith(f"the server did not start: {told}")
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["log.dirs", "log.dir"])
+def test_data_directories_are_no_settings(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError) as raised, kafka_server(settings={name: str(tmp_path / "x")}):
+        raise AssertionError("it started")
+    assert str(raised.value) == f"{name} is no setting here. Hint: the directory is given by directory=..."
+
+
+def test_its_log_is_there_afterwards() -> None:
+    with kafka_server(settings={"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}, users={"u": "x"}) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as link:
+            body = b"\0\x24\0\0\0\0\0\x07\xff\xff\0\0\0\0"  # a token without a handshake
+            link.sendall(len(body).to_bytes(4, "big") + body)
+            assert link.recv(8) == b""
+        said = server.log()
+        assert "did not authenticate" in said
+    assert server.log().startswith(said)
+    server.stop()
 
 
 def test_a_slip_in_the_name_of_a_setting_is_a_warning() -> None:
