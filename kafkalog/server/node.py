@@ -65,6 +65,8 @@ class Node:
         self.is_ready = False
         self.is_read_only = is_read_only
         self.on_config_change: list[Callable[[ServerConfig], object]] = []
+        self.refusals_told: set[str | None] = set()
+        """Mechanisms by which a client was refused, and the log says so; None for what is outside of an exchange."""
         self._started: list[str] = []
         self.store: LogManager = opened.manager
         self.node_id = opened.identity.node_id

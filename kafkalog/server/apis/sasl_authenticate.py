@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.server.context import CLOSE, Answer, RequestContext
-from kafkalog.server.security.sasl import authenticate
+from kafkalog.server.security.sasl import authenticate, tell_refusal
 from kafkalog.server.security.scram import Refused
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
-
-_LOG: Final = logging.getLogger(__name__)
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
@@ -20,7 +17,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     try:
         outcome = await authenticate(node, context.connection, bytes(request.auth_bytes))
     except Refused as error:
-        _LOG.warning("%s did not authenticate: %s", context.connection.peer_host, error)
+        tell_refusal(node, context.connection, error)
         return CLOSE
     return {
         "error_code": outcome.error_code,

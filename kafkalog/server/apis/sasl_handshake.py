@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.server.context import CLOSE, Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.security.sasl import begin, mechanisms_of
+from kafkalog.server.security.sasl import begin, mechanisms_of, tell_refusal
 from kafkalog.server.security.scram import Refused
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
-
-_LOG: Final = logging.getLogger(__name__)
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
@@ -25,7 +22,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     try:
         code = begin(node, connection, request.mechanism, is_bare=context.api_version == 0)
     except Refused as error:
-        _LOG.warning("%s did not authenticate: %s", connection.peer_host, error)
+        tell_refusal(node, connection, error)
         return CLOSE
     if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         connection.closes_after_answer = True

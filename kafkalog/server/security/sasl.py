@@ -120,9 +120,22 @@ async def authenticate_bare(node: Node, connection: Connection, token: bytes) ->
     try:
         outcome = await authenticate(node, connection, token)
     except Refused as error:
-        _LOG.warning("%s did not authenticate: %s", connection.peer_host, error)
+        tell_refusal(node, connection, error)
         return None
     return None if outcome.error_code else outcome.token
+
+
+def tell_refusal(node: Node, connection: Connection, error: Refused, mechanism: str | None = None) -> None:
+    """A warning for the first refusal by a mechanism (None: outside of an exchange); strangers fill no log with more.
+
+    `mechanism` is one of the listener's: what clients send may not be what tells one kind from another.
+    """
+    is_first = mechanism not in node.refusals_told
+    node.refusals_told.add(mechanism)
+    by = "" if mechanism is None else f" by {mechanism}"
+    more = "; further ones are counted, and logged at DEBUG" if is_first else ""
+    level = logging.WARNING if is_first else logging.DEBUG
+    _LOG.log(level, "%s did not authenticate%s: %s%s", connection.peer_host, by, error, more)
 
 
 async def _plain(node: Node, connection: Connection, token: bytes) -> str:
@@ -149,7 +162,7 @@ async def _plain(node: Node, connection: Connection, token: bytes) -> str:
 async def _failed(node: Node, connection: Connection, session: Session, error: Refused, began_ms: int) -> Outcome:
     mechanism = session.pending
     node.metrics.network.refuse("authentication")
-    _LOG.warning("%s did not authenticate by %s: %s", connection.peer_host, mechanism, error)
+    tell_refusal(node, connection, error, mechanism)
     session.pending, session.scram, session.is_bare = None, None, False
     connection.is_authenticated = False
     # counted from the message: how long the check took says whether there is such a user

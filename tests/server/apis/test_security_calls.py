@@ -238,6 +238,32 @@ def test_who_has_the_password_is_let_in_and_nobody_else(tmp_path: Path, mechanis
     with_node(tmp_path, use, connection_failed_authentication_delay_ms=1)
 
 
+def test_strangers_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The first one of each kind is a warning; all are counted, and told where details are wanted."""
+    add_user(tmp_path, "u", "secret")
+
+    async def use(node: Node) -> None:
+        for number in range(5):
+            for mechanism in ("PLAIN", "SCRAM-SHA-256"):
+                answer = await log_in(node, sasl_connection(), mechanism, f"stranger{number}", "x")
+                assert answer.error_code == 58
+            connection = sasl_connection()
+            with pytest.raises(Closed):
+                await token(node, connection, b"x")
+            assert await handshake(node, connection, "PLAIN") == 0
+            with pytest.raises(Closed):
+                await handshake(node, connection, f"{number}")
+        assert node.metrics.network.refused["authentication"] == 10
+
+    caplog.set_level("DEBUG", "kafkalog.server.security.sasl")
+    with_node(tmp_path, use, connection_failed_authentication_delay_ms=1)
+    told = [one for one in caplog.records if "did not authenticate" in one.message]
+    assert len(told) == 20
+    warnings = [one.message for one in told if one.levelname == "WARNING"]
+    assert len(warnings) == 3 and all("further ones are counted" in one for one in warnings)
+    assert "by PLAIN: the password of 'stranger0'" in warnings[0] and "by SCRAM-SHA-256" in warnings[1]
+
+
 def test_users_of_plain_may_stand_in_the_settings(tmp_path: Path) -> None:
     add_user(tmp_path, "kept", "secret", mechanisms=["SCRAM-SHA-256"])
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -253,9 +279,7 @@ def test_users_of_plain_may_stand_in_the_settings(tmp_path: Path) -> None:
     with_node(tmp_path, use, connection_failed_authentication_delay_ms=0, **settings)
 
 
-@pytest.mark.parametrize(
-    "text", ["x", "M required", 'M required user_a="b"', 'M required user_a="b" c ;', "M needed;"]
-)
+@pytest.mark.parametrize("text", ["x", "M required", 'M required user_a="b"', 'M required user_a="b" c ;', "M needed;"])
 def test_settings_that_name_no_users_end_the_start(tmp_path: Path, text: str) -> None:
     async def never(node: Node) -> None:
         raise AssertionError
@@ -276,9 +300,7 @@ def test_a_client_that_fails_waits(tmp_path: Path) -> None:
     with_node(tmp_path, use, connection_failed_authentication_delay_ms=60_000)
 
 
-def test_the_time_of_a_failure_does_not_tell_who_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_time_of_a_failure_does_not_tell_who_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def use(node: Node) -> None:
         async def is_password(user: str, password: str) -> bool:
             await asyncio.sleep(0.15 if user == "known" else 0)
