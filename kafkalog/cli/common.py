@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from kafkalog.tools.directories import PartitionPath
 
 _ISOLATION = "isolation.level"
+SETTLE_S = 0.05
+"""A batch that is cut off gets so long to be whole: a writer may be about to finish it."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kafkalog.tools.consume_decoded import Serdes
     from kafkalog.tools.templates import Pieces
 
-SETTLE_S = 0.05
 _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 
 
@@ -165,7 +164,7 @@ class _Consumer:
                 text = f"note: {view.name} ends at offset {view.log_end_offset}, {level} reads up to {end}"
                 common.note(text, quiet=self.given["quiet"])
             if view.damage is not None:
-                time.sleep(SETTLE_S)
+                time.sleep(common.SETTLE_S)
                 view.refresh()
             if view.damage is not None:
                 raise view.damage

@@ -13,6 +13,8 @@ import click
 from kafkalog.cli import common
 
 if TYPE_CHECKING:
+    from kafkalog.cli.group_rows import Committed
+    from kafkalog.errors import KafkalogError
     from kafkalog.storage.view import LogView
     from kafkalog.types import TopicPartition
 
@@ -34,10 +36,14 @@ def groups(
     """Show the positions that readers keep by name, and how far behind the end they are.
 
     Groups that a server or a broker kept in the directory are among them; a last column says then which is which.
+    Where their topic is damaged, those that lie before the damage are shown, and the exit status is 1.
     """
+    from kafkalog.cli.group_rows import committed_in
+
     common.set_verbosity(given["quiet"], given["verbose"])
     given_dirs = common.need_dirs(dirs)
-    rows, kept = _rows(given_dirs, cursors), _group_rows(given_dirs)
+    committed, damage = committed_in(given_dirs)
+    rows, kept = _rows(given_dirs, cursors), _group_rows(given_dirs, committed)
     if kept:
         rows = [row | {"kept": "cursor"} for row in rows] + [row | {"kept": "group"} for row in kept]
         rows.sort(key=lambda row: (row["group"], row["topic"], row["partition"], row["kept"]))
@@ -45,9 +51,17 @@ def groups(
     if as_json:
         for row in rows:
             print(json.dumps(row))
-        return
-    if rows:
+    elif rows:
         _print_table([(*_COLUMNS, "KEPT") if kept else _COLUMNS, *(_shown(row) for row in rows)])
+    if damage:
+        _note_damage(damage[:-1])
+        common.note("note: what groups committed behind damage is not shown", quiet=given["quiet"])
+        raise damage[-1]
+
+
+def _note_damage(damage: list[KafkalogError]) -> None:
+    for error in damage:
+        common.note(f"kafkalog: {error}")
 
 
 def _rows(dirs: list[str], cursors: str | None) -> list[dict[str, Any]]:
@@ -67,13 +81,11 @@ def _rows(dirs: list[str], cursors: str | None) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["group"], row["topic"], row["partition"]))
 
 
-def _group_rows(dirs: list[str]) -> list[dict[str, Any]]:
+def _group_rows(dirs: list[str], committed: Committed) -> list[dict[str, Any]]:
     """A row for each offset that a group has committed in these directories."""
-    from kafkalog.cli.group_rows import committed_in
     from kafkalog.tools.directories import partitions
     from kafkalog.types import TopicPartition
 
-    committed = committed_in(dirs)
     if not committed:
         return []
     ends = {}
@@ -163,7 +175,8 @@ def reset(**given: Any) -> None:
     if given["execute"] and given["dry_run"]:
         raise click.UsageError("--execute does it, --dry-run does not: give one of them")
     store, dirs, group = CursorStore(given["cursors"]), common.need_dirs(given["dirs"]), given["group"]
-    committed = committed_in(dirs)
+    committed, damage = committed_in(dirs)
+    _note_damage(damage)
     is_group = any(key[0] == group for key in committed)
     moved = {}
     with ExitStack() as stack:
@@ -255,6 +268,8 @@ def delete(dirs: tuple[str, ...], topic: str | None, group: str, cursors: str | 
             print(f"{group} {topic_partition.topic}:{topic_partition.partition}")
     if not found:
         hint = "kafkalog offsets groups shows those there are"
-        if any(key[0] == group for key in committed_in(common.need_dirs(dirs))):
+        committed, damage = committed_in(common.need_dirs(dirs))
+        _note_damage(damage)
+        if any(key[0] == group for key in committed):
             hint = "it is a group of a server, which deletes it: kafka-consumer-groups --delete, or any admin client"
         raise UnknownTopicOrPartition(f"there is no cursor {group}", path=store.root, hint=hint)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.cli.common import SETTLE_S
+
 if TYPE_CHECKING:
+    from kafkalog.errors import KafkalogError
+    from kafkalog.server.groups.offsets import GroupOffsets
     from kafkalog.server.groups.values import CommittedOffset
     from kafkalog.types import TopicPartition
 
@@ -14,23 +19,42 @@ _CHUNK_BYTES: Final = 1 << 20
 Committed = dict[tuple[str, str, int], "CommittedOffset"]
 
 
-def committed_in(dirs: list[str]) -> Committed:
-    """What groups have committed in these directories, by group, topic and partition. Nothing is changed.
+def committed_in(dirs: list[str]) -> tuple[Committed, list[KafkalogError]]:
+    """What groups have committed in these directories, by group, topic and partition, and the damage that was met.
 
-    Offsets of transactions that are not over are left out.
+    Of a partition with damage it is what lies before that. Offsets of transactions that are not over are left out.
+    Nothing is changed.
     """
-    from kafkalog.server.groups.replay import replay_log
-    from kafkalog.storage.view import LogView
     from kafkalog.tools.directories import partitions
 
     found: Committed = {}
+    damage: list[KafkalogError] = []
     for _, path in partitions(dirs, topic=_TOPIC):
-        with LogView(path) as view:
-            offsets = replay_log(view, _CHUNK_BYTES).offsets
+        offsets, error = _offsets_in(path)
         for group_id in offsets.groups():
             for (topic, partition), one in offsets.all_of(group_id).items():
                 found[group_id, topic, partition] = one
-    return found
+        if error is not None:
+            damage.append(error)
+    return found, damage
+
+
+def _offsets_in(path: str) -> tuple[GroupOffsets, KafkalogError | None]:
+    """The offsets of one partition, and what ended them before its end."""
+    from kafkalog.errors import CorruptRecord, InvalidRecord
+    from kafkalog.server.groups.replay import Replay, replay_log
+    from kafkalog.storage.view import LogView
+
+    replay = Replay()
+    with LogView(path) as view:
+        if view.damage is not None:  # what a server is about to finish is none
+            time.sleep(SETTLE_S)
+            view.refresh()
+        try:
+            replay_log(view, _CHUNK_BYTES, replay)
+        except (CorruptRecord, InvalidRecord) as error:
+            return replay.offsets, error
+        return replay.offsets, view.damage
 
 
 def commit_in(dirs: list[str], group_id: str, offsets: dict[TopicPartition, int], now_ms: int) -> None:

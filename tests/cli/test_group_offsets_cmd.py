@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("kio")
 
+from kafkalog.dirs import open_dirs
+from kafkalog.server.groups.records import offset_record
 from kafkalog.server.groups.values import CommittedOffset
 from kafkalog.util.java_hash import partition_of
 from tests.commands import kafkalog, ok, started
@@ -53,6 +55,47 @@ def test_groups_of_a_directory_are_shown_with_their_lag(data: Path, tmp_path: Pa
     table = ok("offsets", "groups", "-d", data, "--cursors", tmp_path / "cursors", "-G", "g").decode().splitlines()
     assert table[0].split()[-1] == "KEPT"
     assert [line.split()[-1] for line in table[1:]] == ["group", "group"]
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+def test_damage_is_told_and_what_lies_before_it_shown(data: Path, tmp_path: Path, is_json: bool) -> None:
+    before = {row["group"] for row in rows(data, tmp_path)}
+    home = partition_of("other", 2)
+    assert before == {"g", "other"} and home != partition_of("g", 2)
+    path = data / f"__consumer_offsets-{home}" / f"{0:020}.log"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:70] + bytes([whole[70] ^ 0xFF]) + whole[71:])
+    command = ("offsets", "groups", "-d", data, "--cursors", tmp_path / "cursors", *(["-J"] if is_json else []))
+    for flag in ([], ["-q"]):
+        done = kafkalog(*command, *flag)
+        assert done.returncode == 1
+        said = done.stderr.decode()
+        assert f"file {path}" in said and "offset " in said and "position " in said
+        assert ("is not shown" in said) == (not flag) and "Traceback" not in said
+        assert done.stdout.decode().count("group") >= 2 and b"other" not in done.stdout
+    for segment in data.glob("__consumer_offsets-*/*.log"):
+        if segment != path:
+            segment.write_bytes(segment.read_bytes()[:-1])
+    done = kafkalog(*command)
+    assert done.returncode == 1 and all(f"__consumer_offsets-{number}/".encode() in done.stderr for number in (0, 1))
+    assert done.stdout and b"other" not in done.stdout, "the first offset of g is whole"
+
+
+def test_damage_in_an_earlier_segment_is_told(tmp_path: Path) -> None:
+    with open_dirs(tmp_path / "data", "a") as dirs:
+        dirs.create_topic("__consumer_offsets", partitions=1, settings={"internal.segment.bytes": 1000})
+        for number in range(40):
+            key, value = offset_record(f"g{number}", "t", 0, CommittedOffset(number, -1, "", 1))
+            dirs["__consumer_offsets", 0].append([(key, value, 1)])
+    second = sorted((tmp_path / "data" / "__consumer_offsets-0").glob("*.log"))[1]
+    data = bytearray(second.read_bytes())
+    data[70] ^= 0xFF
+    second.write_bytes(data)
+    done = kafkalog("offsets", "groups", "-d", tmp_path / "data", "--cursors", tmp_path / "cursors", "-J")
+    assert done.returncode == 1 and f"file {second}".encode() in done.stderr
+    assert f"offset {int(second.stem)}".encode() in done.stderr and b"position 0" in done.stderr
+    shown = {json.loads(line)["group"] for line in done.stdout.splitlines()}
+    assert shown == {f"g{number}" for number in range(int(second.stem))}
 
 
 def test_a_group_that_is_no_cursor_is_deleted_by_its_server(data: Path, tmp_path: Path) -> None:

@@ -122,13 +122,14 @@ class ReadableLog(Protocol):
         """Some of it, from that offset on."""
 
 
-def replay_log(log: ReadableLog, chunk_bytes: int) -> Replay:
+def replay_log(log: ReadableLog, chunk_bytes: int, into: Replay | None = None) -> Replay:
     """Reads a partition of `__consumer_offsets` from its start to its end, so many bytes at a time.
 
     Runs in a thread of the pool. A record that cannot be read is told in the log, and its group in `unreadable`;
-    CorruptRecord, InvalidRecord and StorageError for batches and markers that cannot.
+    CorruptRecord, InvalidRecord and StorageError for batches and markers that cannot; `into`, which is empty before,
+    has then what lies before them.
     """
-    replay = Replay()
+    replay = Replay() if into is None else into
     offset, end = log.log_start_offset, log.log_end_offset
     while offset < end:
         found = log.read(offset, chunk_bytes)
