@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.errors import KafkalogError
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.fetch_session import (
@@ -64,11 +66,14 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     if throttle_ms:
         node.quotas.unrecord_fetch(context, size)
         context.throttle_ms = max(context.throttle_ms, throttle_ms)
+    if session is not None and session.id == NO_SESSION:
+        session = None
+    if session is not None and session.epoch != next_epoch(epoch):  # somebody else went on with it meanwhile
+        return FetchAnswer((), ErrorCode.INVALID_FETCH_SESSION_EPOCH, throttle_ms=context.throttle_ms)
+    if throttle_ms:
         return FetchAnswer((), 0, NO_SESSION if session is None else session.id, context.throttle_ms)
     answered_id = NO_SESSION
-    if session is not None and session.id != NO_SESSION:
-        if session.epoch != next_epoch(epoch):  # somebody else went on with it meanwhile
-            return FetchAnswer((), ErrorCode.INVALID_FETCH_SESSION_EPOCH, throttle_ms=context.throttle_ms)
+    if session is not None:
         answered_id, answers = session.id, session.news(answers)
     elif session is None and epoch == FULL:
         made = sessions.create(asked, uses_ids, params.is_from_follower)
@@ -196,8 +201,9 @@ def _fetched(node: Node, context: RequestContext, asked: FetchPartition, result:
     if code == ErrorCode.KAFKA_STORAGE_ERROR and context.api_version <= _LAST_WITHOUT_STORAGE_ERROR:
         one.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if code in _MOVED and context.api_version >= _FIRST_WITH_LEADERS:
-        role = node.replicas.find(asked.topic_partition).role
-        one.current_leader = (role.leader, role.leader_epoch)
+        with suppress(KafkalogError):  # it was deleted meanwhile
+            role = node.replicas.find(asked.topic_partition).role
+            one.current_leader = (role.leader, role.leader_epoch)
     return one
 
 

@@ -38,20 +38,23 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     batches: dict[TopicPartition, tuple[Any, BatchTable]] = {}
     is_transactional = False
     turns = Turns()
-    for topic, name, code, partitions in _topics(node, context, request):
+    for topic, name, refusal, count, partitions in _topics(node, context, request):
         rows = results.setdefault(topic, {})
         await turns.row()
         for partition in partitions:
             await turns.row()
             records = partition.records
+            code = refusal
+            if not code and not 0 <= partition.index < count:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if records is None or code:
                 rows[partition.index] = AppendResult(code or ErrorCode.INVALID_RECORD)
                 continue
             table = scan(records)
             is_transactional = is_transactional or (table.has_producers and table[0].is_transactional)
-            refusal = check_produced(table, context.api_version)
-            if refusal:
-                rows[partition.index] = AppendResult(refusal)
+            code = check_produced(table, context.api_version)
+            if code:
+                rows[partition.index] = AppendResult(code)
                 continue
             key = rows[partition.index] = TopicPartition(name, partition.index)
             batches[key] = records, table
@@ -114,14 +117,14 @@ def give_back(request: Any, batches: dict[TopicPartition, tuple[Any, BatchTable]
             pass
 
 
-def _topics(node: Node, context: RequestContext, request: Any) -> Iterator[tuple[Topic, str, int, Any]]:
-    """(as the client names it, name, error code, partitions) of each topic."""
+def _topics(node: Node, context: RequestContext, request: Any) -> Iterator[tuple[Topic, str, int, int, Any]]:
+    """(as the client names it, name, error code, how many partitions it has, those asked for) of each topic."""
     by_id = context.api_version >= _FIRST_WITH_IDS
     for topic in request.topic_data:
         if by_id:
             found = node.topics.by_id(topic.topic_id)
             if found is None:
-                yield topic.topic_id, "", ErrorCode.UNKNOWN_TOPIC_ID, topic.partition_data
+                yield topic.topic_id, "", ErrorCode.UNKNOWN_TOPIC_ID, 0, topic.partition_data
                 continue
             name = found.name
         else:
@@ -131,7 +134,8 @@ def _topics(node: Node, context: RequestContext, request: Any) -> Iterator[tuple
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif found is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        yield (topic.topic_id if by_id else name), name, code, topic.partition_data
+        count = 0 if found is None else found.partitions
+        yield (topic.topic_id if by_id else name), name, code, count, topic.partition_data
 
 
 def _may_use(node: Node, context: RequestContext, transactional_id: str | None) -> bool:

@@ -50,6 +50,9 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         self._respond()
 
+    def let_go(self) -> None:
+        self._waiting = ()
+
     def _available(self, asked: FetchPartition, place: LogOffsetMetadata) -> int | None:
         """Bytes that there are to read from `place` on; None where the answer cannot wait."""
         partition = self._find(asked.topic_partition)

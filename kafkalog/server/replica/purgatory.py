@@ -11,7 +11,10 @@ from typing import Final
 from kafkalog.server.replica.timer import TimerTask, TimerWheel
 
 PURGE_INTERVAL: Final = 1000
-"""How many operations that are done may lie under their keys before they are swept (the `purge.interval.requests`)."""
+"""How many entries of operations that are done may lie under keys before they are swept (`purge.interval.requests`).
+
+More may where more wait than that: a sweep looks at all of them.
+"""
 
 
 class DelayedOperation(TimerTask):
@@ -20,12 +23,14 @@ class DelayedOperation(TimerTask):
     `on_complete` is called once, whatever comes first: the last condition, the limit, or a stop.
     """
 
-    __slots__ = ("delay_ms", "is_completed")
+    __slots__ = ("delay_ms", "is_completed", "keys")
 
     def __init__(self, delay_ms: int) -> None:
         super().__init__()
         self.delay_ms = delay_ms
         self.is_completed = False
+        self.keys = 0
+        """Under how many keys it was put."""
 
     def try_complete(self) -> bool:
         """Looks whether it can be answered, and if so ends in `force_complete()`; True if this call completed it."""
@@ -37,6 +42,9 @@ class DelayedOperation(TimerTask):
 
     def on_expiration(self) -> None:
         """Its limit passed: called before `on_complete`."""
+
+    def let_go(self) -> None:
+        """Drops what it remembers of the request: it is done, and may lie under keys for a while."""
 
     def force_complete(self) -> bool:
         """Answers with what there is; True if it was not done before."""
@@ -66,7 +74,7 @@ class Purgatory:
         self._purge_interval = purge_interval
         self._watched: dict[Hashable, list[DelayedOperation]] = {}
         self._waiting = 0
-        self._stale = 0
+        self._live = self._stale = 0  # entries under keys: of operations that wait, and at most of those that are done
 
     @property
     def delayed(self) -> int:
@@ -85,6 +93,8 @@ class Purgatory:
         self._waiting += 1
         for key in keys:
             self._watched.setdefault(key, []).append(operation)
+            operation.keys += 1
+        self._live += operation.keys
         if not self._wheel.add(operation, self._now_ms() + operation.delay_ms):
             self.expire(operation)
         return operation.is_completed
@@ -151,9 +161,11 @@ class Purgatory:
 
     def _done(self, operation: DelayedOperation) -> None:
         self._wheel.cancel(operation)
+        operation.let_go()
         self._waiting -= 1
-        self._stale += 1
-        if self._stale >= self._purge_interval:
+        self._live -= operation.keys
+        self._stale += operation.keys
+        if self._stale >= max(self._purge_interval, self._live):
             self._purge()
 
     def _purge(self) -> None:

@@ -204,7 +204,8 @@ class ReplicaManager:
 
     def _writable(self, key: TopicPartition, internal_allowed: bool) -> Partition:
         partition = self.find(key)
-        if not internal_allowed and key.topic.startswith("__") and self._topics.get(key.topic).is_internal:
+        topic = None if internal_allowed else self._topics.get(key.topic)
+        if topic is not None and topic.is_internal:
             raise InvalidTopic(f"Cannot append to internal topic {key.topic}")
         return partition
 

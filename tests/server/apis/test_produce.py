@@ -268,3 +268,13 @@ def test_a_waiting_produce_holds_no_record_bytes(tmp_path: Path) -> None:
         await asyncio.gather(*tasks)
 
     run(tmp_path, body)
+
+
+def test_a_partition_that_is_not_there_is_told_before_the_records_are_looked_at(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        for index in (2, -1):
+            for data in (None, b"", b"no batch at all", plain(1)):
+                [one] = await produce(node, {("t", index): data})
+                assert one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(tmp_path, body)

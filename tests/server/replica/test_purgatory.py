@@ -145,3 +145,42 @@ def test_each_is_answered_once_and_what_is_done_is_swept(steps: list[tuple[str, 
         waiting = sum(not one.is_completed for one, _ in all_of_them)
         assert clock.purgatory.delayed == waiting == len(clock.wheel)
         assert clock.purgatory.watched <= 3 * (waiting + 10)
+
+
+class Large(Waiting):
+    """Notes that it dropped what it remembers."""
+
+    def let_go(self) -> None:
+        self.happened.append("let go")
+
+
+def test_what_is_done_keeps_nothing_and_few_entries_under_keys_that_are_quiet(clock: Clock) -> None:
+    """A fetch over many partitions of which one is busy lies under all the others until they are swept."""
+    for number in range(50):
+        one = Large()
+        assert not clock.purgatory.try_complete_else_watch(one, ["busy", *range(8)])
+        one.ready = True
+        if number % 2:
+            assert clock.purgatory.check_and_complete("busy") == 1
+            assert one.happened == ["look", "look", "answer", "let go"]
+        else:
+            clock.purgatory.cancel(one)
+            assert one.happened == ["look", "let go"]
+        assert clock.purgatory.watched < 10 + 9
+    assert clock.purgatory.delayed == 0
+
+
+def test_a_sweep_waits_until_it_pays(clock: Clock) -> None:
+    """As many entries as wait may be stale: else each answer would look at all that wait."""
+    rest = [Large() for _ in range(100)]
+    for one in rest:
+        assert not clock.purgatory.try_complete_else_watch(one, ["quiet"])
+    for count in range(99):
+        one = Large()
+        assert not clock.purgatory.try_complete_else_watch(one, ["quiet"])
+        clock.purgatory.cancel(one)
+        assert clock.purgatory.watched == 100 + count + 1
+    one = Large()
+    assert not clock.purgatory.try_complete_else_watch(one, ["quiet"])
+    clock.purgatory.cancel(one)
+    assert clock.purgatory.watched == clock.purgatory.delayed == 100
