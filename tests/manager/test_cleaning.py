@@ -295,7 +295,7 @@ def test_a_delete_that_fails_lets_the_cleaner_have_the_log_again(tmp_path: Path,
     fs = FaultFS()
     with Held(tmp_path, fs=fs) as held:
         dirty(held)
-        fs.fail("rename", code=errno.ENOSPC, path="t-0")
+        fs.fail("rename", code=errno.ENOSPC, path="/t-0")
         with pytest.raises(StorageError):
             held.manager.delete(T0)
         assert held.manager.cleaner.run() == 1

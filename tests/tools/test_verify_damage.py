@@ -303,12 +303,12 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_looked_at(tmp_path: Path, p
     write_log(tmp_path / "t-0", parts)
     write_log(tmp_path / "t-1", parts)
     fs = FaultFS()
-    fs.fail("open_read", path="t-0/" + LOG, code=13)
+    fs.fail("open_read", path="/t-0/" + LOG, code=13)
     report = verify(tmp_path, fs=fs)
     assert [(one.severity, one.path) for one in report] == [(Severity.UNREADABLE, str(tmp_path / "t-0" / LOG))]
     assert report.sums.batches == 40
     fs.heal()
-    fs.fail("preadv", path="t-1/" + LOG, code=5, nth=1)
+    fs.fail("preadv", path="/t-1/" + LOG, code=5, nth=1)
     assert [one.kind for one in verify(tmp_path, fs=fs)] == ["unreadable"]
 
 

@@ -478,6 +478,5 @@ def test_lists_are_filtered(tmp_path: Path) -> None:
         assert names({"Ongoing"}) == ["one"] and names({"CompleteCommit", "Dead"}) == ["two"] and names({"?"}) == []
         assert names((), {first.producer_id, 12345}) == ["one"]
         assert names((), (), 499) == ["one"] and names((), (), 500) == []
-        assert names((), (), -1, lambda name: name.startswith("t")) == ["two"]
 
     on_node(tmp_path / "data", work)
