@@ -12,16 +12,7 @@ from kafkalog.cli import common, spark_options
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="(FILE | DIR)...")
-@click.option(
-    "-d",
-    "--dir",
-    "dir",
-    required=True,
-    type=click.Path(),
-    envvar="KAFKALOG_DIR",
-    metavar="DIR",
-    help="Data directory to write to. [env: KAFKALOG_DIR]",
-)
+@spark_options.target_option
 @click.option("-t", "--topic", metavar="TOPIC", help="Topic of all rows. Default: what rows or their paths say.")
 @click.option("--format", "format", metavar="FORMAT", help="parquet or json (lines). Default: by the names of files.")
 @click.option(

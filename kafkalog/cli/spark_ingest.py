@@ -12,16 +12,7 @@ from kafkalog.cli import common, spark_options
 
 @click.command("ingest")
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="(FILE | DIR)...")
-@click.option(
-    "-d",
-    "--dir",
-    "dir",
-    required=True,
-    type=click.Path(),
-    envvar="KAFKALOG_DIR",
-    metavar="DIR",
-    help="Data directory to write to. [env: KAFKALOG_DIR]",
-)
+@spark_options.target_option
 @common.topic_option()
 @click.option("--format", "format", metavar="FORMAT", help="text, csv, json (lines) or parquet. Default: by the names.")
 @click.option("--value", metavar="COLUMN", help="The value. Default: the line, or the row as JSON.")

@@ -50,6 +50,20 @@ def session_options(command: common.Command) -> common.Command:
     return master_option(conf_option(command))
 
 
+def target_option(command: common.Command) -> common.Command:
+    """-d/--dir, the one data directory that a job writes to."""
+    return click.option(
+        "-d",
+        "--dir",
+        "dir",
+        required=True,
+        type=click.Path(),
+        envvar="KAFKALOG_DIR",
+        metavar="DIR",
+        help="Data directory to write to. [env: KAFKALOG_DIR]",
+    )(command)
+
+
 def writing_options(command: common.Command) -> common.Command:
     """--partitions, -z and --job-id: how a job writes to topics."""
     for option in (

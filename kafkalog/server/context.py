@@ -32,8 +32,8 @@ class Connection:
     """A client's connection as handlers see it. `principal` is `User:ANONYMOUS` until it is authenticated."""
 
     __slots__ = (
-        "closes_after_answer", "id", "is_authenticated", "listener", "local_host", "local_port", "may_cancel",
-        "mute_until_ms", "peer_host", "peer_port", "principal", "sasl", "security_protocol", "software_name",
+        "closes_after_answer", "id", "is_authenticated", "listener", "may_cancel", "mute_until_ms",
+        "peer_host", "peer_port", "principal", "sasl", "security_protocol", "software_name",
         "software_version",
     )  # fmt: skip
 
@@ -43,13 +43,11 @@ class Connection:
         listener: str,
         security_protocol: str = "PLAINTEXT",
         peer: tuple[str, int] = ("127.0.0.1", 0),
-        local: tuple[str, int] = ("127.0.0.1", 0),
     ) -> None:
         self.id = id
         self.listener = listener
         self.security_protocol = security_protocol  # PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
         self.peer_host, self.peer_port = peer
-        self.local_host, self.local_port = local
         self.principal = ANONYMOUS
         self.software_name = ""
         self.software_version = ""

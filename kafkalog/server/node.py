@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog.errors import ConfigError, IllegalArgument
@@ -84,7 +84,6 @@ class Node:
         self.topic_patterns = TopicPatterns(self)
         self.endpoints: dict[str, tuple[str, int]] = {}
         """Listener -> (host, port) that clients are told."""
-        self.default_listener = ""
         self.parts: dict[str, Part] = make_parts(self)
 
     def endpoint(self, listener: str) -> tuple[str, int]:
@@ -145,22 +144,3 @@ class Node:
             await self.stop_parts()
         finally:
             await self.close()
-
-
-def run_later(awaitable: Awaitable[Any], what: str) -> asyncio.Task[Any]:
-    """A task of its own for something that nobody awaits: what it raises is logged."""
-
-    async def watched() -> Any:
-        try:
-            return await awaitable
-        except Exception as error:
-            _LOG.error("%s failed", what, exc_info=error)
-
-    task = asyncio.get_running_loop().create_task(watched())
-    _RUNNING.add(task)
-    task.add_done_callback(_RUNNING.discard)
-    return task
-
-
-_RUNNING: Final[set[asyncio.Task[Any]]] = set()
-"""A loop holds its tasks weakly."""

@@ -63,7 +63,6 @@ class Server:
                 if told is None and endpoint.is_everywhere:
                     host = socket.gethostname()
                 self.node.endpoints[endpoint.name] = (host, told.port if told and told.port else listener.port)
-            self.node.default_listener = self._endpoints[0].name
             await self._start_http()
             await self.node.start()
         except BaseException:

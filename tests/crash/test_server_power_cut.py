@@ -47,7 +47,6 @@ async def node_on(path: Path, fs: FileSystem) -> AsyncIterator[Node]:
     opened = open_store([str(path)], FLUSHED, fs=fs)
     node = Node(FLUSHED, opened)
     node.endpoints["PLAINTEXT"] = ("localhost", 9092)
-    node.default_listener = "PLAINTEXT"
     try:
         await node.start()
         await node.groups.loaded()

@@ -45,7 +45,6 @@ async def node_for(
         opened.close()  # or its jobs would run beside later tests
         raise
     node.endpoints[listener] = ("localhost", 9092)
-    node.default_listener = listener
     try:
         await node.start()
         node.is_ready = True

@@ -141,10 +141,9 @@ class Network:
     def opened(self, sock: socket.socket, listener: Listener, peer: tuple[str, int]) -> None:
         """Take a connection that was accepted."""
         self._ids += 1
-        local = sock.getsockname()
         if listener.tls is not None:
             sock = listener.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        connection = Connection(self._ids, listener.endpoint.name, listener.endpoint.protocol, peer, local[:2])
+        connection = Connection(self._ids, listener.endpoint.name, listener.endpoint.protocol, peer)
         channel = Channel(self, sock, connection, partial(listener.secured, connection))
         self.channels[self._ids] = channel
         self.by_address[peer[0]] += 1

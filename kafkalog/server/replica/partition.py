@@ -399,10 +399,6 @@ class Partition:
         self._listeners.append(listener)
         return True
 
-    def remove_listener(self, listener: Listener) -> None:
-        """Tell it nothing more."""
-        self._listeners = [one for one in self._listeners if one is not listener]
-
     def deleted(self) -> None:
         """The partition is gone: tell who follows it, once."""
         if not self.is_deleted:
