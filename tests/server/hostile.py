@@ -48,7 +48,7 @@ class Hostile:
             return self._one(field, is_flexible, field.is_nullable)
         if field.is_nullable and self.random.random() < 0.2:
             return b"\0" if is_flexible else b"\xff" * 4
-        count = self.random.choice((0, 1, 1, 1, 2, 3))
+        count = self.random.choice((0, 1, 1, 1, 2, 3, 5 if field.struct is not None else 60))
         head = unsigned_varint(count + 1) if is_flexible else struct.pack(">i", count)
         return head + b"".join(self._one(field, is_flexible, False) for _ in range(count))
 

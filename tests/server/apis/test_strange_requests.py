@@ -89,3 +89,44 @@ def test_what_makes_no_sense_is_answered(tmp_path: Path, name: str, caplog: pyte
 
     asyncio.run(run())
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+WORDS = [
+    b"", b"\0", b"\0u\0p", b"\0\0", b"u\0v\0p", b"\0u\0p\0q", b"\0\xff\0p", b"\0" + b"u" * 3000 + b"\0p", bytes(100),
+    b"\xff" * 50, b"n,,n=u,r=a", b"n,,n=,r=a", b"n,,n=u", b"y,,n=u,r=a", b"p=tls-unique,,n=u,r=a", b"n,a=root,n=u,r=a",
+    b"n,,n==2C,r=a", b"n,,n==,r=a", b"n,,n=u,r=" + b"a" * 3000, b"c=biws,r=a,p=AA==", b"c=biws,r=,p=",
+    b"c=biws,r=a,p=*",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_strange_words_log_nobody_in(tmp_path: Path, mechanism: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Each is the first or the second word of an exchange that has really begun."""
+    caplog.set_level(logging.ERROR)
+    refused = went_on = 0
+
+    async def use(node: Node) -> None:
+        nonlocal refused, went_on
+        for first in WORDS:
+            for second in WORDS if mechanism != "PLAIN" else WORDS[:1]:
+                connection = connection_for(security_protocol="SASL_PLAINTEXT")
+                greeting = await call(node, "sasl_handshake", 1, {"mechanism": mechanism}, connection=connection)
+                assert greeting.error_code == 0
+                for word in (first, second):
+                    asked = {"auth_bytes": word}
+                    answer = await call(node, "sasl_authenticate", 2, asked, connection=connection)
+                    assert answer.error_code in (0, 58) and not connection.is_authenticated, (first, second)
+                    went_on += answer.error_code == 0
+                    if answer.error_code:
+                        refused += 1
+                        assert answer.error_message and connection.closes_after_answer
+                        break
+
+    async def run() -> None:
+        settings = {"sasl_enabled_mechanisms": mechanism, "connection_failed_authentication_delay_ms": 0}
+        async with node_for(tmp_path, **settings) as node:
+            await use(node)
+
+    asyncio.run(run())
+    assert refused > 20 and (went_on > 20) == (mechanism != "PLAIN")
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
