@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
-source ci/sanitizers.sh asan kafkalog tests fuzz setup.py pyproject.toml README.md LICENSE
+source ci/sanitizers.sh asan kafkalog tests docs fuzz setup.py pyproject.toml README.md LICENSE
 
 cd "$SCRATCH"
 say "running the tests"
