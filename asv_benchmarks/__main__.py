@@ -3,7 +3,7 @@
 LINES sets the number of lines (default 10,000,000), KAFKA=0 leaves the embedded Kafka out; name groups to run only
 those: commands, compress, append, scan, lookup, read, crc, verify, recover, open, arrow, codecs, durability, clean,
 serve. VERIFY_MB sets the size of the log that is verified, recovered or cleaned (default 1000), SERVE_RECORDS the
-number of records of 1 KiB sent to the server (default 200,000).
+number of records of 1 KiB sent to the server (default 400,000).
 """
 
 import os
@@ -81,7 +81,7 @@ def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
         elif group == "clean":
             rows += cleaning.rows(directory, int(os.environ.get("VERIFY_MB", "1000")), reference)
         elif group == "serve":
-            rows += serving.rows(directory, int(os.environ.get("SERVE_RECORDS", "200000"))) if reference else []
+            rows += serving.rows(directory, int(os.environ.get("SERVE_RECORDS", "400000"))) if reference else []
         elif group == "open":
             rows += opening.rows(directory)
         elif group == "arrow":

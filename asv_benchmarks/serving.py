@@ -1,7 +1,9 @@
 """The server beside a real broker: the same performance tools of the reference, one after the other on this machine.
 
 Records for each second are what the client got through, and move with what else runs here; the server's own CPU for
-each record hardly does. The bar of each row is the broker's figure of the same call, where the project has set none.
+each record moves less. So the two take turns, ROUNDS of each, what one left to be written goes to the disk before the
+next is timed, and the best of each counts. The bar of each row is the broker's figure of the same call, where the
+project has set none.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +22,8 @@ from asv_benchmarks.measure import Row
 from tests.interop import toolchain
 from tests.interop.broker import Broker
 
-SIZES = {100: 10, 1024: 1}
+ROUNDS = 2
+SIZES = {100: 5, 1024: 1}
 """Bytes of a record -> how many times SERVE_RECORDS of them are sent."""
 HEAP = ("-Xmx1G", "-Xms1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 SETTINGS = {"offsets.topic.num.partitions": "2", "num.partitions": "1", "auto.create.topics.enable": "true"}
@@ -54,8 +57,11 @@ class Running(NamedTuple):
 
 def rows(directory: Path, records: int) -> list[Row]:
     """Start, memory, produce and consume of records of two sizes, and single records; `records` of the larger size."""
-    theirs = _measure(_broker(directory / "broker"), records)
-    ours = _measure(_own(directory / "own"), records)
+    all_ours, all_theirs = [], []
+    for turn in range(ROUNDS):
+        all_theirs.append(_measure(_broker(directory / f"broker{turn}"), records))
+        all_ours.append(_measure(_own(directory / f"own{turn}"), records))
+    ours, theirs = _best(all_ours), _best(all_theirs)
     found = []
     for name, (rate, cpu) in ours.rows.items():
         their_rate, their_cpu = theirs.rows[name]
@@ -69,6 +75,17 @@ def rows(directory: Path, records: int) -> list[Row]:
     memory = {"broker": theirs.memory_mb}
     found.append(Row("memory of the server after the load", ours.memory_mb, 150, "MB", True, memory))
     return found
+
+
+def _best(rounds: Sequence[Figures]) -> Figures:
+    """The best of each figure; of memory the most."""
+    best = {
+        name: (max(one.rows[name][0] for one in rounds), min(one.rows[name][1] for one in rounds))
+        for name in rounds[0].rows
+    }
+    p99_ms = {acks: min(one.p99_ms[acks] for one in rounds) for acks in rounds[0].p99_ms}
+    idle_mb, memory_mb = max(one.idle_mb for one in rounds), max(one.memory_mb for one in rounds)
+    return Figures(best, p99_ms, min(one.start_s for one in rounds), idle_mb, memory_mb)
 
 
 def _measure(server: Any, records: int) -> Figures:
@@ -87,8 +104,7 @@ def _measure(server: Any, records: int) -> Figures:
             rate = _consume(bootstrap, topic, count)
             found[f"consume {size} B"] = rate, (_cpu_s(process_id) - began) / count * 1e6
         for acks in ("1", "all"):
-            _sent(bootstrap, "single", 100, acks, SLOW_RECORDS // 4, SLOW_RATE)
-            p99_ms[acks] = _sent(bootstrap, "single", 100, acks, SLOW_RECORDS, SLOW_RATE)[1]
+            p99_ms[acks] = _sent(bootstrap, "single", 100, acks, SLOW_RECORDS, SLOW_RATE, SLOW_RECORDS // 4)[1]
         return Figures(found, p99_ms, start_s, idle_mb, _memory_mb(process_id))
 
 
@@ -97,11 +113,18 @@ def _produce(bootstrap: str, topic: str, size: int, acks: str, count: int) -> fl
     return _sent(bootstrap, topic, size, acks, count, -1)[0]
 
 
-def _sent(bootstrap: str, topic: str, size: int, acks: str, count: int, rate: int) -> tuple[float, float]:
-    """Records for each second that the tool sent, at most `rate` unless that is -1; its 99th percentile in ms."""
+def _sent(
+    bootstrap: str, topic: str, size: int, acks: str, count: int, rate: int, warmup: int = 0
+) -> tuple[float, float]:
+    """Records for each second that the tool sent, at most `rate` unless that is -1; its 99th percentile in ms.
+
+    The first `warmup` records are left out of both: while they are sent, the client compiles itself.
+    """
+    os.sync()
     told = _tool(
         "ProducerPerformance", "--topic", topic, "--num-records", str(count), "--record-size", str(size),
-        "--throughput", str(rate), "--producer-props", f"bootstrap.servers={bootstrap}", f"acks={acks}",
+        "--throughput", str(rate), "--warmup-records", str(warmup),
+        "--producer-props", f"bootstrap.servers={bootstrap}", f"acks={acks}",
     )  # fmt: skip
     found = _SENT.findall(told)
     if not found:
