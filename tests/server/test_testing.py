@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafkalog.errors import ConfigError, IllegalState
 from kafkalog.testing import KafkaServer, ServerDidNotStart, kafka_server
-from tests.trees import SOURCES
+from tests.trees import PACKAGE
 
 
 def answers(server: KafkaServer) -> bool:
@@ -175,7 +175,7 @@ def test_it_starts_where_many_files_are_open() -> None:
 
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(SOURCES)}
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
 
 
@@ -222,6 +222,6 @@ def test_the_fixture(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_it.py").write_text(TEST)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": str(SOURCES)}
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
     ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
     assert "2 passed" in ended.stdout, ended.stdout + ended.stderr

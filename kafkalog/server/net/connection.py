@@ -386,9 +386,13 @@ class Channel:
         self.close()
 
 
+async def _rest(work: Coroutine[Any, Any, Any], waits_for: Any) -> Any:
+    """The rest of a coroutine that was driven up to its first wait; a task may be made of it."""
+    return await _steps(work, waits_for)
+
+
 @coroutine
-def _rest(work: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
-    """The rest of a coroutine that was driven up to its first wait."""
+def _steps(work: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
     while True:
         try:
             yield waits_for

@@ -11,7 +11,8 @@ def _openssl(*args: str) -> None:
 def authority(folder: Path) -> Path:
     """A signer: ca.pem, ca.key."""
     _openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-             "-subj", "/CN=Tests", "-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.pem"))  # fmt: skip
+             "-addext", "keyUsage=critical,keyCertSign,cRLSign", "-subj", "/CN=Tests",
+             "-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.pem"))  # fmt: skip
     return folder / "ca.pem"
 
 
@@ -21,7 +22,7 @@ def certificate(folder: Path, name: str, subject: str, password: str | None = No
     _openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-subj", subject, "-keyout", str(key),
              "-out", str(request), *(["-nodes"] if password is None else ["-passout", f"pass:{password}"]))  # fmt: skip
     names = folder / "names"
-    names.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    names.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")  # 3.13 asks for it
     _openssl("x509", "-req", "-in", str(request), "-CA", str(folder / "ca.pem"), "-CAkey", str(folder / "ca.key"),
              "-CAcreateserial", "-days", "2", "-extfile", str(names), "-out", str(made))  # fmt: skip
     pem = folder / f"{name}.pem"

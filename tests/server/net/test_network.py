@@ -1,6 +1,7 @@
 """Limits, back-pressure, and clients that are slow, lie, or go away."""
 
 import asyncio
+import inspect
 import threading
 import tracemalloc
 from types import SimpleNamespace
@@ -38,6 +39,31 @@ def test_a_request_that_waits_keeps_the_order_and_holds_up_nobody_else() -> None
             assert network.counts.working == 0
             writer.close()
             other_writer.close()
+
+    asyncio.run(run())
+
+
+def test_tasks_are_made_of_coroutines_alone() -> None:
+    # since Python 3.12 an event loop takes no generator for one
+    async def run() -> None:
+        made = []
+
+        def of_coroutines(loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> asyncio.Task[Any]:
+            made.append(inspect.iscoroutine(work))
+            return asyncio.Task(work, loop=loop, **more)
+
+        async def dispatch(connection: Any, frame: bytearray) -> Any:
+            await asyncio.sleep(0)
+            return [bytes(frame)]
+
+        async with network_for(dispatch) as network:
+            reader, writer = await connect(network)
+            asyncio.get_running_loop().set_task_factory(of_coroutines)
+            writer.write(ASKED)
+            assert await answer_of(reader) == b"12345678"
+            asyncio.get_running_loop().set_task_factory(None)
+            writer.close()
+        assert made and all(made)
 
     asyncio.run(run())
 
