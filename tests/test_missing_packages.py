@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.trees import PACKAGE
+
 ROOT = Path(__file__).parent.parent
 BLOCKED = """
 from importlib.machinery import PathFinder
@@ -96,8 +98,8 @@ def test_every_extra_that_is_named_exists() -> None:
 
 def test_an_unbuilt_tree_names_the_command(tmp_path: Path) -> None:
     """Modules of another interpreter are none for this one, so that is the same case."""
-    for path in (ROOT / "kafkalog").rglob("*.py"):
-        there = tmp_path / path.relative_to(ROOT)
+    for path in PACKAGE.rglob("*.py"):
+        there = tmp_path / path.relative_to(PACKAGE.parent)
         there.parent.mkdir(parents=True, exist_ok=True)
         there.write_bytes(path.read_bytes())
     said = []

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from asv_benchmarks.counting.base import ROOT, choose_base, module_keys
+from asv_benchmarks.counting.base import choose_base, module_keys
+from tests.trees import SOURCES
 
 GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", "-c", "tag.gpgsign=false"]
 
@@ -63,10 +64,10 @@ def test_a_clone_without_history_has_none(repository: Path, tmp_path_factory: py
 def copied(tmp_path: Path) -> Path:
     core = tmp_path / "kafkalog" / "_core"
     core.mkdir(parents=True)
-    for file in (ROOT / "kafkalog" / "_core").iterdir():
+    for file in (SOURCES / "kafkalog" / "_core").iterdir():
         if file.suffix in (".pyx", ".pxd", ".h"):
             shutil.copyfile(file, core / file.name)
-    shutil.copyfile(ROOT / "setup.py", tmp_path / "setup.py")
+    shutil.copyfile(SOURCES / "setup.py", tmp_path / "setup.py")
     return tmp_path
 
 
@@ -76,7 +77,7 @@ def changed(tree: Path, before: dict[str, str]) -> set[str]:
 
 def test_a_module_is_compiled_anew_where_anything_changed_that_goes_into_it(tmp_path: Path) -> None:
     tree = copied(tmp_path)
-    core, before = tree / "kafkalog" / "_core", module_keys(ROOT)
+    core, before = tree / "kafkalog" / "_core", module_keys(SOURCES)
     assert before and not changed(tree, before)
     (core / "varint.pyx").write_text((core / "varint.pyx").read_text() + "\n")
     assert changed(tree, before) == {"varint"}

@@ -14,6 +14,7 @@ from asv_benchmarks.hot_paths.all import PATHS
 from asv_benchmarks.hot_paths.path import PROFILE_VARIABLE, made, profile
 from asv_benchmarks.planted.__main__ import PLANTS, grouped, tried
 from asv_benchmarks.planted.plant import Plant
+from tests.trees import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,7 +42,7 @@ def test_every_hot_path_has_a_slowdown_and_each_still_has_its_line(tmp_path: Pat
     for plant in PLANTS:
         copy = tmp_path / plant.file
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text((ROOT / "kafkalog" / plant.file).read_text())
+        copy.write_text((SOURCES / "kafkalog" / plant.file).read_text())
         changed = plant.plant(tmp_path).read_text()
         if copy.suffix == ".py":
             compile(changed, plant.file, "exec")
