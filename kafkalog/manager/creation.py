@@ -97,5 +97,5 @@ class Creation(NamedTuple):
             on_disk_failure=lambda error: manager.note_failure(directory, error),
         )
         directory.put(log, is_future=self.is_future)
-        _LOG.info("made %s", path)
+        _LOG.debug("made %s", path)
         return log

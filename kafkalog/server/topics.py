@@ -143,6 +143,7 @@ class Topics:
                 raise TopicExists(f"Topic '{name}' already exists.")
             topic = plan.topic
             await self._run(self._make_new, topic, plan.settings)
+            _LOG.info("made topic %s with %d partitions", name, topic.partitions)
             self._change(None, topic)
         return topic
 
@@ -302,11 +303,15 @@ class Topics:
             raise
 
     def _make(self, topic: Topic, first: int, settings: Mapping[str, str] | None) -> None:
-        """The last partition first: with it the topics file has them all, and the next start makes what is missing."""
+        """The last partition first: with it the topics file has them all, and the next start makes what is missing.
+
+        The first epoch begins here, so that no first append waits for the disk with all clients behind it.
+        """
         for number in (topic.partitions - 1, *range(first, topic.partitions - 1)):
-            self._store.get_or_create(
+            log = self._store.get_or_create(
                 TopicPartition(topic.name, number), topic_id=id_text(topic.id), settings=settings
             )
+            log.begin_epoch(0)
 
     def _load(self) -> list[Topic]:
         store, found = self._store, []

@@ -104,6 +104,18 @@ class LogAppender(LogReplacer):
             return placed_info(source or table, duplicate, given_epoch, state.log_start_offset)
         return append_info(table, first_offset, given_epoch, append_time, state.log_start_offset, source)
 
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """Let an epoch above the log's begin at the log end, in its file as well, before its first append has to.
+
+        StorageError.
+        """
+        with self._lock:
+            state = self._ready_locked()
+            if leader_epoch > state.leader_epoch:
+                self._begin_epoch_locked(leader_epoch, state.log_end_offset)
+                self._state = state.replace(leader_epoch=leader_epoch)
+        self._do_chores()
+
     def append_as_follower(self, buffer: Any, leader_epoch: int) -> LogAppendInfo:
         """What was appended: the batches of `buffer`, with the offsets, epochs and times they have (LOG-3).
 

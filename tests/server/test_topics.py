@@ -67,6 +67,8 @@ def test_a_topic_is_there_with_all_its_partitions_and_after_a_start(tmp_path: Pa
         for number in range(3):
             log = manager.get(TopicPartition("t", number))
             assert log is not None and read_partition_metadata(OS, log.path) == id_text(topic.id)
+            assert log.leader_epochs == ((0, 0),)  # in its file: a first append on the loop syncs nothing
+            assert (tmp_path / f"t-{number}" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
         made.append(topic)
 
     async def second(topics: Topics, manager: LogManager) -> None:

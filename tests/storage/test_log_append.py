@@ -67,6 +67,20 @@ def test_a_leader_assigns_offsets_and_epoch(tmp_path: Path) -> None:
     assert table.first_invalid < 0
 
 
+def test_an_epoch_may_begin_before_its_first_append(tmp_path: Path) -> None:
+    """What a new leader does (LOG-59): the epoch is in its file, and the append that follows begins none."""
+    a_log = log(tmp_path)
+    a_log.append_as_leader(bytearray(sized(100, 3)))
+    a_log.begin_epoch(4)
+    assert a_log.leader_epochs == ((0, 0), (4, 3))
+    assert (tmp_path / "topic-0" / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n4 3\n"
+    a_log.begin_epoch(4)
+    a_log.begin_epoch(2)
+    assert a_log.leader_epochs == ((0, 0), (4, 3))
+    a_log.append_as_leader(bytearray(sized(100)), leader_epoch=4)
+    assert a_log.leader_epochs == ((0, 0), (4, 3)) and a_log.end_offset_for_epoch(0) == (0, 3)
+
+
 def test_a_new_leader_epoch_is_kept_with_its_first_offset(tmp_path: Path) -> None:
     """LOG-2: in memory at once, in the checkpoint before the append returns."""
     a_log = log(tmp_path)

@@ -60,7 +60,8 @@ def listeners_of(config: ServerConfig) -> tuple[Endpoint, ...]:
         found.append(one._replace(protocol=protocol))
     if not found:
         raise ConfigError("there is no listener", hint="set listeners=PLAINTEXT://localhost:9092")
-    _check_once("listeners", [one.name for one in found], "name")
+    hint = "name each, as A://0.0.0.0:9092,B://[::]:9092, with listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
+    _check_once("listeners", [one.name for one in found], "name", hint)
     _check_once("listeners", [f"{one.host}:{one.port}" for one in found if one.port], "address")
     _check_own_settings(config, [one.name.lower() for one in found])
     return tuple(found)
@@ -103,7 +104,7 @@ def _protocols(config: ServerConfig) -> dict[str, str]:
     return protocols
 
 
-def _check_once(setting: str, values: list[str], noun: str) -> None:
+def _check_once(setting: str, values: list[str], noun: str, hint: str | None = None) -> None:
     for value in values:
         if values.count(value) > 1:
-            raise ConfigError(f"{setting} has the {noun} {value} twice")
+            raise ConfigError(f"{setting} has the {noun} {value} twice", hint=hint)
