@@ -1,4 +1,4 @@
-"""What a cluster's metadata says, as its records leave it: topics, settings, brokers, voters, features.
+"""What a cluster's metadata says, as its records leave it: topics, settings, brokers, voters, features, security.
 
 An image is made by replaying the records of `__cluster_metadata` (format.md section 13) in their order, as a
 controller does. It reads no file; `cluster_metadata.py` does.
@@ -17,6 +17,8 @@ METADATA_VERSION: Final = "metadata.version"
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 _UNCHANGED_LEADER: Final = -2
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 class MetadataPartition(NamedTuple):
@@ -41,7 +43,9 @@ class ClusterImage:
     """The state after the records replayed so far.
 
     features: levels by name; topics: by name; configs: settings by (resource type, resource name), the name "" being
-    every broker's; next_producer_id: the first id that no broker was given; brokers: those registered.
+    every broker's; next_producer_id: the first id that no broker was given; brokers: those registered; acls: the
+    records of entries by their id; scram: those of users' keys by (user, number of the mechanism); quotas: limits by
+    key, of (type, name) pairs sorted by type, the name None being the default.
 
     Threads: one at a time.
     """
@@ -52,6 +56,9 @@ class ClusterImage:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.next_producer_id = 0
         self.brokers: set[int] = set()
+        self.acls: dict[str, Message] = {}
+        self.scram: dict[tuple[str, int], Message] = {}
+        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
         self._dynamic_voters: frozenset[int] | None = None
         self._static_voters: frozenset[int] | None = None
         self._names: dict[str, str] = {}  # topic id -> name
@@ -172,6 +179,25 @@ class ClusterImage:
     def _unregister(self, data: Message) -> None:
         self.brokers.discard(data["brokerId"])
 
+    def _acl(self, data: Message) -> None:
+        self.acls[data["id"]] = data
+
+    def _remove_acl(self, data: Message) -> None:
+        self.acls.pop(data["id"], None)
+
+    def _scram(self, data: Message) -> None:
+        self.scram[data["name"], data["mechanism"]] = data
+
+    def _remove_scram(self, data: Message) -> None:
+        self.scram.pop((data["name"], data["mechanism"]), None)
+
+    def _quota(self, data: Message) -> None:
+        entity = tuple(sorted((one["entityType"], one["entityName"]) for one in data["entity"]))
+        if not data["remove"]:
+            self.quotas.setdefault(entity, {})[data["key"]] = data["value"]
+        elif self.quotas.get(entity, {}).pop(data["key"], None) is not None and not self.quotas[entity]:
+            del self.quotas[entity]
+
 
 _APPLY: Final[dict[str, Callable[[ClusterImage, Message], None]]] = {
     "TopicRecord": ClusterImage._topic,
@@ -183,4 +209,9 @@ _APPLY: Final[dict[str, Callable[[ClusterImage, Message], None]]] = {
     "ProducerIdsRecord": ClusterImage._producer_ids,
     "RegisterBrokerRecord": ClusterImage._register,
     "UnregisterBrokerRecord": ClusterImage._unregister,
+    "AccessControlEntryRecord": ClusterImage._acl,
+    "RemoveAccessControlEntryRecord": ClusterImage._remove_acl,
+    "UserScramCredentialRecord": ClusterImage._scram,
+    "RemoveUserScramCredentialRecord": ClusterImage._remove_scram,
+    "ClientQuotaRecord": ClusterImage._quota,
 }

@@ -132,6 +132,36 @@ def test_replay() -> None:
     assert not image.topics and not image.topic_settings("t")
 
 
+ACL = {
+    "resourceType": 2, "resourceName": "t", "patternType": 3, "principal": "User:a", "host": "*", "operation": 4,
+    "permissionType": 3,
+}  # fmt: skip
+KEYS = {"name": "a", "salt": b"s", "storedKey": b"k", "serverKey": b"v", "iterations": 4096}
+OF_A = [{"entityType": "user", "entityName": "a"}, {"entityType": "client-id", "entityName": None}]
+
+
+def test_replay_of_security() -> None:
+    """Entries, keys and limits come and go; a limit is of its entity whatever the order of its parts."""
+    image = ClusterImage()
+    for one in (
+        record("AccessControlEntryRecord", id=ID, **ACL),
+        record("AccessControlEntryRecord", id=OTHER_ID, **ACL),
+        record("RemoveAccessControlEntryRecord", id=OTHER_ID),
+        record("UserScramCredentialRecord", mechanism=1, **KEYS),
+        record("UserScramCredentialRecord", mechanism=2, **KEYS),
+        record("RemoveUserScramCredentialRecord", name="a", mechanism=1),
+        record("RemoveUserScramCredentialRecord", name="nobody", mechanism=1),
+        record("ClientQuotaRecord", entity=OF_A, key="producer_byte_rate", value=5.0, remove=False),
+        record("ClientQuotaRecord", entity=OF_A[::-1], key="producer_byte_rate", value=6.0, remove=False),
+        record("ClientQuotaRecord", entity=OF_A, key="consumer_byte_rate", value=0.0, remove=True),
+        record("ClientQuotaRecord", entity=OF_A[:1], key="producer_byte_rate", value=1.0, remove=False),
+        record("ClientQuotaRecord", entity=OF_A[:1], key="producer_byte_rate", value=0.0, remove=True),
+    ):
+        image.replay(one)
+    assert image.acls == {ID: {"id": ID, **ACL}} and list(image.scram) == [("a", 2)]
+    assert image.quotas == {(("client-id", None), ("user", "a")): {"producer_byte_rate": 6.0}}
+
+
 def test_a_metadata_transaction_counts_when_it_ends() -> None:
     image = ClusterImage()
     begin, end, abort = (record(f"{what}TransactionRecord") for what in ("Begin", "End", "Abort"))

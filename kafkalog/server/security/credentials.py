@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.server.security.file import Run, SecurityFile
 from kafkalog.server.security.jaas import plain_users
-from kafkalog.server.security.state import MECHANISMS, MIN_ITERATIONS, ScramKeys
+from kafkalog.server.security.state import MECHANISMS, MIN_ITERATIONS, ScramKeys, SecurityState
 
 if TYPE_CHECKING:
     from kafkalog.server.security.scram import ScramServer
@@ -81,4 +81,13 @@ def make(node: Any) -> Credentials:
         if name.endswith(".plain.sasl.jaas.config"):
             plain_users(value)
     directory = node.store.directories[0].path
-    return Credentials(SecurityFile(os.fspath(directory)), node.run)
+    cluster = node.known.cluster
+
+    def before() -> SecurityState:
+        if cluster is None:
+            return SecurityState()
+        from kafkalog.server.security.takeover import security_of
+
+        return security_of(cluster.image)
+
+    return Credentials(SecurityFile(os.fspath(directory), before=before), node.run)

@@ -28,21 +28,29 @@ Run = Callable[..., Awaitable[Any]]
 class SecurityFile:
     """The file of a data directory, and what it said when it was read or written last: `state`.
 
+    `before` gives what counts as long as there is no file, which the first change writes: what a broker has kept.
     `read` and `write` wait for the disk; `change` is for the loop.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        fs: FileSystem = OS,
+        before: Callable[[], SecurityState] = SecurityState,
+    ) -> None:
         self.path = os.path.join(os.fspath(directory), SECURITY_FILE)
         self.state = SecurityState()
+        self._before = before
         self._fs = fs
         self._changing = asyncio.Lock()
 
     def read(self) -> SecurityState:
-        """What the file says; nothing at all where there is none. CorruptCheckpoint, StorageError."""
+        """What the file says, or what was before it. CorruptCheckpoint, StorageError; errors of `before`."""
         try:
             content = self._fs.read_file(self.path, MAX_FILE_BYTES)
         except FileNotFoundError:
-            self.state = SecurityState()
+            self.state = self._before()
             return self.state
         except OSError as error:
             raise StorageError.from_os(error, "read the ACLs and users", path=self.path) from error

@@ -11,7 +11,7 @@ from kafkalog.manager.log_dir import LogDir
 from kafkalog.server.security.file import SecurityFile
 from kafkalog.server.security.prepared import prepared
 from kafkalog.server.security.scram import keys_of_password
-from kafkalog.server.security.state import MECHANISMS, MIN_ITERATIONS
+from kafkalog.server.security.state import MECHANISMS, MIN_ITERATIONS, SecurityState
 from kafkalog.util.fileio import OS, FileSystem
 
 PASSWORD_VARIABLE: Final = "KAFKALOG_PASSWORD"
@@ -30,15 +30,24 @@ def add_user(
     """Let `name` log in with this password; one who is there gets another password.
 
     The directory is made where it is missing. IllegalArgument for a name or password that not every client sends
-    alike, DirectoryLocked while a server runs on it (its users are made by clients), CorruptCheckpoint, StorageError.
+    alike, DirectoryLocked while a server runs on it (its users are made by clients), CorruptCheckpoint, StorageError;
+    errors of a broker's metadata, whose users stay.
     """
     prepared(name, "user's name")
     prepared(password, "password")
     keys = {mechanism: keys_of_password(mechanism, password, iterations) for mechanism in mechanisms}
     with LogDir.acquire(directory, fs=fs, create=True, exclusive=True):
-        file = SecurityFile(directory, fs=fs)
+        file = SecurityFile(directory, fs=fs, before=lambda: _of_broker(directory, fs))
         state = file.read()
         file.write(state._replace(users={**state.users, name: {**state.users.get(name, {}), **keys}}))
+
+
+def _of_broker(directory: str | os.PathLike[str], fs: FileSystem) -> SecurityState:
+    from kafkalog.manager.cluster_metadata import read_cluster_metadata
+    from kafkalog.server.security.takeover import security_of
+
+    found = read_cluster_metadata(directory, fs=fs)
+    return SecurityState() if found is None else security_of(found.image)
 
 
 def read_password(path: str | None = None, *, is_asked_for: bool = True) -> str:

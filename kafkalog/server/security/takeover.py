@@ -1,0 +1,55 @@
+"""The ACLs, quotas and users that a broker keeps in its metadata, for a server that goes on in its directories."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kafkalog.errors import InvalidRecord
+from kafkalog.manager.cluster_image import ClusterImage
+from kafkalog.server.security.acls import Acl, Operation, PatternType, Permission, ResourceType
+from kafkalog.server.security.scram import NUMBERS
+from kafkalog.server.security.state import MAX_ITERATIONS, MIN_ITERATIONS, ScramKeys, SecurityState
+
+_LOG: Final = logging.getLogger(__name__)
+_MECHANISMS: Final = {number: name for name, number in NUMBERS.items()}
+
+
+def security_of(image: ClusterImage) -> SecurityState:
+    """What a cluster's metadata says of security.
+
+    What means nothing here is left out, and told. Only an ACL that denies something is not: InvalidRecord, for nobody
+    may be let in because it was not understood.
+    """
+    users: dict[str, dict[str, ScramKeys]] = {}
+    for (name, number), record in image.scram.items():
+        mechanism = _MECHANISMS.get(number)
+        if mechanism is None or not MIN_ITERATIONS <= record["iterations"] <= MAX_ITERATIONS:
+            _LOG.warning("user %r has keys of mechanism %d that cannot be used here", name, number)
+            continue
+        keys = ScramKeys(record["salt"], record["storedKey"], record["serverKey"], record["iterations"])
+        users.setdefault(name, {})[mechanism] = keys
+    quotas = {entity: dict(limits) for entity, limits in image.quotas.items() if limits}
+    return SecurityState(tuple(_acls(image.acls.values())), quotas, users)
+
+
+def _acls(records: Iterable[Any]) -> Iterable[Acl]:
+    for record in records:
+        try:
+            yield Acl(
+                ResourceType(record["resourceType"]),
+                record["resourceName"],
+                PatternType(record["patternType"]),
+                record["principal"],
+                record["host"],
+                Operation(record["operation"]),
+                Permission(record["permissionType"]),
+            )
+        except ValueError as error:
+            if record["permissionType"] != Permission.ALLOW:
+                raise InvalidRecord(
+                    f"an ACL of {ascii(record['principal'])} that denies something is not understood: {error}",
+                    hint="take it away with the broker's kafka-acls, and start again",
+                ) from None
+            _LOG.warning("an ACL of %r that allows something is not understood: %s", record["principal"], error)
