@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.checkout import in_a_checkout
+from tests.trees import SOURCES
 
-ROOT = Path(__file__).parents[2]
 JOB = """
 import kafkalog, pathlib, sys
 assert pathlib.Path(kafkalog.__file__).is_relative_to(sys.prefix), kafkalog.__file__
@@ -36,7 +36,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 @pytest.mark.slow
 @in_a_checkout
 def test_the_sdist_builds_here_and_what_it_builds_works_anywhere(tmp_path):
-    run("git", "clone", "-q", ROOT, tmp_path / "checkout", cwd=tmp_path)
+    run("git", "clone", "-q", SOURCES, tmp_path / "checkout", cwd=tmp_path)
     run(sys.executable, "setup.py", "-q", "sdist", "-d", tmp_path / "sdist", cwd=tmp_path / "checkout")
     (sdist,) = (tmp_path / "sdist").glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
