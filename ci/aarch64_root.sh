@@ -30,7 +30,7 @@ if [ "$ARCHITECTURE" = arm64 ] && [ "$(uname -m)" != aarch64 ]; then
 fi
 # packages are unpacked, not configured: hundreds of emulated maintainer scripts would take half an hour
 packages="$PYTHON,$PYTHON-venv,python3-venv,base-files,base-passwd,bash,coreutils,diffutils,findutils,grep,gzip,libc-bin"
-packages+=,libstdc++6,mawk,mount,procps,sed,util-linux  # wheels of others ask for the C++ library
+packages+=,dash,libstdc++6,mawk,mount,procps,sed,util-linux  # wheels of others ask for the C++ library
 # a suite that is no longer renewed has an old date, and is what it was
 mmdebstrap --quiet --aptopt='Acquire::Check-Valid-Until "false"' --variant=extract --architectures="$ARCHITECTURE" \
     --include="$packages" "$SUITE" "$TARGET"
