@@ -81,12 +81,15 @@ class KafkaServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts it; on the ports that it had, if it ran before. ServerDidNotStart; IllegalState while it runs.
+        """Starts it; on the ports that it had, if it ran before. ServerDidNotStart; IllegalState while it runs,
+        and after its `with` block.
 
         A setting whose name looks like a slip is a warning, as `warnings` has them.
         """
         if self._process is not None:
             raise IllegalState("the server runs already", hint="stop() or kill() it before it starts again")
+        if self._log.closed:
+            raise IllegalState("the server's with block has ended", hint="start it again inside, or open another one")
         given = {"directory": str(self.directory), "settings": self._settings, **self._made_first}
         given["is_temporary"] = self._is_temporary
         root = str(Path(__file__).resolve().parent.parent)

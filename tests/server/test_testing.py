@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafkalog.errors import ConfigError, IllegalState
 from kafkalog.testing import KafkaServer, ServerDidNotStart, kafka_server
+from tests.server.net.certificates import authority, certificate
 from tests.trees import PACKAGE
 
 
@@ -149,6 +151,31 @@ def test_it_starts_once() -> None:
         with pytest.raises(IllegalState, match="runs already"):
             server.start()
         assert answers(server)
+
+
+def test_it_does_not_start_after_its_block() -> None:
+    with kafka_server() as server:
+        pass
+    with pytest.raises(IllegalState, match="with block has ended"):
+        server.start()
+
+
+def test_tls_for_one_who_trusts_its_certificate(tmp_path: Path) -> None:
+    trusted, key = authority(tmp_path), certificate(tmp_path, "server", "/CN=server")
+    settings = {"listeners": "SSL://127.0.0.1:0,PLAIN://127.0.0.1:0", "ssl.keystore.location": str(key)}
+    settings["listener.security.protocol.map"] = "SSL:SSL,PLAIN:PLAINTEXT"
+    with kafka_server(topics=["t"], settings=settings) as server:
+        assert list(server.ports) == ["SSL", "PLAIN"] and server.port == server.ports["SSL"]
+        link = ssl.create_default_context(cafile=str(trusted)).wrap_socket(
+            socket.create_connection(("127.0.0.1", server.port), timeout=10), server_hostname="localhost"
+        )
+        with link:
+            link.sendall(b"\0\0\0\x0a" + b"\0\x12\0\0\0\0\0\x07\xff\xff")
+            assert link.recv(8)[4:8] == b"\0\0\0\x07"
+        with pytest.raises(ssl.SSLCertVerificationError):
+            ssl.create_default_context().wrap_socket(
+                socket.create_connection(("127.0.0.1", server.port), timeout=10), server_hostname="localhost"
+            )
 
 
 def test_it_stops_while_a_forked_process_has_all_that_is_open() -> None:
