@@ -44,6 +44,7 @@ def moments(call: Callable[[], object], step: int, files: tuple[str, ...] = FILE
         yield ended
 
 
+@pytest.mark.slow
 def test_an_interrupted_opening_gives_the_directory_back(filled: Path) -> None:
     kept: list[LogDirs] = []
     hits = 0

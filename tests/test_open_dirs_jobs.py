@@ -139,6 +139,7 @@ def test_settings_of_a_broker_s_topics(tmp_path: Path) -> None:
         assert dirs.config.overrides() == {"log.retention.ms": "6"}
 
 
+@pytest.mark.slow
 def test_a_topic_that_nobody_knows_is_not_aged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A copy of a partition: it may be all that is left of it."""
     with kafkalog.open(tmp_path / "copy-0", "a", **{"message.timestamp.before.max.ms": 2**63 - 1}) as log:

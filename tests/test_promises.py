@@ -92,6 +92,7 @@ MODES_OF_WRITING: dict[str, tuple[Callable[[kafkalog.Log, int], None], dict[str,
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODES_OF_WRITING)
 def test_what_was_told_outlives_a_power_cut(tmp_path: Path, name: str) -> None:
     """Over rolls, in every way that the power may take what was not synced."""
@@ -133,6 +134,7 @@ def test_without_syncs_a_power_cut_takes_ends_of_segments(tmp_path: Path) -> Non
         assert values == written
 
 
+@pytest.mark.slow
 def test_a_cut_and_what_comes_after_it_stay(tmp_path: Path) -> None:
     """Records that were cut do not come back beside, or behind, those that were committed after it."""
     home = tmp_path / "d"

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.locks_and_threads import GATES, LOCKS, THREADS, Place, made, rows
 from tests.trees import ROOT, SOURCES
 
@@ -38,6 +40,7 @@ def test_compiled_code_has_neither() -> None:
             assert not [word for word in words if word in text], path.name
 
 
+@pytest.mark.slow
 def test_locks_are_taken_in_the_order_of_the_document(tmp_path: Path) -> None:
     """As far as tests that work with many threads, failing disks and moved partitions take them."""
     order = rows("Locks")

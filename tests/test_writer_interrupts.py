@@ -16,6 +16,7 @@ from tests.interruptions import interrupted_at
 PLACES = (kafkalog.accumulator.__file__, kafkalog.durability.__file__, threading.__file__)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_log_ends_the_threads_of_a_writer_that_nobody_got(tmp_path: Path) -> None:
     before = threading.active_count()

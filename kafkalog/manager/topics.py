@@ -90,7 +90,7 @@ class TopicStore:
             raise StorageError.from_os(error, "read the topics file", path=self.path) from error
         try:
             return parse_file(content)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise CorruptCheckpoint(f"the topics file is damaged: {error}", path=self.path, hint=_HINT) from None
 
     def names(self) -> list[str]:
@@ -196,7 +196,10 @@ def format_topics(topics: Mapping[str, TopicEntry], gone: Sequence[str] = ()) ->
 
 def parse_file(content: bytes) -> TopicsFile:
     """What a file's content says, the topics sorted by name; ValueError says what is wrong in it."""
-    data = json.loads(content.decode(), object_pairs_hook=_without_repeats)
+    try:
+        data = json.loads(content.decode(), object_pairs_hook=_without_repeats)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(data, dict) or not isinstance(data.get("topics"), dict):
         raise ValueError("it is no object with 'version' and 'topics'")
     version = data.get("version")

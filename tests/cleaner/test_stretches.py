@@ -56,6 +56,7 @@ def test_where_a_stretch_begins_and_what_lies_before_it() -> None:
     assert stretches.at(8, 100) == (None, 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_the_clean_is_what_it_is_without(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -102,6 +102,7 @@ async def work(node: Node, told: list[Acknowledged], rng: Random) -> None:
             told.append(last._replace(**{kind: (*getattr(last, kind), value)}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_power_cut_takes_nothing_that_a_server_has_flushed(place: Path, seed: int) -> None:
     rng, root = Random(f"server {seed}"), place / "data"

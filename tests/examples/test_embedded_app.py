@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.commands import environment
 from tests.examples.programs import EXAMPLES
 
@@ -15,6 +17,7 @@ def suite(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=project, env=environment(PYTEST_ADDOPTS=""), capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_its_suite_passes_and_can_fail(tmp_path: Path) -> None:
     project = shutil.copytree(EXAMPLES / "embedded_app", tmp_path / "app", ignore=shutil.ignore_patterns("__pycache__"))
     done = suite(project)

@@ -268,6 +268,7 @@ def test_a_file_that_appears_while_a_directory_is_removed_goes_with_it(tmp_path:
         assert held.delete_after(60_000) == 1
 
 
+@pytest.mark.slow
 def test_a_tree_as_deep_as_a_path_may_be_is_removed(tmp_path: Path) -> None:
     """Deeper than Python calls may nest: it is no partition's, but it lies in one that is deleted."""
     try:

@@ -137,7 +137,7 @@ def test_threads_lose_no_topic(tmp_path: Path) -> None:
         (b'{"version": true, "topics": {}}', "version True"),
         (b'{"version": 1, "topics": {"a": 1}}', "topic 'a': its entry is no object"),
         (b'{"version": 1, "topics": {"a": {}, "a": {}}}', "'a' stands twice"),
-        (b"[" * 100_000, "recursion"),
+        (b"[" * 100_000, "nested too deeply"),
         (b'{"version": 1, "topics": {"../x": {}}}', "not allowed"),
         (content(id=None), "'id' is missing"),
         (content(id="short"), "no topic id"),

@@ -316,6 +316,7 @@ def test_a_full_disk_while_staging_leaves_nothing(tmp_path: Path) -> None:
     assert nth > 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_full_disk_at_any_call_of_a_commit_loses_and_doubles_nothing(tmp_path: Path, step: int) -> None:
     decided = 0

@@ -130,6 +130,7 @@ def points(step: int) -> Iterator[int]:
     raise AssertionError("it is still killed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_at_any_call(tmp_path: Path, name: str, step: int) -> None:
@@ -146,6 +147,7 @@ def test_killed_at_any_call(tmp_path: Path, name: str, step: int) -> None:
     assert kills >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_killed_again_while_it_is_rolled_forward(tmp_path: Path, name: str) -> None:
     case, rng = CASES[name], Random(name)
@@ -162,6 +164,7 @@ def test_killed_again_while_it_is_rolled_forward(tmp_path: Path, name: str) -> N
     assert twice >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("share", [0.2, pytest.param(0.8, marks=pytest.mark.slow)])
 def test_power_cut_at_any_call(tmp_path: Path, name: str, share: float) -> None:
@@ -203,6 +206,7 @@ def die_at(fs: DiskFS, nth: int) -> None:
     fs.on_change = on_change
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["one", "new topics", "small segments"])
 @pytest.mark.parametrize("step", [19, pytest.param(3, marks=pytest.mark.slow)])
 def test_killed_and_then_the_power_cut_while_it_is_rolled_forward(tmp_path: Path, name: str, step: int) -> None:

@@ -121,6 +121,7 @@ record = st.tuples(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(record, min_size=1, max_size=40), st.integers(1, 3), st.sets(st.integers(1, 39)))
 def test_whatever_records_there_are(

@@ -41,6 +41,7 @@ def lines_of(text: bytes, delimiter: bytes) -> list[bytes]:
     return parts if parts[-1] else parts[:-1]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     text=st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r\n", b"--", b"-"]), max_size=40).map(b"".join),

@@ -338,6 +338,7 @@ batches = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(batches, st.integers(400, 1500), st.integers(0, 300), st.integers(24, 80), st.integers(1, 3000))
 @settings(max_examples=60)
 def test_a_group_comes_out_as_single_appends(

@@ -284,6 +284,7 @@ class CtrlC:
         return exc[0] is KeyboardInterrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 5])
 @pytest.mark.parametrize("action", [*ACTIONS, cut])
 def test_ctrl_c_at_each_place(tmp_path: Path, action: Callable[[UnifiedLog], None], count: int) -> None:

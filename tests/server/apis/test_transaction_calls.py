@@ -218,6 +218,7 @@ def test_who_may_not_is_told_so(tmp_path: Path) -> None:
     with_node(tmp_path, work)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_committed", [True, False])
 def test_an_end_that_comes_while_offsets_are_taken_leaves_no_transaction_open(
     tmp_path: Path, is_committed: bool

@@ -91,6 +91,7 @@ def offsets_of(admin: AdminClient, group_id: str = "g") -> dict[int, int]:
     return {one.partition: one.offset for one in found.topic_partitions}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_members_share_and_the_next_ones_go_on(tmp_path: Path, protocol: str) -> None:
     more = PROTOCOLS[protocol]
@@ -134,6 +135,7 @@ def test_a_pattern_takes_in_topics_that_come_later(tmp_path: Path) -> None:
         member.consumer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_static_member_comes_back_to_what_it_had(tmp_path: Path, protocol: str) -> None:
     more = PROTOCOLS[protocol]
