@@ -29,6 +29,8 @@ OF_CTRL_C = {
     "test_interrupts.py", "test_writer_interrupts.py", "test_open_dirs_interrupts.py", "test_group_commit_signals.py",
 }  # fmt: skip
 """The files whose tests stop calls at any moment."""
+STOPPERS = {"interrupted_at", "CtrlC"}
+"""Names that a test has in it which does so in another file."""
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for whatever a shell starts in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -87,7 +89,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def stops_calls(item: pytest.Item) -> bool:
     """Whether a test stops calls at any moment."""
     code = getattr(getattr(item, "function", None), "__code__", None)
-    return item.path.name in OF_CTRL_C or code is not None and "interrupted_at" in code.co_names
+    return item.path.name in OF_CTRL_C or code is not None and not STOPPERS.isdisjoint(code.co_names)
 
 
 @pytest.fixture(scope="session", autouse=True)
