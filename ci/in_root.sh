@@ -15,6 +15,9 @@ export QEMU_CPU="${QEMU_CPU:-neoverse-n1}"
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV JAVA_HOME PIP_FIND_LINKS
 # certificates that this system trusts beyond those that Debian brings
 cp -L /etc/ssl/certs/ca-certificates.crt "$ROOT/etc/ssl/certs/ca-certificates.crt"
+if [ -f /etc/ssl/certs/java/cacerts ] && [ -d "$ROOT/etc/ssl/certs/java" ]; then
+    cp -L /etc/ssl/certs/java/cacerts "$ROOT/etc/ssl/certs/java/cacerts"  # Java, and so Maven, has its own
+fi
 cp -L /etc/resolv.conf /etc/hosts "$ROOT/etc/"
 if [ -f /etc/pip.conf ]; then cp /etc/pip.conf "$ROOT/etc/pip.conf"; fi
 # shellcheck disable=SC2016
