@@ -11,6 +11,8 @@ from click.core import ParameterSource
 from kafkalog.cli import common
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog.server.groups.values import KeptPosition
 
 
@@ -76,7 +78,7 @@ def command(
     if add_user is not None:
         if read_only:
             raise click.UsageError("--read-only writes nothing, and --add-user writes a user: leave one of them out")
-        return _add_user(directories[0], add_user, password_file, quiet)
+        return _add_user(directories, add_user, password_file, quiet)
     if password_file is not None:
         raise click.UsageError("--password-file is for --add-user")
     _show_log(quiet, verbose)
@@ -121,12 +123,13 @@ def _log_metrics() -> str:
     return prometheus_text()
 
 
-def _add_user(directory: str, name: str, password_file: str | None, quiet: bool) -> int:
+def _add_user(directories: Sequence[str], name: str, password_file: str | None, quiet: bool) -> int:
     import sys
 
     from kafkalog.server.security.users import add_user, read_password
 
-    add_user(directory, name, read_password(password_file, is_asked_for=sys.stdin.isatty()))
+    password = read_password(password_file, is_asked_for=sys.stdin.isatty())
+    add_user(directories[0], name, password, others=directories[1:])
     common.note(f"{name} can log in by PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512", quiet=quiet)
     return 0
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.server.security.file import Run, SecurityFile
+from kafkalog.server.security.file import Run, SecurityFile, kept_by_broker
 from kafkalog.server.security.jaas import plain_users
-from kafkalog.server.security.state import MECHANISMS, MIN_ITERATIONS, ScramKeys, SecurityState
+from kafkalog.server.security.state import MECHANISMS, MIN_ITERATIONS, ScramKeys
 
 if TYPE_CHECKING:
     from kafkalog.server.security.scram import ScramServer
@@ -81,13 +82,4 @@ def make(node: Any) -> Credentials:
         if name.endswith(".plain.sasl.jaas.config"):
             plain_users(value)
     directory = node.store.directories[0].path
-    cluster = node.known.cluster
-
-    def before() -> SecurityState:
-        if cluster is None:
-            return SecurityState()
-        from kafkalog.server.security.takeover import security_of
-
-        return security_of(cluster.image)
-
-    return Credentials(SecurityFile(os.fspath(directory), before=before), node.run)
+    return Credentials(SecurityFile(os.fspath(directory), before=partial(kept_by_broker, node.known)), node.run)

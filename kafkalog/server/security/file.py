@@ -11,11 +11,14 @@ import logging
 import os
 import stat
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import CorruptCheckpoint, StorageError
 from kafkalog.server.security.state import SecurityState, format_state, parse_state
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
+
+if TYPE_CHECKING:
+    from kafkalog.manager.known_topics import KnownTopics
 
 SECURITY_FILE: Final = "kafkalog.security.json"
 MAX_FILE_BYTES: Final = 64 << 20
@@ -23,6 +26,15 @@ _LOG: Final = logging.getLogger(__name__)
 
 Change = Callable[[SecurityState], SecurityState]
 Run = Callable[..., Awaitable[Any]]
+
+
+def kept_by_broker(known: KnownTopics) -> SecurityState:
+    """What a broker's metadata in the directories says of security; nothing without it. Errors of `security_of`."""
+    if known.cluster is None:
+        return SecurityState()
+    from kafkalog.server.security.takeover import security_of
+
+    return security_of(known.cluster.image)
 
 
 class SecurityFile:

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.log_dir import LogDir
-from kafkalog.server.security.file import SecurityFile
+from kafkalog.server.security.file import SecurityFile, kept_by_broker
 from kafkalog.server.security.prepared import prepared
 from kafkalog.server.security.scram import keys_of_password
-from kafkalog.server.security.state import MECHANISMS, MIN_ITERATIONS, SecurityState
+from kafkalog.server.security.state import MECHANISMS, MIN_ITERATIONS
 from kafkalog.util.fileio import OS, FileSystem
 
 PASSWORD_VARIABLE: Final = "KAFKALOG_PASSWORD"
@@ -25,29 +26,24 @@ def add_user(
     *,
     mechanisms: Iterable[str] = tuple(MECHANISMS),
     iterations: int = MIN_ITERATIONS,
+    others: Iterable[str | os.PathLike[str]] = (),
     fs: FileSystem = OS,
 ) -> None:
     """Let `name` log in with this password; one who is there gets another password.
 
-    The directory is made where it is missing. IllegalArgument for a name or password that not every client sends
+    The directory is made where it is missing; `others` are the server's further ones, in which a broker may have kept
+    its users: they stay. IllegalArgument for a name or password that not every client sends
     alike, DirectoryLocked while a server runs on it (its users are made by clients), CorruptCheckpoint, StorageError;
-    errors of a broker's metadata, whose users stay.
+    errors of a broker's metadata.
     """
     prepared(name, "user's name")
     prepared(password, "password")
     keys = {mechanism: keys_of_password(mechanism, password, iterations) for mechanism in mechanisms}
+    paths = [os.fspath(path) for path in (directory, *others)]
     with LogDir.acquire(directory, fs=fs, create=True, exclusive=True):
-        file = SecurityFile(directory, fs=fs, before=lambda: _of_broker(directory, fs))
+        file = SecurityFile(directory, fs=fs, before=lambda: kept_by_broker(read_known_topics(paths, fs=fs)))
         state = file.read()
         file.write(state._replace(users={**state.users, name: {**state.users.get(name, {}), **keys}}))
-
-
-def _of_broker(directory: str | os.PathLike[str], fs: FileSystem) -> SecurityState:
-    from kafkalog.manager.cluster_metadata import read_cluster_metadata
-    from kafkalog.server.security.takeover import security_of
-
-    found = read_cluster_metadata(directory, fs=fs)
-    return SecurityState() if found is None else security_of(found.image)
 
 
 def read_password(path: str | None = None, *, is_asked_for: bool = True) -> str:

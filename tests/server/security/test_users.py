@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from kafkalog.cli.main import run
-from kafkalog.errors import CorruptCheckpoint, IllegalArgument
+from kafkalog.errors import CorruptCheckpoint, CorruptRecord, IllegalArgument
+from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.server.security import scram
 from kafkalog.server.security.acls import Acl, Operation, PatternType, Permission, ResourceType
@@ -33,6 +34,7 @@ from kafkalog.server.security.scram import (
 )
 from kafkalog.server.security.state import ScramKeys, SecurityState
 from kafkalog.server.security.users import add_user, read_password
+from tests.manager.metadata_files import metadata_value, write_metadata
 
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 
@@ -201,6 +203,22 @@ def test_a_user_gets_another_password_and_others_stay(tmp_path: Path) -> None:
     add_user(tmp_path, "u", "three", mechanisms=["SCRAM-SHA-256"])
     after = SecurityFile(tmp_path).read()
     assert after.users["v"] == before.users["v"] and after.users["u"] != before.users["u"]
+
+
+def test_a_user_is_added_beside_those_of_a_broker(tmp_path: Path) -> None:
+    """Its metadata may lie in another directory than the server's file, and damage in it is not passed over."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    kept = {"salt": b"salt", "storedKey": b"stored", "serverKey": b"server", "iterations": 4096}
+    write_metadata(second, [metadata_value("UserScramCredentialRecord", name="ann", mechanism=1, **kept)])
+    add_user(first, "root", "secret", others=[second])
+    state = SecurityFile(first).read()
+    assert set(state.users) == {"ann", "root"} and state.users["ann"]["SCRAM-SHA-256"].salt == b"salt"
+    os.remove(first / SECURITY_FILE)
+    with (second / METADATA_DIRECTORY / f"{0:020d}.log").open("ab") as log:
+        log.write(b"torn")
+    with pytest.raises(CorruptRecord, match="metadata is damaged"):
+        add_user(first, "root", "secret", others=[second])
+    assert not (first / SECURITY_FILE).exists()
 
 
 def test_no_user_is_added_behind_the_back_of_a_server(tmp_path: Path) -> None:
