@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .command import Failed, run
 from .headers import Headers
+from .pack import pack_again
 from .targets import Target
 from .workshop import Workshop
 
@@ -81,6 +82,7 @@ def build_wheel(target: Target, headers: Headers, shop: Workshop) -> Path:
     final = ["--python-tag", target.python_tag, "--abi-tag", target.interpreter_tag, "--platform-tag", target.platform]
     run([sys.executable, "-m", "wheel", "tags", "--remove", *final, wheel], shop.log, env=clock)
     (made,) = repaired.glob("*.whl")
+    pack_again(made)
     published = Path(shutil.move(made, shop.out / made.name))
     shutil.rmtree(place)
     return published
