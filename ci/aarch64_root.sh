@@ -34,4 +34,5 @@ packages+=,dash,libstdc++6,mawk,mount,procps,sed,util-linux  # wheels of others 
 # a suite that is no longer renewed has an old date, and is what it was
 mmdebstrap --quiet --aptopt='Acquire::Check-Valid-Until "false"' --variant=extract --architectures="$ARCHITECTURE" \
     --include="$packages" "$SUITE" "$TARGET"
+ln -sf mawk "$TARGET/usr/bin/awk"    # mawk's maintainer script would have done it
 say "$TARGET: $(bash "$(dirname "$0")/in_root.sh" "$TARGET" "/usr/bin/$PYTHON" -VV)"
