@@ -11,6 +11,7 @@ import gzip
 import json
 import random
 import struct
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 import crc32c
 
+from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.wire.definitions import FieldPlan, StructPlan, request_plan, response_plan
 from kafkalog.server.wire.header import read_header, response_header
 from kafkalog.server.wire.reader import read_request, read_response
@@ -204,7 +206,7 @@ class Replay:
     async def _compare(self, frame: Frame) -> None:
         assert frame.response is not None
         self.compared += 1
-        answer = await self._links[self._recorded.connections[frame.seq]].answer(frame.correlation_id)
+        answer = await self._answer(frame)
         if answer is None:
             self.differences.append(Difference(frame, "", "no answer", "answers"))
             return
@@ -224,6 +226,16 @@ class Replay:
         for where, our_value, their_value in self._differences(frame, plan, ours, theirs):
             self.differences.append(Difference(frame, where, our_value, their_value))
 
+    async def _answer(self, frame: Frame) -> bytes | None:
+        """The answer; a coordinator that is still loading is asked again, as clients do, where the broker's was not."""
+        link, until = self._links[self._recorded.connections[frame.seq]], time.monotonic() + ANSWER_S
+        while True:
+            answer = await link.answer(frame.correlation_id)
+            if not _is_loading(frame, answer) or _is_loading(frame, frame.response) or time.monotonic() > until:
+                return answer
+            await asyncio.sleep(0.05)
+            link.send(frame.correlation_id, rewritten(frame, self._chosen))
+
     def _differences(self, frame: Frame, plan: StructPlan, ours: Any, theirs: Any) -> Iterator[tuple[str, Any, Any]]:
         listing = LISTINGS.get(frame.key)
         if listing is not None:
@@ -238,6 +250,15 @@ class Replay:
         names += [part.entity_name for part in getattr(one, "entity", ())]
         named = [name for name in names if name is not None]
         return not named or any(name.startswith(self._recorded.prefix) for name in named) or names[0] == ""
+
+
+def _is_loading(frame: Frame, answer: bytes | None) -> bool:
+    if answer is None or not frame.is_served:
+        return False
+    with contextlib.suppress(Exception):  # one that cannot be read is compared, and told of there
+        read = read_response(frame.key, frame.version, answer, frame.response_start)
+        return getattr(read, "error_code", 0) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return False
 
 
 class Link:
