@@ -1,11 +1,8 @@
 """A wheel that is packed again holds what it held, says the same of it, and is read by other programs."""
 
-import shutil
-import subprocess
 import zipfile
+import zipimport
 from pathlib import Path
-
-import pytest
 
 from ci.wheels.check import check_wheel
 from ci.wheels.pack import pack_again
@@ -47,10 +44,11 @@ def test_modes_times_and_names_beyond_ascii_stay(tmp_path):
     assert entries(wheel) == before
 
 
-def test_another_program_reads_it(tmp_path):
-    if (unzip := shutil.which("unzip")) is None:
-        pytest.skip("there is no unzip here")
+def test_another_reader_takes_it(tmp_path):
+    """The interpreter's own importer has a reader of archives that has nothing of `zipfile` in it."""
     wheel = ToyWheel.sound().pack(tmp_path)
+    before = entries(wheel)
     pack_again(wheel)
-    said = subprocess.run([unzip, "-t", wheel], capture_output=True, text=True, check=False)
-    assert said.returncode == 0 and "No errors detected" in said.stdout, said
+    reader = zipimport.zipimporter(str(wheel))
+    for name, *_, data in before:
+        assert reader.get_data(f"{wheel}/{name}") == data, name
