@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kafkalog.config_keys import MAX_INT, Check, Key, Table, at_least, between, one_of
+from kafkalog.config_keys import MAX_INT, MAX_LONG, Check, Key, Table, at_least, between, one_of
 from kafkalog.errors import ConfigError
+from kafkalog.server.quorum.replica_set import parse_replicas
 
 _DAY_MS: Final = 86_400_000
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -79,6 +80,8 @@ _CALLS: Final = (
     _start("fetch.max.bytes", "int", 57_671_680, at_least(1024), "the most that one fetch gets"),
     _start("fetch.purgatory.purge.interval.requests", "int", 1000, None, "done fetches are swept after so many"),
     _start("max.incremental.fetch.session.cache.slots", "int", 1000, at_least(0), "fetch sessions"),
+    Key("follower.replication.throttled.rate", "long", MAX_LONG, at_least(0), "bytes/s that a follower fetches late"),
+    Key("leader.replication.throttled.rate", "long", MAX_LONG, at_least(0), "bytes/s for followers that are behind"),
     _start("max.request.partition.size.limit", "int", 2000, at_least(1), "partitions of one DescribeTopicPartitions"),
     _start("producer.purgatory.purge.interval.requests", "int", 1000, None, "as fetch.purgatory..., for produce"),
     _start("replica.lag.time.max.ms", "long", 30_000, None, "a follower that is behind for so long is out of sync"),
@@ -133,6 +136,7 @@ _TRANSACTIONS: Final = (
 _OWN: Final = (
     _start("kafkalog.groups.members.max.bytes", "long", 67_108_864, at_least(0), "memory for members of groups"),
     _start("kafkalog.http.listener", "string", None, None, "HOST:PORT of metrics, health and status page; none: off"),
+    _start("kafkalog.replicas", "list", (), None, "ID@HOST:PORT of each node that has copies; none: this one is alone"),
 )
 
 SERVER_CONFIGS: Final = (*_NETWORK, *_TLS, *_SECURITY, *_CALLS, *_GROUPS, *_TRANSACTIONS, *_OWN)
@@ -144,3 +148,4 @@ def check_together(values: dict[str, Any]) -> None:
     if values["group.min.session.timeout.ms"] > values["group.max.session.timeout.ms"]:
         least = values["group.min.session.timeout.ms"]
         raise ConfigError(f"group.min.session.timeout.ms={least} is above group.max.session.timeout.ms")
+    parse_replicas(values["kafkalog.replicas"])

@@ -1,0 +1,110 @@
+"""Who may lead a replica set: values in, values out.
+
+One term counts for all partitions and is their leader epoch. A term belongs to the one node that may be a candidate in
+it (`next_term`), so that no term ever has two leaders, not even where an operator forces one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from kafkalog.server.quorum.file import NOBODY, QuorumState
+from kafkalog.server.quorum.replica_set import ReplicaSet
+from kafkalog.types import TopicPartition
+
+Position = tuple[int, int]
+"""How far a log is: the last epoch in it, then its end offset. The larger one is ahead."""
+Positions = Mapping[TopicPartition, Position]
+EMPTY: Final = (-1, 0)
+
+
+class Ballot(NamedTuple):
+    """A node that wants to lead, in which term, and how far its logs are."""
+
+    term: int
+    candidate: int
+    positions: Positions
+
+
+class Vote(NamedTuple):
+    """What a node answers, what it keeps before that, and why it refuses."""
+
+    is_granted: bool
+    state: QuorumState
+    reason: str = ""
+
+
+def position_of(last_epoch: int, log_end_offset: int) -> Position:
+    """How far a log is; one without any record is behind all others, whatever epoch was begun in it."""
+    return (last_epoch, log_end_offset) if log_end_offset > 0 else EMPTY
+
+
+def first_ahead(mine: Positions, theirs: Positions) -> TopicPartition | None:
+    """A partition of which there is more here than there, None where there is none."""
+    return next((key for key, position in mine.items() if position > theirs.get(key, EMPTY)), None)
+
+
+def next_term(term: int, node_id: int, replicas: ReplicaSet) -> int:
+    """The first term above this one in which the node may be a candidate: each term is one member's."""
+    count, own = len(replicas), replicas.ids.index(node_id)
+    return term + 1 + (own - (term + 1)) % count
+
+
+def is_own_term(term: int, node_id: int, replicas: ReplicaSet) -> bool:
+    """Whether the node is the one that may lead in this term."""
+    return node_id in replicas and term % len(replicas) == replicas.ids.index(node_id)
+
+
+def first_term(last_epochs: Iterable[int]) -> int:
+    """The term of a node that was in no set yet: the highest epoch of its logs, at least 0."""
+    return max(0, max(last_epochs, default=0))
+
+
+def decide_vote(state: QuorumState, ballot: Ballot, mine: Positions, replicas: ReplicaSet) -> Vote:
+    """Whether a node gives its vote: for a term above its own, to a candidate that is behind in no partition.
+
+    What was granted is granted again as long as nobody leads in that term: the answer may have been lost.
+    """
+    if not is_own_term(ballot.term, ballot.candidate, replicas):
+        return Vote(False, state, f"node {ballot.candidate} is no candidate of term {ballot.term}")
+    is_again = state == QuorumState(ballot.term, NOBODY, ballot.candidate)
+    if ballot.term <= state.term and not is_again:
+        return Vote(False, state, f"its term {ballot.term} is not above {state.term}")
+    ahead = first_ahead(mine, ballot.positions)
+    if ahead is not None:
+        theirs = ballot.positions.get(ahead, EMPTY)
+        return Vote(False, state, f"{ahead} is at (epoch, offset) {mine[ahead]} here, and there at {theirs}")
+    return Vote(True, QuorumState(ballot.term, NOBODY, ballot.candidate))
+
+
+def has_won(granted: Collection[int], replicas: ReplicaSet, *, is_forced: bool = False) -> bool:
+    """Whether a candidate with these votes, its own among them, leads."""
+    return is_forced or replicas.is_majority(granted)
+
+
+def heard(state: QuorumState, term: int, leader: int, replicas: ReplicaSet) -> QuorumState:
+    """What a node keeps after it heard that `leader` (-1: nobody) leads in `term`.
+
+    A later term counts, and so does the leader of this one where none was known; what contradicts itself is ignored.
+    """
+    known = leader == NOBODY or is_own_term(term, leader, replicas)
+    if not known or term < state.term:
+        return state
+    if term > state.term:
+        return QuorumState(term, leader)
+    if state.leader == NOBODY and leader != NOBODY:
+        return state._replace(leader=leader)
+    return state
+
+
+def may_resume(state: QuorumState, node_id: int, told: Mapping[int, tuple[int, int]], replicas: ReplicaSet) -> bool:
+    """Whether a leader that has started again may ask to lead on, after others told (term, leader).
+
+    A majority, itself counted, has to say that it leads in the term it knows, and nobody that there is a later one. It
+    then takes a new term, with votes: what the end of its process lost may be in the others' logs.
+    """
+    if state.leader != node_id or any(term > state.term for term, _ in told.values()):
+        return False
+    agreed = {one for one, (term, leader) in told.items() if (term, leader) == (state.term, node_id)}
+    return replicas.is_majority(agreed | {node_id})

@@ -1,0 +1,70 @@
+"""The file with the term of a replica set: written whole, read as it was, and never guessed at."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog.errors import CorruptCheckpoint, StorageError
+from kafkalog.server.quorum.file import QUORUM_FILE, QuorumFile, QuorumState, format_state, parse_state
+from kafkalog.util.fileio import OS, FileSystem
+
+NODES = st.integers(-1, 2**31 - 1)
+STATES = st.builds(QuorumState, st.integers(0, 2**31 - 1), NODES, NODES)
+
+
+class FullDisk(FileSystem):
+    """Nothing can be put in a file's place."""
+
+    def rename(self, source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def test_there_is_no_state_before_one_was_written(tmp_path: Path) -> None:
+    assert QuorumFile(tmp_path).read() is None
+
+
+def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+    file = QuorumFile(tmp_path)
+    for state in (QuorumState(3), QuorumState(4, 2, 1)):
+        file.write(state)
+        assert QuorumFile(tmp_path).read() == state
+    assert sorted(os.listdir(tmp_path)) == [QUORUM_FILE]
+    assert json.loads((tmp_path / QUORUM_FILE).read_bytes()) == {"version": 1, "term": 4, "leader": 2, "voted_for": 1}
+
+
+@given(STATES)
+def test_every_state_comes_back(state: QuorumState) -> None:
+    assert parse_state(format_state(state)) == state
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"{}", b"[]", b"\xff", b"[" * 5000,
+        b'{"version": 2, "term": 1, "leader": 1, "voted_for": 1}',
+        b'{"version": true, "term": 1, "leader": 1, "voted_for": 1}',
+        b'{"version": 1, "term": -1, "leader": 1, "voted_for": 1}',
+        b'{"version": 1, "term": "1", "leader": 1, "voted_for": 1}',
+        b'{"version": 1, "term": 1, "leader": 1}',
+        b'{"version": 1, "term": 1, "leader": 2147483648, "voted_for": 1}',
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / QUORUM_FILE).write_bytes(content)
+    with pytest.raises(CorruptCheckpoint, match="vote a second time") as raised:
+        QuorumFile(tmp_path).read()
+    assert str(raised.value.path).endswith(QUORUM_FILE)
+    assert (tmp_path / QUORUM_FILE).read_bytes() == content
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    QuorumFile(tmp_path).write(QuorumState(3, 1, 1))
+    with pytest.raises(StorageError, match="write the term"):
+        QuorumFile(tmp_path, fs=FullDisk()).write(QuorumState(4, 2, 2))
+    assert QuorumFile(tmp_path, fs=OS).read() == QuorumState(3, 1, 1)
