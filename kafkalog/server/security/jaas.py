@@ -20,19 +20,32 @@ _USER: Final = "user_"
 @lru_cache(maxsize=16)
 def plain_users(text: str) -> dict[str, str]:
     """Name to password. ConfigError for what is no login module with its options."""
+    return {name.removeprefix(_USER): value for name, value in _options(text).items() if name.startswith(_USER)}
+
+
+def own_login(text: str) -> tuple[str, str]:
+    """(user, password) that a client logs in with: `username="NAME" password="PASSWORD"`. ConfigError."""
+    options = _options(text)
+    try:
+        return options["username"], options["password"]
+    except KeyError as error:
+        hint = 'write: ...ScramLoginModule required username="NAME" password="PASSWORD";'
+        raise ConfigError(f"a client's sasl.jaas.config has no {error.args[0]}", hint=hint) from None
+
+
+def _options(text: str) -> dict[str, str]:
     head = _HEAD.match(text)
     if head is None:
         raise ConfigError("a sasl.jaas.config does not begin with a login module and how it counts", hint=_SHAPE)
-    users = {}
+    options = {}
     position = head.end()
     while (option := _OPTION.match(text, position)) is not None:
         name, quoted, bare = option.groups()
-        if name.startswith(_USER):
-            users[name.removeprefix(_USER)] = re.sub(r"\\(.)", r"\1", quoted) if bare is None else bare
+        options[name] = re.sub(r"\\(.)", r"\1", quoted) if bare is None else bare
         position = option.end()
     if text[position:].strip() != ";":
         raise ConfigError("a sasl.jaas.config has something that is no option, or no semicolon at its end", hint=_SHAPE)
-    return users
+    return options
 
 
 _SHAPE: Final = 'write: ...PlainLoginModule required user_NAME="PASSWORD";'

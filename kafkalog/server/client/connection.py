@@ -1,0 +1,172 @@
+"""One connection to a peer: several requests under way, answers in their order, every answer checked.
+
+A peer that sends what no answer can be loses its connection, and whoever waits on it is told why; nothing else is
+harmed, and no more memory is taken than bytes have come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from kafkalog.errors import MalformedRequest, PeerError, PeerMisbehaved, PeerRefused, PeerTimedOut, PeerUnreachable
+from kafkalog.server.client.messages import correlation_of, read_answer, request_frame
+from kafkalog.server.client.settings import PeerSettings
+from kafkalog.server.net.frames import FrameReader
+from kafkalog.server.wire.definitions import response_plan
+from kafkalog.server.wire.versions import APIS
+from kafkalog.server.wire.writer import Tree
+
+_READ_BYTES: Final = 1 << 16
+_LEAST_ANSWER_BYTES: Final = 4
+_LAST_ID: Final = 2**31 - 1
+
+
+class _Asked(NamedTuple):
+    correlation_id: int
+    api_key: int
+    version: int
+    answer: asyncio.Future[Any]
+
+
+class PeerConnection(asyncio.BufferedProtocol):
+    """What `connect` gives; it belongs to the loop's thread. `versions`: call -> (oldest, newest) that the peer has."""
+
+    def __init__(self, peer: str, settings: PeerSettings) -> None:
+        self.peer = peer
+        self.versions: Mapping[int, tuple[int, int]] = {}
+        self._settings = settings
+        self._frames = FrameReader(settings.max_answer_bytes)
+        self._frames.least = _LEAST_ANSWER_BYTES
+        self._buffer = memoryview(bytearray(_READ_BYTES))
+        self._in_frame = False
+        self._asked: deque[_Asked] = deque()
+        self._next_id = 0
+        self._failure: PeerError | None = None
+        self._transport: asyncio.Transport | None = None
+        self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    # Asking
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._failure is None and self._transport is not None
+
+    def version_of(self, api_key: int, newest: int | None = None) -> int:
+        """The newest version of a call, at most `newest`, that both ends know; PeerRefused where there is none."""
+        api = APIS[api_key]
+        oldest, last = self.versions.get(api_key, (0, -1))
+        version = min(api.newest if newest is None else min(newest, api.newest), last)
+        if version < max(oldest, api.oldest):
+            raise PeerRefused(f"it serves no version of {api.name} that is known here", peer=self.peer)
+        return version
+
+    async def request(
+        self, api_key: int, tree: Tree, *, version: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """The answer to a request, with kio's names; `version` None is the newest that both know.
+
+        PeerUnreachable, PeerTimedOut, PeerMisbehaved: the connection is then closed. PeerRefused for a call that the
+        peer does not serve. Whoever is cancelled leaves the connection as it is.
+        """
+        chosen = self.version_of(api_key) if version is None else version
+        response_plan(api_key, chosen)  # what is not installed is told to who asks
+        answer = self._send(api_key, chosen, tree)
+        wait_ms = self._settings.request_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                return await answer
+        except PeerError:
+            raise
+        except TimeoutError:
+            error = PeerTimedOut(f"no answer to {APIS[api_key].name} within {wait_ms} ms", peer=self.peer)
+            self._fail(error)
+            raise error from None
+
+    def _send(self, api_key: int, version: int, tree: Tree) -> asyncio.Future[Any]:
+        if self._failure is not None:
+            raise _again(self._failure)
+        assert self._transport is not None
+        number = self._next_id
+        frame = request_frame(api_key, version, number, self._settings.client_id, tree)
+        self._next_id = 0 if number == _LAST_ID else number + 1
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked.append(_Asked(number, api_key, version, answer))
+        self._transport.write(frame)
+        return answer
+
+    async def close(self) -> None:
+        """Close it, and return when the socket is gone. What waits for answers gets PeerUnreachable."""
+        self._fail(PeerUnreachable("the connection was closed here", peer=self.peer))
+        if self._transport is not None:
+            await asyncio.shield(self._gone)
+
+    def _fail(self, error: PeerError) -> None:
+        if self._failure is None:
+            self._failure = error
+            if self._transport is not None:
+                self._transport.abort()
+        asked, self._asked = self._asked, deque()
+        for one in asked:
+            if not one.answer.done():
+                one.answer.set_exception(_again(self._failure))
+
+    # What the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is there."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> Any:
+        """Where the next bytes belong: into the frame itself, where it is a large one."""
+        room = self._frames.room()
+        self._in_frame = room is not None
+        return self._buffer if room is None else room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many bytes have come."""
+        frames = self._frames
+        try:
+            frame = frames.filled(nbytes) if self._in_frame else frames.take(self._buffer[:nbytes])
+            while frame is not None and self._failure is None:
+                self._answered(frame)
+                frame = frames.next()
+        except MalformedRequest as error:
+            self._fail(PeerMisbehaved(f"it sent no answer: {error.message}", peer=self.peer))
+
+    def _answered(self, frame: bytearray) -> None:
+        if not self._asked:
+            raise MalformedRequest("it was not asked for anything")
+        asked = self._asked[0]
+        number = correlation_of(frame)
+        if number != asked.correlation_id:
+            raise MalformedRequest(f"correlation id {number}, where {asked.correlation_id} is due")
+        if asked.answer.cancelled():
+            self._asked.popleft()
+            return
+        answer = read_answer(asked.api_key, asked.version, frame)
+        self._asked.popleft()
+        if not asked.answer.done():
+            asked.answer.set_result(answer)
+
+    def eof_received(self) -> bool:
+        """The peer closes: the rest is `connection_lost`."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        words = "it closed the connection" if exc is None else f"the connection broke: {exc}"
+        self._fail(PeerUnreachable(words, peer=self.peer))
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+
+def _again(error: PeerError) -> PeerError:
+    """The same for one more who waits: an exception that several tasks raise would grow with each."""
+    made = type(error)(error.message)
+    made.peer = error.peer
+    return made

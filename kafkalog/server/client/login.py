@@ -1,0 +1,95 @@
+"""The begin of a connection to a peer: what it serves, and who we are."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Any, Final
+
+from kafkalog._version import __version__
+from kafkalog.errors import MalformedRequest, PeerError, PeerMisbehaved, PeerRefused, PeerTimedOut, PeerUnreachable
+from kafkalog.server.client.connection import PeerConnection
+from kafkalog.server.client.scram import ScramClient
+from kafkalog.server.client.settings import PeerSettings
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.wire.versions import API_VERSIONS
+
+_SASL_HANDSHAKE: Final = 17
+_SASL_AUTHENTICATE: Final = 36
+_API_VERSIONS_VERSION: Final = 3
+PLAIN: Final = "PLAIN"
+
+
+async def connect(host: str, port: int, settings: PeerSettings | None = None) -> PeerConnection:
+    """A connection that can be asked: TLS is up, its versions are known, we are logged in.
+
+    PeerUnreachable, PeerTimedOut, PeerRefused (its certificate, our password), PeerMisbehaved.
+    """
+    how = PeerSettings() if settings is None else settings
+    peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    loop = asyncio.get_running_loop()
+    connection: PeerConnection | None = None
+    is_ready = False
+    try:
+        async with asyncio.timeout(how.connect_ms / 1000):
+            _, connection = await loop.create_connection(
+                lambda: PeerConnection(peer, how), host, port, ssl=how.tls,
+                server_hostname=host if how.tls is not None else None,
+            )  # fmt: skip
+            await _learn_versions(connection)
+            if how.mechanism is not None:
+                await _log_in(connection, how, how.mechanism)
+            is_ready = True
+            return connection
+    except OSError as error:
+        raise _as_peer_error(error, peer, how.connect_ms) from error
+    finally:
+        if connection is not None and not is_ready:
+            await connection.close()
+
+
+def _as_peer_error(error: OSError, peer: str, connect_ms: int) -> PeerError:
+    if isinstance(error, PeerError):
+        return error
+    if isinstance(error, TimeoutError):
+        return PeerTimedOut(f"no connection within {connect_ms} ms", peer=peer)
+    if isinstance(error, ssl.SSLError):
+        hint = "ssl.truststore.location names those who sign the certificates of servers"
+        return PeerRefused(f"TLS failed: {error.reason or error}", peer=peer, hint=hint)
+    return PeerUnreachable(f"no connection: {error.strerror or error}", peer=peer)
+
+
+async def _learn_versions(connection: PeerConnection) -> None:
+    tree = {"client_software_name": "kafkalog", "client_software_version": __version__.replace("+", "-")}
+    answer = await connection.request(API_VERSIONS, tree, version=_API_VERSIONS_VERSION)
+    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        answer = await connection.request(API_VERSIONS, {}, version=0)
+    if answer.error_code:
+        raise PeerRefused(f"it does not tell what it serves: error {answer.error_code}", peer=connection.peer)
+    connection.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+
+
+async def _log_in(connection: PeerConnection, how: PeerSettings, mechanism: str) -> None:
+    shaken = await connection.request(_SASL_HANDSHAKE, {"mechanism": mechanism}, version=1)
+    if shaken.error_code:
+        offered = ", ".join(shaken.mechanisms)[:200]
+        raise PeerRefused(f"it does not take {mechanism}", peer=connection.peer, hint=f"it offers {offered}")
+    if mechanism == PLAIN:
+        await _say(connection, f"\0{how.user}\0{how.password}".encode())
+        return
+    scram = ScramClient(mechanism, how.user, how.password)
+    try:
+        proof = scram.second(await _say(connection, scram.first()))
+        knows = scram.finish(await _say(connection, proof))
+    except MalformedRequest as error:
+        raise PeerMisbehaved(f"it does not keep to {mechanism}: {error.message}", peer=connection.peer) from None
+    if not knows:
+        raise PeerRefused("it does not know the password itself: it is not who it should be", peer=connection.peer)
+
+
+async def _say(connection: PeerConnection, token: bytes) -> bytes:
+    answer: Any = await connection.request(_SASL_AUTHENTICATE, {"auth_bytes": token})
+    if answer.error_code:
+        words = (answer.error_message or "authentication failed")[:200]
+        raise PeerRefused(words, peer=connection.peer, hint="look at user and password of sasl.jaas.config")
+    return bytes(answer.auth_bytes)

@@ -1,0 +1,45 @@
+"""Requests as frames, and what a peer answered, read with all that bounds the requests of strangers."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from kafkalog.errors import MalformedRequest
+from kafkalog.server.wire.reader import Frame, read_response, skip_tags
+from kafkalog.server.wire.versions import API_VERSIONS, APIS, UNSUPPORTED_VERSION
+from kafkalog.server.wire.writer import Tree, write_request
+
+_HEAD: Final = struct.Struct(">ihhi")
+_ERROR: Final = struct.Struct(">h")
+
+
+def request_frame(api_key: int, version: int, correlation_id: int, client_id: str, tree: Tree) -> bytes:
+    """A request, length, header and all. KeyError for a field that has no default and is not in `tree`."""
+    body = write_request(api_key, version, tree)
+    name = client_id.encode()
+    tags = b"\0" if APIS[api_key].is_flexible(version) else b""
+    size = _HEAD.size - 4 + 2 + len(name) + len(tags) + len(body)
+    head = _HEAD.pack(size, api_key, version, correlation_id)
+    return b"".join((head, len(name).to_bytes(2, "big"), name, tags, body))
+
+
+def correlation_of(frame: Frame) -> int:
+    """Which request this answers."""
+    return int.from_bytes(memoryview(frame)[:4], "big", signed=True)
+
+
+def read_answer(api_key: int, version: int, frame: Frame) -> Any:
+    """The body of an answer, with kio's names; records are views of the frame. MalformedRequest.
+
+    Who does not know the version of an ApiVersions answers as version 0 (KIP-511).
+    """
+    position = 4
+    if api_key == API_VERSIONS:
+        if len(frame) >= 6 and _ERROR.unpack_from(frame, 4)[0] == UNSUPPORTED_VERSION:
+            version = 0
+    elif APIS[api_key].is_flexible(version):
+        if len(frame) < 5:
+            raise MalformedRequest("an answer that ends with its header", position=4)
+        position = skip_tags(memoryview(frame), position)
+    return read_response(api_key, version, frame, position)

@@ -1,0 +1,75 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), the client's side.
+
+Both ends show that they know the password, and neither tells it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from base64 import b64decode, b64encode
+from typing import Final
+
+from kafkalog.errors import MalformedRequest
+from kafkalog.server.security.scram import keys_of_salted, salted_password
+from kafkalog.server.security.state import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS
+
+_FIRST: Final = re.compile(rb"r=(?P<nonce>[!-+\--~]+),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<count>[0-9]{1,9})(?:,.*)?")
+_FINAL: Final = re.compile(rb"v=(?P<signature>[A-Za-z0-9+/=]+)(?:,.*)?")
+_HEADER: Final = b"n,,"
+MAX_MESSAGE_BYTES: Final = 4096
+
+
+class ScramClient:
+    """One exchange: `first` is sent, `second` answers the server's first message, `finish` checks its last one."""
+
+    def __init__(self, mechanism: str, user: str, password: str, nonce: str | None = None) -> None:
+        self._mechanism = mechanism
+        self._password = password
+        self._nonce = (secrets.token_urlsafe(24) if nonce is None else nonce).encode()
+        name = user.replace("=", "=3D").replace(",", "=2C").encode()
+        self._bare = b"n=" + name + b",r=" + self._nonce
+        self._expected = b""
+
+    def first(self) -> bytes:
+        """The client's first message."""
+        return _HEADER + self._bare
+
+    def second(self, message: bytes) -> bytes:
+        """The proof, for a server that goes on with our nonce. MalformedRequest for another one, for a number of
+        iterations that no server asks for, and for what is no message of SCRAM."""
+        found = _FIRST.fullmatch(message) if len(message) <= MAX_MESSAGE_BYTES else None
+        if found is None:
+            raise MalformedRequest("the server's first message is none of SCRAM")
+        nonce, iterations = found["nonce"], int(found["count"])
+        if not nonce.startswith(self._nonce) or nonce == self._nonce:
+            raise MalformedRequest("the server's nonce does not begin with ours")
+        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+            raise MalformedRequest(f"{iterations} iterations: {MIN_ITERATIONS} to {MAX_ITERATIONS} are taken")
+        digest = MECHANISMS[self._mechanism]
+        salt = _decoded(found["salt"])
+        salted = salted_password(self._mechanism, self._password, salt, iterations)
+        keys = keys_of_salted(self._mechanism, salted, salt, iterations)
+        client_key = hmac.digest(salted, b"Client Key", digest)
+        bare = b"c=" + b64encode(_HEADER) + b",r=" + nonce
+        said = b",".join((self._bare, message, bare))
+        signature = hmac.digest(hashlib.new(digest, client_key).digest(), said, digest)
+        self._expected = hmac.digest(keys.server_key, said, digest)
+        proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+        return bare + b",p=" + b64encode(proof)
+
+    def finish(self, message: bytes) -> bool:
+        """Whether the server knows the password too. MalformedRequest for what is no last message."""
+        found = _FINAL.fullmatch(message) if len(message) <= MAX_MESSAGE_BYTES else None
+        if found is None:
+            raise MalformedRequest("the server's last message is none of SCRAM")
+        return bool(self._expected) and hmac.compare_digest(_decoded(found["signature"]), self._expected)
+
+
+def _decoded(text: bytes) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise MalformedRequest("a field of SCRAM that is not base64") from None

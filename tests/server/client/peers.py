@@ -1,0 +1,92 @@
+"""Peers for tests of the client: our own server, and ones that say what the test wants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from kafkalog.server.client.connection import PeerConnection
+from kafkalog.server.client.login import connect
+from kafkalog.server.client.settings import PeerSettings
+from kafkalog.server.config import ServerConfig
+from kafkalog.server.serving import Server, serving
+from kafkalog.server.wire.versions import APIS, api_versions_body
+from tests.server.nodes import SMALL
+
+METADATA = 3
+LIST_OFFSETS = 2
+HOST = "127.0.0.1"
+
+
+@asynccontextmanager
+async def server_on(path: Path, **settings: Any) -> AsyncIterator[Server]:
+    """Our server on a directory; settings have underscores for dots, and dots where a name has underscores."""
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    config = ServerConfig({"listeners": f"PLAINTEXT://{HOST}:0", **SMALL, **given})
+    async with serving([str(path)], config) as server:
+        yield server
+
+
+@asynccontextmanager
+async def connected(port: int, settings: PeerSettings | None = None, host: str = HOST) -> AsyncIterator[PeerConnection]:
+    connection = await connect(host, port, settings)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+Answer = Callable[[bytes], bytes | None]
+"""A request -> what the peer sends, length and all; None: it closes the connection."""
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+def number_of(request: bytes) -> bytes:
+    """The correlation id of a request."""
+    return request[4:8]
+
+
+@asynccontextmanager
+async def liar(answer: Answer, *, is_honest_first: bool = True) -> AsyncIterator[int]:
+    """The port of a peer that tells the truth of its versions, and then says what `answer` gives."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_honest = is_honest_first
+        try:
+            while True:
+                request = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+                said: bytes | None
+                if is_honest:
+                    said, is_honest = framed(number_of(request) + api_versions_body(3, APIS)), False
+                else:
+                    said = answer(request)
+                if said is None:
+                    return
+                writer.write(said)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, HOST, 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await asyncio.sleep(0)
+
+
+async def error_of(awaitable: Awaitable[Any]) -> BaseException:
+    """What an awaitable raises."""
+    try:
+        await awaitable
+    except Exception as error:
+        return error
+    raise AssertionError("nothing was raised")
