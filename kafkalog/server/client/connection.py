@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from kafkalog.errors import MalformedRequest, PeerError, PeerMisbehaved, PeerRefused, PeerTimedOut, PeerUnreachable
+from kafkalog.errors import MalformedRequest
+from kafkalog.server.client.errors import PeerError, PeerMisbehaved, PeerRefused, PeerTimedOut, PeerUnreachable
 from kafkalog.server.client.messages import correlation_of, read_answer, request_frame
 from kafkalog.server.client.settings import PeerSettings
 from kafkalog.server.net.frames import FrameReader

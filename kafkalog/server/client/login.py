@@ -7,8 +7,9 @@ import ssl
 from typing import Any, Final
 
 from kafkalog._version import __version__
-from kafkalog.errors import MalformedRequest, PeerError, PeerMisbehaved, PeerRefused, PeerTimedOut, PeerUnreachable
+from kafkalog.errors import MalformedRequest
 from kafkalog.server.client.connection import PeerConnection
+from kafkalog.server.client.errors import PeerError, PeerMisbehaved, PeerRefused, PeerTimedOut, PeerUnreachable
 from kafkalog.server.client.scram import ScramClient
 from kafkalog.server.client.settings import PeerSettings
 from kafkalog.server.error_codes import ErrorCode

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.errors import PeerRefused, PeerTimedOut, PeerUnreachable
 from kafkalog.server.client.connection import PeerConnection
+from kafkalog.server.client.errors import PeerRefused, PeerTimedOut, PeerUnreachable
 from kafkalog.server.client.login import connect
 from kafkalog.server.client.settings import PeerSettings, peer_settings
 from kafkalog.server.security.users import add_user

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.errors import KafkalogError, MalformedRequest, PeerError, PeerMisbehaved
+from kafkalog.errors import KafkalogError, MalformedRequest
+from kafkalog.server.client.errors import PeerError, PeerMisbehaved
 from kafkalog.server.client.login import connect
 from kafkalog.server.client.messages import read_answer
 from kafkalog.server.client.settings import PeerSettings

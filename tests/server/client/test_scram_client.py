@@ -49,7 +49,7 @@ def test_a_server_that_lies_at_first(message: bytes) -> None:
         ScramClient("SCRAM-SHA-256", "user", "pencil", NONCE).second(message)
 
 
-@pytest.mark.parametrize("message", [b"", b"v=", b"v=AAA", b"e=other-error", b"v=" + b64encode(bytes(32)) + b"x" * 5000])
+@pytest.mark.parametrize("message", [b"", b"v=", b"v=AAA", b"e=other-error", b"v=" + b"A" * 5000])
 def test_a_server_that_lies_at_last(message: bytes) -> None:
     client = ScramClient("SCRAM-SHA-256", "user", "pencil", NONCE)
     client.second(FIRST)

@@ -1,0 +1,84 @@
+"""A follower's plans carried out on its logs, by a thread: what was asked of the disk, and where the logs are then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kafkalog.errors import IllegalState
+from kafkalog.server.replica.following import BeginAt, CutTo, CutToEpoch, OnDisk, Position, Take, cut_offset
+from kafkalog.server.replica.partition import Partition
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.types import TopicPartition
+
+
+class Work(NamedTuple):
+    """A plan for one partition; `leader_epoch` is the newest that its batches may have."""
+
+    key: TopicPartition
+    partition: Partition
+    plan: OnDisk
+    leader_epoch: int
+
+
+class Done(NamedTuple):
+    """Where the log is after a plan, and what kept it from being carried out, if something did."""
+
+    key: TopicPartition
+    position: Position
+    error: Exception | None = None
+
+
+def position_of(log: UnifiedLog) -> Position:
+    """Where a log is."""
+    epochs = log.leader_epochs
+    return Position(log.log_end_offset, epochs[-1][0] if epochs else -1, log.log_start_offset)
+
+
+def carry_out(works: Sequence[Work]) -> list[Done]:
+    """All plans, in order; one that fails harms no other."""
+    done = []
+    for work in works:
+        error: Exception | None = None
+        try:
+            _carry_out(work)
+        except Exception as failure:
+            error = failure
+        done.append(Done(work.key, position_of(work.partition.log), error))
+    return done
+
+
+def _carry_out(work: Work) -> None:
+    """Errors as `Partition.append_as_follower`; IllegalState for a partition that is led here: nothing is written."""
+    partition, plan = work.partition, work.plan
+    if partition.is_leader:
+        raise IllegalState(f"{partition.topic_partition} is led here: a leader's log is nobody's to change")
+    log = partition.log
+    match plan:
+        case Take():
+            _take(partition, plan, work.leader_epoch)
+        case CutToEpoch(epoch, leader_end):
+            _cut(log, cut_offset(leader_end, log.log_end_offset, log.end_offset_for_epoch(epoch)))
+        case CutTo(offset):
+            _cut(log, offset)
+        case BeginAt(offset):
+            log.truncate_fully_and_start_at(offset)
+
+
+def _cut(log: UnifiedLog, offset: int) -> None:
+    log.truncate_to(offset)
+    if log.data_end_offset < log.log_end_offset:  # it lay inside a batch, which is asked for as a whole
+        log.truncate_to(log.data_end_offset)
+
+
+def _take(partition: Partition, plan: Take, leader_epoch: int) -> None:
+    """Checksums are compared by the append, before it writes. The high watermark is the leader's as far as the own log
+    goes, the log start at most the high watermark."""
+    log = partition.log
+    if plan.records is not None and len(plan.records):
+        partition.append_as_follower(plan.records, leader_epoch)
+    if plan.high_watermark >= 0 and plan.high_watermark != log.high_watermark:
+        log.update_high_watermark(plan.high_watermark)
+    start = min(plan.log_start_offset, log.high_watermark)
+    if start > log.log_start_offset:
+        log.maybe_increment_log_start_offset(start)

@@ -1,0 +1,308 @@
+"""Follows one leader: fetches in a session, and lets a thread write what comes.
+
+What to do is decided in `following.py` and done in `following_disk.py`; here is when. All of it belongs to the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+from uuid import UUID
+
+from kafkalog.server.client.errors import PeerError, PeerMisbehaved
+from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.replica.following import (
+    AskBounds,
+    CutTo,
+    FetchLimits,
+    Following,
+    OnDisk,
+    Row,
+    StandStill,
+    Take,
+    TryLater,
+    first_plan,
+    next_due_ms,
+    pause_ms,
+    plan_of,
+    plan_of_bounds,
+    row_of,
+)
+from kafkalog.server.replica.following_disk import Done, Work, carry_out, position_of
+from kafkalog.server.replica.following_session import AskingSession, is_of_session
+from kafkalog.server.replica.following_throttle import FollowingThrottle
+from kafkalog.server.replica.leader_source import Answers, LeaderSource
+from kafkalog.server.replica.partition import Partition
+from kafkalog.types import TopicPartition
+
+_LOG: Final = logging.getLogger(__name__)
+_NEWEST_EPOCH: Final = 2**31 - 1
+ABOUT_LEADERS: Final = frozenset({
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
+})  # fmt: skip
+"""Errors that say that another one leads, or in another epoch."""
+Connect = Callable[[], Awaitable[LeaderSource]]
+
+
+class ReplicaFetcher:
+    """Keeps the logs of partitions like those of one leader, from `start` to `stop`.
+
+    `connect` gives a connection to the leader, again after each that failed. `run` runs a function in a thread.
+    `on_appended` is told of each partition whose log or high watermark may have moved; `on_other_leader` of errors that
+    say that somebody else leads. `peer_error` is why there is no connection, None where there is one.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        *,
+        run: Callable[..., Awaitable[Any]],
+        monotonic_ms: Callable[[], int],
+        limits: FetchLimits | None = None,
+        throttle: FollowingThrottle | None = None,
+        on_appended: Callable[[Partition], object] = Partition.after_append,
+        on_other_leader: Callable[[TopicPartition, int], object] = lambda key, code: None,
+    ) -> None:
+        self.peer_error: PeerError | None = None
+        self.throttle = FollowingThrottle() if throttle is None else throttle
+        self._connect = connect
+        self._run = run
+        self._now_ms = monotonic_ms
+        self._limits = FetchLimits() if limits is None else limits
+        self._on_appended = on_appended
+        self._on_other_leader = on_other_leader
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._states: dict[TopicPartition, Following] = {}  # those that gave records last stand last
+        self._new: dict[TopicPartition, OnDisk] = {}
+        self._ids: dict[str, UUID | None] = {}
+        self._session = AskingSession()
+        self._writing: asyncio.Future[Any] | None = None
+        self._news: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # Which partitions
+
+    def follow(self, partition: Partition, leader_epoch: int) -> None:
+        """Follow a partition, or go on with it in another epoch of leadership; -1 for a leader that tells none."""
+        key, position = partition.topic_partition, position_of(partition.log)
+        known = self._states.get(key)
+        if known is not None and known.leader_epoch == leader_epoch and self._partitions[key] is partition:
+            return
+        if self._ids.get(key.topic, partition.topic_id) != partition.topic_id:
+            self._session.lost()  # a topic of the same name was deleted and made again
+        self._partitions[key] = partition
+        self._ids[key.topic] = partition.topic_id
+        self._states[key] = Following(position, leader_epoch)
+        self._new.pop(key, None)
+        first = first_plan(position, partition.log.high_watermark)
+        if first is not None:
+            self._new[key] = first
+        self._wake()
+
+    async def leave(self, keys: Iterable[TopicPartition]) -> None:
+        """Follow these no longer; on return nothing is being written to them."""
+        for key in keys:
+            for known in (self._states, self._partitions, self._new):
+                known.pop(key, None)
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Return when what is being written is written."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    @property
+    def states(self) -> Mapping[TopicPartition, Following]:
+        """How far each partition is, and whether it waits."""
+        return self._states
+
+    # From start to stop
+
+    def start(self) -> None:
+        """Begin to fetch."""
+        self._task = asyncio.get_running_loop().create_task(self._follow_on())
+
+    async def stop(self) -> None:
+        """Fetch no more; on return nothing is being written."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        await self.settled()
+
+    async def _follow_on(self) -> None:
+        failures = 0
+        while True:
+            try:
+                await self._follow_over_one_connection()
+            except Exception as error:
+                self._lost(error)
+                failures = 0 if self.peer_error is None else failures + 1
+                self.peer_error = error if isinstance(error, PeerError) else PeerError(f"{error}")
+                await asyncio.sleep(pause_ms(failures, self._limits) / 1000)
+
+    async def _follow_over_one_connection(self) -> None:
+        source = await self._connect()
+        try:
+            while True:
+                await self.fetch_once(source)
+                self.peer_error = None
+        finally:
+            await source.close()
+
+    def _lost(self, error: Exception) -> None:
+        self._session.lost()
+        if not isinstance(error, PeerError):
+            _LOG.error("following a leader failed, and is tried again", exc_info=error)
+        elif self.peer_error is None:
+            _LOG.warning("the leader is lost: %s", error)
+
+    def _wake(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    async def _wait(self, ms: float) -> None:
+        self._news = asyncio.get_running_loop().create_future()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(1, ms) / 1000):
+                await self._news
+
+    # One round
+
+    async def fetch_once(self, source: LeaderSource) -> None:
+        """One fetch and all that follows from it; a pause where nothing is due. Errors as `LeaderSource.fetch`."""
+        if self._new:
+            new, self._new = self._new, {}
+            await self._write({key: self._states[key] for key in new}, new)
+        now_ms = self._now_ms()
+        throttled_ms = self.throttle.wait_ms(now_ms)
+        wanted = {
+            key: state for key, state in self._states.items()
+            if state.is_due(now_ms) and not self.throttle.holds_back(key, state.is_in_sync, throttled_ms)
+        }  # fmt: skip
+        if not wanted:
+            await self._wait(self._idle_ms(now_ms, throttled_ms))
+            return
+        answers = await self._asked(source, {key: row_of(state, self._limits) for key, state in wanted.items()})
+        if answers is not None:
+            await self._take(source, wanted, answers)
+
+    def _idle_ms(self, now_ms: int, throttled_ms: int) -> int:
+        due_ms = next_due_ms(self._states.values())
+        wait_ms = self._limits.backoff_ms if due_ms is None or due_ms <= now_ms else due_ms - now_ms
+        return min(wait_ms, throttled_ms or wait_ms, self._limits.backoff_ms)
+
+    async def _asked(self, source: LeaderSource, rows: Mapping[TopicPartition, Row]) -> Answers | None:
+        ask = self._session.next(rows)
+        topics = {key.topic for key in (*rows, *ask.forgotten)}
+        answers = await source.fetch(ask, {name: self._ids[name] for name in topics})
+        if self._session.answered(answers.error_code, answers.session_id):
+            return answers
+        if not is_of_session(answers.error_code):
+            _LOG.warning("%s answers a fetch with error %d", source.connection.peer, answers.error_code)
+            await self._wait(self._limits.backoff_ms)
+        return None
+
+    async def _take(
+        self, source: LeaderSource, wanted: Mapping[TopicPartition, Following], answers: Answers
+    ) -> None:
+        plans: dict[TopicPartition, OnDisk] = {}
+        outside: dict[TopicPartition, int] = {}
+        seen = set()
+        for key, answer in answers.rows:
+            if key not in wanted or key in seen:
+                raise PeerMisbehaved(f"it answers for {key}, which it was not asked for", peer=source.connection.peer)
+            seen.add(key)
+            if self._states.get(key) is not wanted[key]:
+                continue  # it was left, or has another leader meanwhile
+            match plan_of(answer):
+                case AskBounds():
+                    outside[key] = wanted[key].leader_epoch
+                case TryLater(code):
+                    self._failed(key, code)
+                case StandStill(code):
+                    self._states[key] = wanted[key]._replace(stands_still=True, is_in_sync=False)
+                    self._on_other_leader(key, code)
+                case plan:
+                    plans[key] = plan
+        await self._write(wanted, plans)
+        if outside:
+            await self._mend(source, wanted, outside)
+
+    async def _mend(
+        self, source: LeaderSource, wanted: Mapping[TopicPartition, Following], outside: Mapping[TopicPartition, int]
+    ) -> None:
+        """For logs that end outside of the leader's: ask where that one is, and begin there."""
+        plans: dict[TopicPartition, OnDisk] = {}
+        for key, bounds in (await source.bounds(outside)).items():
+            if self._states.get(key) is not wanted[key]:
+                continue
+            plan = plan_of_bounds(wanted[key].position.end_offset, bounds.start_offset, bounds.end_offset)
+            if bounds.error_code or isinstance(plan, TryLater):
+                self._failed(key, bounds.error_code or ErrorCode.OFFSET_OUT_OF_RANGE)
+                continue
+            where = "is cut at its end" if isinstance(plan, CutTo) else "begins anew there"
+            _LOG.warning("%s: the leader has %d to %d, the log %s", key, bounds.start_offset, bounds.end_offset, where)
+            plans[key] = plan
+        await self._write(wanted, plans)
+
+    async def _write(
+        self, wanted: Mapping[TopicPartition, Following], plans: Mapping[TopicPartition, OnDisk]
+    ) -> None:
+        works = []
+        for key, plan in plans.items():
+            state, partition = wanted[key], self._partitions[key]
+            if _is_idle(partition, plan):
+                self._states[key] = state.moved(state.position, is_in_sync=True)
+            else:
+                newest = state.leader_epoch if state.leader_epoch >= 0 else _NEWEST_EPOCH
+                works.append(Work(key, partition, plan, newest))
+        if not works:
+            return
+        self._writing = asyncio.ensure_future(self._run(carry_out, works))
+        for done in await asyncio.shield(self._writing):  # who stops us waits until the thread has come back
+            self._written(done, wanted[done.key], plans[done.key])
+        self._writing = None
+
+    def _written(self, done: Done, before: Following, plan: OnDisk) -> None:
+        key, partition = done.key, self._partitions.get(done.key)
+        if partition is None:
+            return
+        self._on_appended(partition)
+        now = self._states[key]
+        if now is not before:  # another epoch of leadership has begun
+            self._states[key] = now._replace(position=done.position)
+            return
+        if done.error is not None:
+            self._failed(key, code_of(done.error), done)
+            return
+        size = len(plan.records) if isinstance(plan, Take) and plan.records is not None else 0
+        self.throttle.record(key, size, self._now_ms())
+        is_to_move = size or not isinstance(plan, Take)
+        if is_to_move and done.position == before.position:  # asked again at once, it would be the same again
+            self._failed(key, ErrorCode.UNKNOWN_SERVER_ERROR, done)
+            return
+        is_in_sync = isinstance(plan, Take) and done.position.end_offset >= plan.high_watermark
+        if size:
+            del self._states[key]
+        self._states[key] = before.moved(done.position, is_in_sync=is_in_sync)
+
+    def _failed(self, key: TopicPartition, code: int, done: Done | None = None) -> None:
+        state = self._states[key]
+        level = logging.DEBUG if state.failures else logging.WARNING
+        words = f"error {code} of the leader" if done is None else done.error or "the leader's answer changes nothing"
+        _LOG.log(level, "%s cannot be followed now: %s", key, words)
+        self._states[key] = state.failed(self._now_ms(), self._limits, None if done is None else done.position)
+        if code in ABOUT_LEADERS:
+            self._on_other_leader(key, code)
+
+
+def _is_idle(partition: Partition, plan: OnDisk) -> bool:
+    """Whether a plan changes nothing: an answer without news."""
+    if not isinstance(plan, Take) or (plan.records is not None and len(plan.records)):
+        return False
+    log = partition.log
+    return plan.high_watermark in (-1, log.high_watermark) and plan.log_start_offset <= log.log_start_offset

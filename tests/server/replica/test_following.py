@@ -1,0 +1,157 @@
+"""What a follower decides: tables, and logs that part in every way."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.replica.following import (
+    Answered,
+    AskBounds,
+    BeginAt,
+    CutTo,
+    CutToEpoch,
+    FetchLimits,
+    Following,
+    Plan,
+    Position,
+    StandStill,
+    Take,
+    TryLater,
+    cut_offset,
+    first_plan,
+    next_due_ms,
+    pause_ms,
+    plan_of,
+    plan_of_bounds,
+    row_of,
+)
+
+RECORDS = memoryview(b"records")
+LIMITS = FetchLimits()
+
+
+@pytest.mark.parametrize(("answer", "plan"), [
+    (Answered(0, 7, 2, RECORDS), Take(RECORDS, 7, 2)),
+    (Answered(0, 7, 2), Take(None, 7, 2)),
+    (Answered(0, 7, 2, RECORDS, (3, 5)), CutToEpoch(3, 5)),
+    (Answered(ErrorCode.OFFSET_OUT_OF_RANGE), AskBounds()),
+    (Answered(ErrorCode.FENCED_LEADER_EPOCH), StandStill(74)),
+    (Answered(ErrorCode.UNKNOWN_LEADER_EPOCH), TryLater(75)),
+    (Answered(ErrorCode.NOT_LEADER_OR_FOLLOWER), TryLater(6)),
+    (Answered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), TryLater(3)),
+    (Answered(ErrorCode.UNKNOWN_TOPIC_ID), TryLater(100)),
+    (Answered(ErrorCode.INCONSISTENT_TOPIC_ID), TryLater(103)),
+    (Answered(ErrorCode.KAFKA_STORAGE_ERROR), TryLater(56)),
+    (Answered(ErrorCode.TOPIC_AUTHORIZATION_FAILED, 7, 2, RECORDS, (3, 5)), TryLater(29)),
+    (Answered(-1), TryLater(-1)),
+    (Answered(999), TryLater(999)),
+])  # fmt: skip
+def test_what_is_done_with_an_answer(answer: Answered, plan: Plan) -> None:
+    assert plan_of(answer) == plan
+
+
+@pytest.mark.parametrize(("own_end", "start", "end", "plan"), [
+    (0, 1000, 2000, BeginAt(1000)),  # an empty follower of a leader that has let go of the begin
+    (10, 11, 11, BeginAt(11)),  # nothing is left there
+    (10, 0, 9, CutTo(9)),
+    (10, 0, 0, CutTo(0)),
+    (10, 5, 9, CutTo(9)),
+    (10, 0, 10, TryLater(1)),  # it lies inside by now
+    (10, 10, 20, TryLater(1)),
+    (10, 20, 5, TryLater(-1)),  # lies
+    (10, -1, 5, TryLater(-1)),
+    (10, -1, -1, TryLater(-1)),
+])  # fmt: skip
+def test_a_log_that_ends_outside_of_the_leaders(own_end: int, start: int, end: int, plan: Plan) -> None:
+    assert plan_of_bounds(own_end, start, end) == plan
+
+
+@pytest.mark.parametrize(("position", "mark", "plan"), [
+    (Position(0, -1, 0), 0, None),
+    (Position(10, 3, 0), 5, None),  # epochs tell where it differs
+    (Position(10, -1, 0), 5, CutTo(5)),
+    (Position(10, -1, 0), 10, None),
+    (Position(10, -1, 10), 10, None),
+])  # fmt: skip
+def test_records_without_epochs_go_above_the_high_watermark(position: Position, mark: int, plan: Plan | None) -> None:
+    assert first_plan(position, mark) == plan
+
+
+def test_pauses_grow_up_to_the_setting() -> None:
+    assert [pause_ms(failures, LIMITS) for failures in range(7)] == [50, 100, 200, 400, 800, 1000, 1000]
+    assert pause_ms(10**6, LIMITS) == 1000
+
+
+def test_a_failure_pauses_one_partition_and_a_success_ends_it() -> None:
+    state = Following(Position(5, 1, 0), 2, is_in_sync=True)
+    assert state.is_due(0) and row_of(state, LIMITS) == (5, 1, 0, 2, 1 << 20)
+    failed = state.failed(100, LIMITS)
+    assert not failed.is_due(149) and failed.is_due(150) and not failed.is_in_sync
+    again = failed.failed(150, LIMITS, Position(4, 1, 0))
+    assert (again.not_before_ms, again.position.end_offset) == (250, 4)
+    assert next_due_ms([failed, again]) == 150
+    moved = again.moved(Position(6, 1, 0), is_in_sync=True)
+    assert moved == state._replace(position=Position(6, 1, 0))
+    standing = state._replace(stands_still=True)
+    assert not standing.is_due(10**9) and next_due_ms([standing]) is None
+
+
+# Logs that part: each is the list of its records' epochs
+
+
+def end_of_epoch(log: list[int], epoch: int) -> tuple[int, int] | None:
+    """As `LeaderEpochCache.end_offset_for` (EPOCH-3)."""
+    if not log or epoch > log[-1]:
+        return None
+    if epoch == log[-1]:
+        return epoch, len(log)
+    end = next(offset for offset, one in enumerate(log) if one > epoch)
+    return (log[end - 1] if end else epoch), end
+
+
+@st.composite
+def parted_logs(draw: st.DrawFn) -> tuple[list[int], list[int]]:
+    """A leader and a follower: the same up to a place, and then no epoch in both, as each has one leader."""
+    common = sorted(draw(st.lists(st.integers(0, 4), max_size=8)))
+    last = common[-1] if common else 0
+    owner = draw(st.lists(st.booleans(), min_size=12, max_size=12))
+    more = sorted(draw(st.lists(st.integers(last, last + 11), max_size=16)))
+    tails: tuple[list[int], list[int]] = ([], [])
+    for epoch in more:
+        tails[owner[epoch - last]].append(epoch)
+    leader = common + tails[0]
+    return [*leader, max([*leader, *tails[1], 0]) + 1], common + tails[1]  # the leader has begun an epoch of its own
+
+
+@settings(deadline=None, max_examples=1000)
+@given(parted_logs())
+def test_a_follower_is_cut_to_a_part_of_its_leader(logs: tuple[list[int], list[int]]) -> None:
+    """It takes as many steps as there are epochs at the most, and nothing that both have is cut."""
+    leader, own = logs
+    same = next((at for at, (one, other) in enumerate(zip(leader, own, strict=False)) if one != other), len(own))
+    same = min(same, len(leader))
+    assert all(one <= other for one, other in pairwise(leader))
+    for _ in range(len(set(own)) + len(set(leader)) + 1):
+        if not own:
+            break
+        found = end_of_epoch(leader, own[-1])
+        assert found is not None
+        epoch, end = found
+        if epoch >= own[-1] and end >= len(own):
+            break
+        at = cut_offset(end, len(own), end_of_epoch(own, epoch))
+        assert at < len(own)
+        own = own[:at]
+    else:
+        raise AssertionError("it does not end")
+    assert own == leader[: len(own)] and len(own) == same
+
+
+@given(st.integers(-5, 20), st.integers(0, 20), st.none() | st.tuples(st.integers(-1, 9), st.integers(0, 20)))
+def test_a_cut_never_makes_a_log_longer(leader_end: int, own_end: int, own: tuple[int, int] | None) -> None:
+    assert 0 <= cut_offset(leader_end, own_end, own) <= own_end

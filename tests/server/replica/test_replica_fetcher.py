@@ -1,0 +1,310 @@
+"""A follower over a real connection: what it copies, cuts, begins anew, and what it does not let harm it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.server.client.errors import PeerError, PeerMisbehaved
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.replica.following import Answered
+from kafkalog.server.replica.following_throttle import FollowingThrottle
+from kafkalog.server.replica.roles import Role
+from kafkalog.types import TopicPartition
+from tests.builder import R, batch
+from tests.server.looping import in_loop
+from tests.server.replica.copies import FOLLOWER, LEADER, QUICK, bytes_from, followed, led, pair_in, parts, until
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+
+
+@in_loop
+async def test_an_empty_follower_gets_everything(tmp_path: Path) -> None:
+    """Four partitions of different sizes, written before and while it follows: the same bytes, and the mark."""
+    async with pair_in(tmp_path) as pair:
+        keys = [*parts("t", "u")]
+        for number, key in enumerate(keys):
+            for index in range(50 * number):
+                pair.append(key, b"%d" % index * 100, b"another")
+        pair.begin(*keys)
+        pair.fetcher.start()
+        await pair.until_same(*keys)
+        for index in range(200):
+            pair.append(keys[index % 4], b"later %d" % index)
+            if index % 20 == 0:
+                await asyncio.sleep(0.001)
+        await pair.until_same(*keys)
+        await until(lambda: all(state.is_in_sync for state in pair.fetcher.states.values()))
+        assert pair.connections == 1 and pair.fetcher.peer_error is None
+        known = pair.leader.replicas.find(keys[3]).followers[FOLLOWER]  # the leader knows how far it is
+        assert known.log_end.message_offset == pair.logs(keys[3])[0].log_end_offset
+
+
+@in_loop
+async def test_a_batch_larger_than_what_is_asked_for_at_once(tmp_path: Path) -> None:
+    limits = QUICK._replace(max_bytes=4000, partition_max_bytes=1000)
+    async with pair_in(tmp_path, limits) as pair:
+        for index in range(10):
+            pair.append(T0, b"x" * 3000)
+            pair.append(T1, b"y" * (index * 500))
+        pair.begin(T0, T1)
+        pair.fetcher.start()
+        await pair.until_same(T0, T1)
+
+
+@in_loop
+async def test_what_another_leader_wrote_is_cut(tmp_path: Path) -> None:
+    """Both led for a while, each in epochs of its own: the follower keeps what both have, and nothing else."""
+    async with pair_in(tmp_path) as pair:
+        leader, own = pair.leader.replicas.find(T0), pair.own.replicas.find(T0)
+        for partition, mine, rounds in ((leader, (0, 1, 4, 7), 4), (own, (0, 1, 2, 3, 5, 6), 7)):
+            for epoch in mine:
+                members = (partition.node_id, 9)
+                partition.become_leader(Role(partition.node_id, epoch, epoch, members, members))
+                for index in range(3 if epoch < 2 else rounds):
+                    value = b"of epoch %d, %d" % (epoch, index)
+                    partition.append(bytearray(batch([R(value)])), 1)
+        assert own.log.log_end_offset > leader.log.log_end_offset
+        pair.begin(T0, epoch=8)
+        pair.append(T0, b"of epoch 8")
+        pair.fetcher.start()
+        await pair.until_same(T0)
+        assert pair.logs(T0)[1].leader_epochs == leader.log.leader_epochs
+        assert [epoch for epoch, _ in own.log.leader_epochs] == [0, 1, 4, 7, 8]
+
+
+@in_loop
+async def test_a_leader_that_has_let_go_of_the_begin(tmp_path: Path) -> None:
+    async with pair_in(tmp_path) as pair:
+        for index in range(30):
+            pair.append(T0, b"%d" % index)
+            pair.append(T1, b"%d" % index)
+        leader, own = pair.logs(T0)
+        pair.leader.replicas.find(T0).delete_records(20)
+        pair.begin(T0)  # it is empty
+        pair.begin(T1)
+        pair.fetcher.start()
+        await pair.until_same(T0, T1)
+        assert (own.log_start_offset, own.log_end_offset) == (20, 30)
+        assert bytes_from(own, 20)[:8] == (20).to_bytes(8, "big")
+        await pair.fetcher.stop()
+        for index in range(30):
+            pair.append(T1, b"%d" % index)
+        log = pair.logs(T1)[0]
+        log.high_watermark_follows_end = True
+        log.update_high_watermark(60)
+        pair.leader.replicas.find(T1).delete_records(60)  # all that it lacked, and all else
+        pair.fetcher.start()
+        await until(lambda: pair.logs(T1)[1].log_start_offset == 60)
+        pair.append(T1, b"after")
+        await until(lambda: pair.logs(T1)[1].log_end_offset == 61)
+
+
+@in_loop
+async def test_a_leader_with_a_shorter_log(tmp_path: Path) -> None:
+    """Elected though it lacked records: what it does not have is cut, though no epoch tells of it."""
+    async with pair_in(tmp_path) as pair:
+        own = pair.own.replicas.find(T0)
+        for index in range(8):
+            own.append(bytearray(batch([R(b"%d" % index)])), 1)
+        pair.append(T0, b"0")
+        pair.begin(T0)
+        pair.fetcher.start()
+        await pair.until_same(T0)
+        assert own.log.log_end_offset == 1
+
+
+@in_loop
+async def test_a_follower_of_an_old_epoch_stands_still_until_it_is_told(tmp_path: Path) -> None:
+    """PART-5 from the other side: fenced, it writes nothing, tells so, and goes on in the new epoch."""
+    async with pair_in(tmp_path) as pair:
+        pair.append(T0, b"0")
+        pair.begin(T0, T1)
+        pair.fetcher.start()
+        await pair.until_same(T0)
+        led(pair.leader, T0, 5)
+        pair.append(T0, b"1")
+        pair.append(T1, b"1")
+        await until(lambda: (T0, ErrorCode.FENCED_LEADER_EPOCH) in pair.told)
+        await pair.until_same(T1)
+        assert pair.logs(T0)[1].log_end_offset == 1 and pair.fetcher.states[T0].stands_still
+        pair.fetcher.follow(followed(pair.own, T0, 5, pair.leader.replicas.find(T0)), 5)
+        await pair.until_same(T0)
+
+
+@in_loop
+async def test_a_follower_of_a_later_epoch_tries_again(tmp_path: Path) -> None:
+    async with pair_in(tmp_path) as pair:
+        partition = led(pair.leader, T0, 3)
+        pair.append(T0, b"0")
+        pair.fetcher.follow(followed(pair.own, T0, 4, partition), 4)
+        pair.begin(T1)
+        pair.append(T1, b"0")
+        pair.fetcher.start()
+        await until(lambda: (T0, ErrorCode.UNKNOWN_LEADER_EPOCH) in pair.told)
+        await pair.until_same(T1)
+        led(pair.leader, T0, 4)
+        await pair.until_same(T0)
+
+
+@in_loop
+async def test_an_unknown_topic_harms_no_other(tmp_path: Path) -> None:
+    async with pair_in(tmp_path) as pair:
+        pair.begin(T0, T1)
+        gone = pair.own.replicas.find(TopicPartition("u", 0))
+        gone.topic_id = None  # versions that know topics by names
+        gone.become_follower(Role(LEADER, 0, 9, (LEADER, FOLLOWER), (LEADER,)))
+        await pair.leader.topics.delete("u")
+        pair.fetcher.follow(gone, 0)
+        pair.append(T0, b"0")
+        pair.fetcher.start()
+        await pair.until_same(T0, T1)
+        await until(lambda: pair.fetcher.states[gone.topic_partition].failures > 2)
+
+
+@in_loop
+async def test_damaged_batches_are_not_written(tmp_path: Path) -> None:
+    """One byte of the leader's file is flipped: the follower keeps what is sound before, others go on."""
+    async with pair_in(tmp_path) as pair:
+        for index in range(3):
+            pair.append(T0, b"value %d" % index * 10)
+            pair.append(T1, b"value")
+        [file] = (tmp_path / "leader" / "t-0").glob("*.log")
+        size = file.stat().st_size
+        with open(file, "r+b") as damaged:
+            damaged.seek(size - 5)
+            byte = damaged.read(1)
+            damaged.seek(size - 5)
+            damaged.write(bytes([byte[0] ^ 1]))
+        pair.begin(T0, T1)
+        pair.fetcher.start()
+        await pair.until_same(T1)
+        await until(lambda: pair.fetcher.states[T0].failures > 1)
+        assert pair.logs(T0)[1].log_end_offset in (0, 2)
+        with open(file, "r+b") as mended:
+            mended.seek(size - 5)
+            mended.write(byte)
+        await pair.until_same(T0)
+
+
+@in_loop
+async def test_a_lost_connection_is_made_again(tmp_path: Path) -> None:
+    async with pair_in(tmp_path) as pair:
+        pair.append(T0, b"0")
+        pair.begin(T0)
+        connect, given = pair.fetcher._connect, []
+
+        async def noted() -> Any:
+            given.append(await connect())
+            return given[-1]
+
+        pair.fetcher._connect = noted
+        pair.fetcher.start()
+        await pair.until_same(T0)
+        for number in range(3):
+            given[-1].connection._transport.abort()
+            pair.append(T0, b"%d" % number)
+            await pair.until_same(T0)
+            await until(lambda: pair.fetcher.peer_error is None)
+        assert len(given) == 4
+
+
+@in_loop
+async def test_while_there_is_no_leader_it_says_why(tmp_path: Path) -> None:
+    async with pair_in(tmp_path) as pair:
+        pair.begin(T0)
+        port = pair.server.ports.pop("PLAINTEXT")
+        pair.server.ports["PLAINTEXT"] = 1
+        pair.fetcher.start()
+        await until(lambda: isinstance(pair.fetcher.peer_error, PeerError))
+        assert "127.0.0.1:1" in str(pair.fetcher.peer_error)
+        pair.server.ports["PLAINTEXT"] = port
+        pair.append(T0, b"0")
+        await pair.until_same(T0)
+
+
+@pytest.mark.parametrize("key", [TopicPartition("t", 7), TopicPartition("u", 0)])
+@in_loop
+async def test_answers_for_what_was_not_asked_cost_the_connection(tmp_path: Path, key: TopicPartition) -> None:
+    async with pair_in(tmp_path) as pair:
+        pair.begin(T0)
+        connect = pair.fetcher._connect
+        errors: list[Any] = []
+
+        async def lies() -> Any:
+            source = await connect()
+            fetch, errors[:] = source.fetch, [*errors, pair.fetcher.peer_error]
+
+            async def lied(*asked: Any) -> Any:
+                answers = await fetch(*asked)
+                return answers if len(errors) > 2 else answers._replace(rows=[*answers.rows, (key, Answered(0))])
+
+            source.fetch = lied  # type: ignore[method-assign]
+            return source
+
+        pair.fetcher._connect = lies
+        pair.fetcher.start()
+        pair.append(T0, b"0")
+        await pair.until_same(T0)
+        await until(lambda: len(errors) > 2)
+        assert errors[0] is None and all(isinstance(error, PeerMisbehaved) for error in errors[1:])
+
+
+@in_loop
+async def test_what_is_left_is_not_written_any_more(tmp_path: Path) -> None:
+    async with pair_in(tmp_path) as pair:
+        pair.begin(T0, T1)
+        pair.fetcher.start()
+        pair.append(T0, b"0")
+        await pair.until_same(T0)
+        await pair.fetcher.leave([T0])
+        pair.append(T0, b"1")
+        pair.append(T1, b"1")
+        await pair.until_same(T1)
+        assert pair.logs(T0)[1].log_end_offset == 1 and T0 not in pair.fetcher.states
+
+
+@in_loop
+async def test_a_log_that_is_led_here_is_never_changed(tmp_path: Path) -> None:
+    async with pair_in(tmp_path) as pair:
+        pair.begin(T0)
+        pair.append(T0, b"0")
+        led(pair.own, T0, 1)
+        pair.fetcher.start()
+        await until(lambda: pair.fetcher.states[T0].failures > 1)
+        assert pair.logs(T0)[1].log_end_offset == 0
+
+
+@in_loop
+async def test_a_throttled_follower_that_is_behind_waits(tmp_path: Path) -> None:
+    """FLOW-19, the follower's half: what is not throttled goes on, and one in sync is never held back."""
+    async with pair_in(tmp_path) as pair:
+        for _ in range(10):
+            pair.append(T0, b"x" * 1000)
+        pair.fetcher.throttle = FollowingThrottle(100, lambda key: key == T0)
+        pair.fetcher._limits = pair.limits._replace(partition_max_bytes=1200, max_bytes=1200)
+        pair.begin(T0, T1)
+        pair.fetcher.start()
+        await until(lambda: pair.logs(T0)[1].log_end_offset > 0)
+        pair.append(T1, b"0")
+        await pair.until_same(T1)
+        assert pair.logs(T0)[1].log_end_offset < 10
+        pair.fetcher.throttle.bytes_per_second = 10**9
+        await pair.until_same(T0)
+
+
+def test_a_throttle_lets_those_in_sync_through() -> None:
+    throttle = FollowingThrottle(1000, lambda key: key == T0)
+    assert throttle.wait_ms(0) == 0
+    throttle.record(T0, 50_000, 0)
+    throttle.record(T1, 10**9, 0)
+    wait_ms = throttle.wait_ms(0)
+    assert 0 < wait_ms <= 50_000
+    assert throttle.holds_back(T0, False, wait_ms)
+    assert not throttle.holds_back(T0, True, wait_ms)
+    assert not throttle.holds_back(T1, False, wait_ms)
+    assert throttle.wait_ms(60_000) == 0
