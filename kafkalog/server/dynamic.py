@@ -23,7 +23,10 @@ VERSION: Final = 1
 MAX_FILE_BYTES: Final = 1 << 20
 _CORDONED: Final = "cordoned.log.dirs"
 _THREADS: Final = "log.cleaner.threads"
-LIVE: Final = frozenset({"connections.max.idle.ms", "max.connections", "max.connections.per.ip"})
+LIVE: Final = frozenset({
+    "connections.max.idle.ms", "follower.replication.throttled.rate", "leader.replication.throttled.rate",
+    "max.connections", "max.connections.per.ip",
+})  # fmt: skip
 """What a broker changes while it runs, and this server does, too, besides the settings of its store."""
 MIN_ISR: Final = "min.insync.replicas"
 Changed = dict[str, dict[str, str]]

@@ -84,6 +84,7 @@ class ErrorCode(IntEnum):
     MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
     ELECTION_NOT_NEEDED = 84
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
@@ -156,6 +157,7 @@ _MESSAGES: Final = {
     "brokers.",
     ErrorCode.INVALID_REPLICA_ASSIGNMENT: "Replica assignment is invalid.",
     ErrorCode.INVALID_CONFIG: "Configuration is invalid.",
+    ErrorCode.NOT_CONTROLLER: "This is not the correct controller for this cluster.",
     ErrorCode.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client library or "
     "the message was sent to an incompatible broker. See the broker logs for more details.",
     ErrorCode.POLICY_VIOLATION: "Request parameters do not satisfy the configured policy.",
@@ -185,6 +187,7 @@ _MESSAGES: Final = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "The consumer group has reached its max size.",
     ErrorCode.FENCED_INSTANCE_ID: "The broker rejected this static consumer since another consumer with the same "
     "group.instance.id has registered with a different member.id.",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "Deleting offsets of a topic is forbidden while the consumer group is "
     "actively subscribed to it.",
     ErrorCode.INVALID_RECORD: "This record has failed the validation on broker and hence will be rejected.",

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafkalog.errors import ConfigError, IllegalArgument
+from kafkalog.errors import ConfigError, IllegalArgument, KafkalogError
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.server.config import STORE_NAMES, ServerConfig
 from kafkalog.server.metrics import ServerMetrics
-from kafkalog.server.parts import make_parts
+from kafkalog.server.parts import OF_THE_LEADER, make_parts
 from kafkalog.server.patterns import TopicPatterns
 from kafkalog.server.pool import CallPool
 from kafkalog.server.store import Store
@@ -32,18 +32,20 @@ T = TypeVar("T")
 class Node:
     """One server, between `start` and `stop`; all of it belongs to the loop's thread.
 
-    Parts (`parts.PARTS`) are attributes: `topics`, `replicas`, `groups`, `transactions`, `authorizer`, `credentials`,
-    `quotas`, `dynamic`.
+    Parts (`parts.PARTS`) are attributes: `topics`, `quorum`, `replicas`, `groups`, `transactions`, `leading`,
+    `authorizer`, `credentials`, `quotas`, `dynamic`.
     """
 
     authorizer: Any
     credentials: Any
     quotas: Any
     dynamic: Any
+    quorum: Any
     topics: Any
     replicas: Any
     groups: Any
     transactions: Any
+    leading: Any
 
     def __init__(
         self,
@@ -67,6 +69,8 @@ class Node:
         self.on_config_change: list[Callable[[ServerConfig], object]] = []
         self.refusals_told: set[str | None] = set()
         """Mechanisms by which a client was refused, and the log says so; None for what is outside of an exchange."""
+        self.leaders_calls: Mapping[str, type[KafkalogError]] = {}
+        """Calls that only the leader of a replica set answers, with what is told: empty where this node leads."""
         self._started: list[str] = []
         self.store: LogManager = opened.manager
         self.node_id = opened.identity.node_id
@@ -113,7 +117,9 @@ class Node:
 
     async def start(self) -> None:
         """Start the parts, in their order."""
-        for name, part in self.parts.items():
+        for name, part in tuple(self.parts.items()):
+            if self.quorum.replica_set is not None and name in OF_THE_LEADER:
+                continue  # `leading` starts them, when this node leads
             await part.start()
             self._started.append(name)
 

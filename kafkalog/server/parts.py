@@ -26,16 +26,23 @@ PARTS: Final = {
     "credentials": "kafkalog.server.security.credentials",
     "quotas": "kafkalog.server.security.quotas",
     "topics": "kafkalog.server.topics",
+    "quorum": "kafkalog.server.quorum.quorum",
     "replicas": "kafkalog.server.replica.replica_manager",
     "groups": "kafkalog.server.groups.coordinator",
     "transactions": "kafkalog.server.txns.coordinator",
+    "leading": "kafkalog.server.leading",
 }
+OF_THE_LEADER: Final = ("groups", "transactions")
+"""Parts that run on the leader of a replica set alone."""
+
+
+def make_part(node: Node, name: str) -> Any:
+    """A new part of that name, set as the attribute of the node."""
+    part = import_module(PARTS[name]).make(node)
+    setattr(node, name, part)
+    return part
 
 
 def make_parts(node: Node) -> dict[str, Any]:
     """The parts by name, each set as an attribute of the node as soon as it is made."""
-    made = {}
-    for name, module in PARTS.items():
-        made[name] = import_module(module).make(node)
-        setattr(node, name, made[name])
-    return made
+    return {name: make_part(node, name) for name in PARTS}

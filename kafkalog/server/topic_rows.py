@@ -8,6 +8,7 @@ from uuid import UUID
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.replica.roles import Role
 from kafkalog.server.security.acls import NOT_ASKED
 from kafkalog.server.topics import Topic
 from kafkalog.server.turns import Turns
@@ -47,19 +48,19 @@ async def partition_rows(node: Node, topic: Topic, numbers: Iterable[int], turns
     rows: list[Tree] = []
     for number in numbers:
         await turns.row()
-        epoch, is_there = 0, True
+        is_there = True
         try:
-            epoch = node.replicas.partition(topic.name, number).leader_epoch
+            role = node.replicas.partition(topic.name, number).role
         except KafkalogError:
-            is_there = False
+            is_there, role = False, Role(-1, 0, 0, me, me)
         rows.append(
             {
-                "error_code": ErrorCode.NONE if is_there else ErrorCode.LEADER_NOT_AVAILABLE,
+                "error_code": ErrorCode.NONE if role.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
                 "partition_index": number,
-                "leader_id": node.node_id if is_there else -1,
-                "leader_epoch": epoch,
-                "replica_nodes": me,
-                "isr_nodes": me,
+                "leader_id": role.leader,
+                "leader_epoch": role.leader_epoch,
+                "replica_nodes": role.replicas,
+                "isr_nodes": role.isr,
                 "eligible_leader_replicas": (),
                 "last_known_elr": (),
                 "offline_replicas": () if is_there else me,

@@ -121,6 +121,10 @@ class Topics:
         after it was deleted."""
         self._listeners.append(callback)
 
+    def off_change(self, callback: OnChange) -> None:
+        """Call it no more."""
+        self._listeners.remove(callback)
+
     # Changes
 
     async def create(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,15 @@ class Closed(Exception):
 
 @asynccontextmanager
 async def node_for(
-    path: Path, *others: Path, listener: str = "PLAINTEXT", kept_positions: Sequence[KeptPosition] = (), **settings: Any
+    path: Path,
+    *others: Path,
+    listener: str = "PLAINTEXT",
+    kept_positions: Sequence[KeptPosition] = (),
+    prepare: Callable[[Node], object] = lambda node: None,
+    **settings: Any,
 ) -> AsyncIterator[Node]:
-    """A started node on `path` and other directories; settings have underscores for dots."""
+    """A started node on `path` and other directories; settings have underscores for dots. `prepare` is called with it
+    before it starts."""
     config = ServerConfig({**SMALL, **{name.replace("_", "."): value for name, value in settings.items()}})
     opened = open_store([str(one) for one in (path, *others)], config)
     try:
@@ -45,6 +51,7 @@ async def node_for(
         opened.close()  # or its jobs would run beside later tests
         raise
     node.endpoints[listener] = ("localhost", 9092)
+    prepare(node)
     try:
         await node.start()
         node.is_ready = True

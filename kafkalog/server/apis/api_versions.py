@@ -40,22 +40,26 @@ def read(version: int, frame: Frame, position: int) -> Software:
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     """The body as bytes. `request` is None for a version that is not served."""
     if request is None:
-        return _body(context.api_version, 0)
+        return _body(context.api_version, 0, _in_set(node))
     if context.api_version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(map(_SOFTWARE.fullmatch, names)):
-            return _body(context.api_version, int(ErrorCode.INVALID_REQUEST))
+            return _body(context.api_version, int(ErrorCode.INVALID_REQUEST), _in_set(node))
         context.connection.software_name, context.connection.software_version = (one[:_KEPT_LETTERS] for one in names)
     if context.throttle_ms:
-        return api_versions_body(context.api_version, dict(offered()), 0, context.throttle_ms)
-    return _body(context.api_version, 0)
+        return api_versions_body(context.api_version, dict(offered(_in_set(node))), 0, context.throttle_ms)
+    return _body(context.api_version, 0, _in_set(node))
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
     """The body with an error alone."""
-    return _body(context.api_version, error_code)
+    return _body(context.api_version, error_code, _in_set(node))
+
+
+def _in_set(node: Node) -> bool:
+    return node.quorum.replica_set is not None
 
 
 @cache
-def _body(version: int, error_code: int) -> bytes:
-    return api_versions_body(version, dict(offered()), error_code)
+def _body(version: int, error_code: int, in_set: bool) -> bytes:
+    return api_versions_body(version, dict(offered(in_set)), error_code)

@@ -1,4 +1,4 @@
-"""DescribeCluster: the one node, and what the client may do with the cluster."""
+"""DescribeCluster: the nodes, and what the client may do with the cluster."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.nodes import addresses, rack_of
 from kafkalog.server.security.acls import CLUSTER_NAME, NOT_ASKED, Operation, ResourceType
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ _CONTROLLERS: Final = 2
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """The node by the listener that was asked; there is no endpoint for controllers."""
+    """The nodes by the listener that was asked; there is no endpoint for controllers."""
     wanted = getattr(request, "endpoint_type", _BROKERS)
     if wanted == _CONTROLLERS:
         words = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
@@ -29,9 +30,12 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
         operations = 0
         if node.authorizer.allows_cluster(context, Operation.DESCRIBE):
             operations = node.authorizer.allowed_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
-    host, port = node.endpoint(context.connection.listener)
-    me = {"broker_id": node.node_id, "host": host, "port": port, "rack": node.config["broker.rack"], "is_fenced": False}
-    return {**_tree(node, context, ErrorCode.NONE, None), "brokers": (me,), "cluster_authorized_operations": operations}
+    brokers = tuple(
+        {"broker_id": node_id, "host": host, "port": port, "rack": rack_of(node, node_id), "is_fenced": False}
+        for node_id, host, port in addresses(node, context.connection.listener)
+    )
+    tree = _tree(node, context, ErrorCode.NONE, None)
+    return {**tree, "brokers": brokers, "cluster_authorized_operations": operations}
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
@@ -46,7 +50,7 @@ def _tree(node: Node, context: RequestContext, error_code: int, message: str | N
         "error_message": message,
         "endpoint_type": _BROKERS,
         "cluster_id": node.cluster_id,
-        "controller_id": node.node_id,
+        "controller_id": node.quorum.leader,
         "brokers": (),
         "cluster_authorized_operations": NOT_ASKED,
     }

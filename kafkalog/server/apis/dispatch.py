@@ -16,7 +16,7 @@ from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.wire.fetch_response import FetchAnswer, Records, fetch_pieces
 from kafkalog.server.wire.header import read_header
 from kafkalog.server.wire.produce_response import ProduceAnswer, produce_body
-from kafkalog.server.wire.versions import API_VERSIONS, APIS, FETCH, PRODUCE, Api
+from kafkalog.server.wire.versions import ALONE, API_VERSIONS, APIS, FETCH, PRODUCE, Api
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
@@ -41,9 +41,9 @@ WRITING: Final = frozenset({
 Pieces = list[bytes | Records]
 
 
-def offered() -> Mapping[int, Api]:
-    """The calls that are served, by key: each row of the table has a module here."""
-    return APIS
+def offered(in_set: bool = False) -> Mapping[int, Api]:
+    """The calls that are served, by key, alone or in a replica set: each row of the table has a module here."""
+    return APIS if in_set else ALONE
 
 
 class _Call(NamedTuple):
@@ -56,7 +56,7 @@ class _Call(NamedTuple):
 
 @cache
 def _call(api_key: int, version: int) -> _Call:
-    api = offered()[api_key]
+    api = APIS[api_key]
     module = import_module(f"{__package__}.{api.name}")
     if not api.serves(version):
         return _Call(api, module, None)
@@ -84,7 +84,7 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     except MalformedRequest as error:
         return _refuse(connection, error)
     api_key, version, correlation_id, client_id, position = header
-    api = offered().get(api_key)
+    api = offered(node.quorum.replica_set is not None).get(api_key)
     if api is None or not (api.serves(version) or api_key == API_VERSIONS):
         named = f"call {api_key}" if api is None else api.name
         return _refuse(connection, f"{named} version {version} is not served")
@@ -110,6 +110,8 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     try:
         if node.is_read_only and api.name in WRITING:
             raise PolicyViolation("this server only reads")
+        if node.leaders_calls and api.name in node.leaders_calls:
+            raise node.leaders_calls[api.name]("this node does not lead its replica set")
         work = call.module.handle(node, context, request)
         answer = await _measured(work, worked)
         if worked[0] > LARGE_SECONDS:

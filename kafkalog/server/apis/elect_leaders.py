@@ -1,4 +1,8 @@
-"""ElectLeaders (KIP-183, KIP-460): every partition is led by this node already, so there is nothing to elect."""
+"""ElectLeaders (KIP-183, KIP-460): the node that is asked is to lead all partitions.
+
+Alone, or where it leads already, there is nothing to elect. In a replica set it asks the others for their votes; an
+unclean election needs none.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +26,25 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     if getattr(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
         return refused(node, context, request, ErrorCode.INVALID_REQUEST, None)
+    was_led_here = node.quorum.leads
+    if not was_led_here:
+        await node.quorum.promote(is_forced=getattr(request, "election_type", _PREFERRED) == _UNCLEAN)
     turns = Turns()
     rows = []
     for row in request.topic_partitions or ():
         results = []
         for number in dict.fromkeys(row.partitions):
             await turns.row()
-            results.append(_result(node, row.topic, number))
+            results.append(_result(node, row.topic, number, was_led_here))
         rows.append({"topic": row.topic, "partition_result": results})
     return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "replica_election_results": rows}
 
 
-def _result(node: Node, name: str, number: int) -> dict[str, Any]:
+def _result(node: Node, name: str, number: int, was_led_here: bool) -> dict[str, Any]:
     topic = node.topics.get(name)
-    code, message = ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+    code, message = ErrorCode.NONE, None
+    if was_led_here:
+        code, message = ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
     if topic is None:
         code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
     elif not 0 <= number < topic.partitions:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.errors import KafkalogError
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.nodes import addresses
 from kafkalog.server.replica.fetch_session import (
     FINAL,
     FULL,
@@ -208,8 +209,7 @@ def _fetched(node: Node, context: RequestContext, asked: FetchPartition, result:
 
 
 def _endpoints(node: Node, context: RequestContext) -> Sequence[NodeEndpoint]:
-    host, port = node.endpoint(context.connection.listener)
-    return (NodeEndpoint(node.node_id, host, port),)
+    return tuple(NodeEndpoint(*one) for one in addresses(node, context.connection.listener))
 
 
 def _topics(answers: Answers, names: Mapping[Any, str]) -> list[FetchedTopic]:

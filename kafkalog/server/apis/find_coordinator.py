@@ -1,4 +1,4 @@
-"""FindCoordinator (KIP-699): where groups and transactions are kept. There is one node, so it is here."""
+"""FindCoordinator (KIP-699): where groups and transactions are kept. They are with the leader."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC
+from kafkalog.server.nodes import address_of_leader
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.turns import in_turns
 
@@ -25,7 +26,7 @@ _DENIED: Final = {
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
-    """This node for each key; the topic that keeps them is made when it is asked for the first time."""
+    """The leader for each key; the topic that keeps them is made when it is asked for the first time."""
     is_many = context.api_version >= _FIRST_WITH_MANY
     keys = request.coordinator_keys if is_many else (request.key,)
     kind = getattr(request, "key_type", _GROUP)
@@ -38,11 +39,12 @@ async def _row(node: Node, context: RequestContext, kind: int, key: str) -> dict
         return _refusal(key, ErrorCode.INVALID_REQUEST)
     if not node.authorizer.allows(context, Operation.DESCRIBE, _TYPES[kind], key):
         return _refusal(key, _DENIED[kind])
-    await node.topics.ensure_internal(_TOPICS[kind])
-    host, port = node.endpoint(context.connection.listener)
-    return {
-        "key": key, "error_code": 0, "error_message": "", "node_id": node.node_id, "host": host, "port": port,
-    }  # fmt: skip
+    leader = address_of_leader(node, context.connection.listener)
+    if leader is None:
+        return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if node.quorum.leads:
+        await node.topics.ensure_internal(_TOPICS[kind])
+    return {"key": key, "error_code": 0, "error_message": "", **leader._asdict()}
 
 
 def _refusal(key: str, code: int, message: str | None = None) -> dict[str, Any]:

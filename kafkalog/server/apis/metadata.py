@@ -12,6 +12,7 @@ from uuid import UUID
 from kafkalog.errors import InvalidRequest, InvalidTopic, KafkalogError
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.nodes import addresses, rack_of
 from kafkalog.server.security.acls import CLUSTER_NAME, NOT_ASKED, Operation, ResourceType
 from kafkalog.server.topic_rows import error_row, topic_row
 from kafkalog.server.topics import INTERNAL, check_name
@@ -29,7 +30,7 @@ _CLUSTER_OPERATIONS_UNTIL: Final = 10
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """The node, and the topics that were asked for; all of them for null, and in version 0 for none."""
+    """The nodes, and the topics that were asked for; all of them for null, and in version 0 for none."""
     asked = request.topics
     if asked is None or (context.api_version == 0 and not asked):
         rows = await _all_topics(node, context)
@@ -56,12 +57,14 @@ def refused(node: Node, context: RequestContext, request: Any, error_code: int, 
 
 
 def _answer(node: Node, context: RequestContext, rows: list[Any], operations: int) -> dict[str, Any]:
-    host, port = node.endpoint(context.connection.listener)
+    brokers = tuple(
+        {**one._asdict(), "rack": rack_of(node, one.node_id)} for one in addresses(node, context.connection.listener)
+    )
     return {
         "throttle_time": context.throttle_ms,
-        "brokers": ({"node_id": node.node_id, "host": host, "port": port, "rack": node.config["broker.rack"]},),
+        "brokers": brokers,
         "cluster_id": node.cluster_id,
-        "controller_id": node.node_id,
+        "controller_id": node.quorum.leader,
         "topics": rows,
         "cluster_authorized_operations": operations,
         "error_code": ErrorCode.NONE,
@@ -110,7 +113,7 @@ async def _asked_for(node: Node, context: RequestContext, request: Any, asked: A
         else:
             missing.append(name)
     may_create = getattr(request, "allow_auto_topic_creation", True) and node.config["auto.create.topics.enable"]
-    may_create = may_create and not node.is_read_only
+    may_create = may_create and not node.is_read_only and node.quorum.leads
     made = 0
     for name in missing:
         await turns.row()

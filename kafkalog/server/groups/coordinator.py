@@ -66,6 +66,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
 
     async def stop(self) -> None:
         """Ends the timers; requests that wait are answered, so that their clients go elsewhere."""
+        self._node.topics.off_change(self._on_topic)
         self.timers.cancel_all()
         if self._expiry is not None:
             self._expiry.cancel()

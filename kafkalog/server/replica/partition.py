@@ -28,7 +28,10 @@ from kafkalog.server.replica.roles import (
     Role,
     effective_min_isr,
     low_watermark,
+    may_join,
     next_high_watermark,
+    with_isr,
+    without_late,
 )
 from kafkalog.storage.append import Origin
 from kafkalog.storage.log import UnifiedLog
@@ -118,9 +121,7 @@ class Partition:
         now_ms = self._now_ms()
         if is_new:
             fresh = FollowerState(last_caught_up_ms=now_ms)
-            self._followers = {
-                node_id: fresh if node_id in role.isr else FollowerState() for node_id in others
-            }
+            self._followers = {node_id: fresh if node_id in role.isr else FollowerState() for node_id in others}
             self.leader_epoch_start_offset = self.log.log_end_offset
         else:
             self._followers = {node_id: self._followers.get(node_id, FollowerState()) for node_id in others}
@@ -387,8 +388,25 @@ class Partition:
         if result.error_code or result.diverging_epoch is not None:
             return False
         now_ms = self._now_ms()
-        self._followers[node_id] = state.fetched(result.place, log_start_offset, now_ms, result.log_end_offset)
+        state = self._followers[node_id] = state.fetched(result.place, log_start_offset, now_ms, result.log_end_offset)
+        role = self.role
+        if node_id not in role.isr and may_join(state, self.log.high_watermark, self.leader_epoch_start_offset):
+            self.role = with_isr(role, (*role.isr, node_id))
+            _LOG.info("%s: node %d is in sync again: %s", self.topic_partition, node_id, self.role.isr)
         return self.after_append()
+
+    def drop_late(self) -> bool:
+        """True when followers that have not caught up for `lag_max_ms` are in sync no more."""
+        role = self.role
+        if not self._followers or role.leader != self.node_id:
+            return False
+        end = self.log.log_end_offset
+        self.role = without_late(role, self._followers, end, self._now_ms(), self.lag_max_ms)
+        if self.role is role:
+            return False
+        _LOG.warning("%s: in sync are only %s", self.topic_partition, self.role.isr)
+        self.after_append()
+        return True
 
     # Listeners
 

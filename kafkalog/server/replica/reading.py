@@ -10,14 +10,20 @@ from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchRe
 from kafkalog.server.turns import Turns
 from kafkalog.types import TopicPartition
 
+HeldBack = Callable[[Partition, int | None], bool]
+"""Whether a partition's follower gets no records now; given a size, so many bytes count as replicated before."""
+
 
 async def read_partitions(
-    params: FetchParams, asked: Sequence[FetchPartition], find: Callable[[TopicPartition], Partition]
+    params: FetchParams,
+    asked: Sequence[FetchPartition],
+    find: Callable[[TopicPartition], Partition],
+    held_back: HeldBack | None = None,
 ) -> list[FetchResult]:
     """What the partitions give, in order; others are served in between.
 
     A partition has what is left of the whole, at most its own limit. The first one with records gives one batch at
-    least, whatever the limits; those after it only whole batches that fit.
+    least, whatever the limits; those after it only whole batches that fit. One that is held back gives none.
     """
     left, min_one_message = params.max_bytes, True
     results = []
@@ -27,7 +33,12 @@ async def read_partitions(
         try:
             partition = find(one.topic_partition)
             partition.check_topic_id(one.topic_id)
-            result = partition.read(params, one, max(0, min(one.max_bytes, left)), min_one_message)
+            if held_back is not None and held_back(partition, None):
+                result = partition.read(params, one, 0, False)
+            else:
+                result = partition.read(params, one, max(0, min(one.max_bytes, left)), min_one_message)
+                if held_back is not None and result.size:
+                    held_back(partition, result.size)
         except Exception as error:
             result = FetchResult(code_for_reader(error, one.topic_partition))
         size = result.size

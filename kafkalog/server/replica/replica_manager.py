@@ -16,9 +16,10 @@ from kafkalog.server.replica.delayed_fetch import DelayedFetch
 from kafkalog.server.replica.delayed_produce import DelayedProduce
 from kafkalog.server.replica.fetch_session import FetchSessions
 from kafkalog.server.replica.partition import Partition
-from kafkalog.server.replica.reading import must_wait, read_partitions
+from kafkalog.server.replica.reading import HeldBack, must_wait, read_partitions
 from kafkalog.server.replica.results import AppendParams, AppendResult, FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import ALL, Role
+from kafkalog.server.replica.throttle import LEADER_RATE, ReplicationRate, is_throttled
 from kafkalog.server.replica.verification import Verified, Verifier, transactional_batches, verified
 from kafkalog.server.replica.waiting import Later, WaitingRequests
 from kafkalog.server.turns import Turns
@@ -53,7 +54,8 @@ class Topics(Protocol):
 class ReplicaManager:
     """All of it belongs to the loop; what takes long goes to the pool by `run`.
 
-    `verify` asks the coordinator of a transaction; without it transactions are not verified.
+    `verify` asks the coordinator of a transaction; without it transactions are not verified. `set_role` tells what a
+    replica set says of all partitions; without it the node is alone, and leads. `throttle` counts what followers fetch.
     """
 
     def __init__(
@@ -68,6 +70,8 @@ class ReplicaManager:
         lag_max_ms: int = _LAG_MAX_MS,
         verify: Verifier | None = None,
         fetch_sessions: int = 1000,
+        set_role: Callable[[], Role] | None = None,
+        throttle: ReplicationRate | None = None,
         **purge_intervals: int,
     ) -> None:
         self.sessions = FetchSessions(fetch_sessions, monotonic_ms)
@@ -77,17 +81,26 @@ class ReplicaManager:
         self._node_id = node_id
         self._monotonic_ms = monotonic_ms
         self._run = run
+        self._later = later
         self._lag_max_ms = lag_max_ms
         self._verify = verify
+        self._set_role = set_role
+        self._throttle = throttle
+        self._lag_timer: Any = None
         self._partitions: dict[TopicPartition, Partition] = {}
         self._unpacking = asyncio.Semaphore(UNPACKED_AT_ONCE)
         topics.on_change(self._topic_changed)
 
     async def start(self) -> None:
-        """Nothing is left to do: partitions are looked up when they are first asked for."""
+        """In a replica set: followers that are late leave the replicas in sync from now on. Partitions are looked up
+        when they are first asked for."""
+        if self._set_role is not None:
+            self._lag_timer = self._later(self._lag_max_ms / 2, self._drop_late)
 
     async def stop(self) -> None:
         """Answer all requests that wait, with what there is."""
+        if self._lag_timer is not None:
+            self._lag_timer.cancel()
         self.waiting.stop()
 
     # Partitions
@@ -122,11 +135,37 @@ class ReplicaManager:
                 key, log, self._node_id, self._monotonic_ms, topic_id=topic.id, lag_max_ms=self._lag_max_ms
             )
         log.verifies_transactions = self._verify is not None
-        epochs = log.leader_epochs
-        alone = (self._node_id,)
-        partition.become_leader(Role(self._node_id, epochs[-1][0] if epochs else 0, 0, alone, alone))
+        if self._set_role is None:
+            epochs = log.leader_epochs
+            alone = (self._node_id,)
+            partition.become_leader(Role(self._node_id, epochs[-1][0] if epochs else 0, 0, alone, alone))
+        else:
+            self._give(partition, self._set_role())
         self._partitions[key] = partition
         return partition
+
+    def _give(self, partition: Partition, role: Role) -> None:
+        """A role of the whole set, for one partition, later than the one that it has."""
+        role = role._replace(partition_epoch=partition.role.partition_epoch + 1)
+        if role.leader == self._node_id:
+            partition.become_leader(role)
+        else:
+            partition.become_follower(role)
+
+    def take_roles(self) -> None:
+        """Give all partitions the role that the replica set has now, and answer who waits for what is over (FLOW-4)."""
+        if self._set_role is None:
+            return
+        role = self._set_role()
+        for key, partition in tuple(self._partitions.items()):
+            self._give(partition, role)
+            self.waiting.wake(key)
+
+    def _drop_late(self) -> None:
+        self._lag_timer = self._later(self._lag_max_ms / 2, self._drop_late)
+        for key, partition in tuple(self._partitions.items()):
+            if partition.drop_late():
+                self.waiting.wake(key)
 
     def _topic_changed(self, before: Any, after: Any) -> None:
         if before is None or after is not None:
@@ -275,10 +314,25 @@ class ReplicaManager:
 
     async def read(self, params: FetchParams, asked: Sequence[FetchPartition]) -> list[FetchResult]:
         """As `fetch`, of what there is now."""
-        results = await read_partitions(params, asked, self.find)
+        held_back = None if self._throttle is None or not params.is_from_follower else self._held_back(params)
+        results = await read_partitions(params, asked, self.find, held_back)
         if params.is_from_follower:
             self._follower_read(params, asked, results)
         return results
+
+    def _held_back(self, params: FetchParams) -> HeldBack:
+        throttle, node_id = self._throttle, self._node_id
+        assert throttle is not None
+
+        def held_back(partition: Partition, size: int | None) -> bool:
+            replicas = partition.log.config.leader_replication_throttled_replicas
+            if not replicas or not is_throttled(replicas, partition.topic_partition.partition, node_id):
+                return False
+            if size is not None:
+                throttle.record(size)
+            return throttle.is_exceeded and params.replica_id not in partition.role.isr
+
+        return held_back
 
     def _follower_read(
         self, params: FetchParams, asked: Sequence[FetchPartition], results: Sequence[FetchResult]
@@ -341,6 +395,10 @@ def _wake(future: asyncio.Future[Any]) -> Callable[[], object]:
     return lambda: None if future.done() else future.set_result(None)
 
 
+def _throttle(node: Any) -> ReplicationRate:
+    return ReplicationRate(lambda: int(node.config[LEADER_RATE]), node.monotonic_ms)
+
+
 def make(node: Any) -> ReplicaManager:
     """The replicas of a node that has its `store` and `topics`; its transactions are asked once there are any."""
     config = node.config
@@ -358,6 +416,8 @@ def make(node: Any) -> ReplicaManager:
         later=node.later,
         lag_max_ms=config["replica.lag.time.max.ms"],
         verify=verify if config["transaction.partition.verification.enable"] else None,
+        set_role=None if node.quorum.replica_set is None else node.quorum.role,
+        throttle=None if node.quorum.replica_set is None else _throttle(node),
         fetch_sessions=config["max.incremental.fetch.session.cache.slots"],
         produce_purge_interval=config["producer.purgatory.purge.interval.requests"],
         fetch_purge_interval=config["fetch.purgatory.purge.interval.requests"],

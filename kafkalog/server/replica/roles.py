@@ -73,6 +73,30 @@ def next_high_watermark(
     return lowest
 
 
+def may_join(state: FollowerState, high_watermark: int, epoch_start: int | None) -> bool:
+    """Whether a follower is in sync again: it has all that is safe, and all from before the leader's epoch."""
+    reached = state.log_end.message_offset
+    return reached >= high_watermark and (epoch_start is None or reached >= epoch_start)
+
+
+def with_isr(role: Role, isr: Iterable[int]) -> Role:
+    """The role with these replicas in sync, in the order of the replicas: a change counts in its partition epoch."""
+    chosen = frozenset(isr)
+    ordered = tuple(node_id for node_id in role.replicas if node_id in chosen)
+    return role if ordered == role.isr else role._replace(isr=ordered, partition_epoch=role.partition_epoch + 1)
+
+
+def without_late(
+    role: Role, followers: Mapping[int, FollowerState], leader_end_offset: int, now_ms: int, lag_max_ms: int
+) -> Role:
+    """The role without the followers that have not caught up for `replica.lag.time.max.ms`; the leader stays."""
+    late = {
+        node_id for node_id, state in followers.items()
+        if not state.is_caught_up(leader_end_offset, now_ms, lag_max_ms)
+    }  # fmt: skip
+    return with_isr(role, (node_id for node_id in role.isr if node_id not in late))
+
+
 def low_watermark(log_start_offset: int, followers: Iterable[FollowerState], future_start: int | None) -> int:
     """The lowest log start of all replicas, the future one included (PART-11)."""
     starts = [log_start_offset, *(state.log_start_offset for state in followers)]

@@ -86,6 +86,9 @@ APIS = _table(
     Api(49, "alter_client_quotas", 0, 1, 1),
     Api(50, "describe_user_scram_credentials", 0, 0, 0),
     Api(51, "alter_user_scram_credentials", 0, 0, 0),
+    Api(52, "vote", 0, 2, 0),
+    Api(53, "begin_quorum_epoch", 0, 1, 1),
+    Api(55, "describe_quorum", 0, 2, 0),
     Api(60, "describe_cluster", 0, 2, 0),
     Api(61, "describe_producers", 0, 0, 0),
     Api(65, "describe_transactions", 0, 0, 0),
@@ -95,6 +98,10 @@ APIS = _table(
     Api(74, "list_config_resources", 0, 1, 0),
     Api(75, "describe_topic_partitions", 0, 0, 0),
 )
+
+OF_A_SET = frozenset({52, 53, 55})
+"""Calls that are served where there is a replica set."""
+ALONE = {key: api for key, api in APIS.items() if key not in OF_A_SET}
 
 
 def api_versions_body(version: int, apis: dict[int, Api], error_code: int = 0, throttle_ms: int = 0) -> bytes:

@@ -112,11 +112,46 @@ def test_who_has_caught_up_and_is_about_to_join_is_waited_for() -> None:
 def test_under_min_isr_the_high_watermark_stays(tmp_path: Path) -> None:
     """PART-2."""
     async def body(replicas: Replicas) -> None:
-        partition = replicas.with_followers(T0, 2)
+        partition = replicas.with_followers(T0, 2, 3)
         await replicas.produce(T0, acks=1)
         assert not fetched(partition, 2, 1) and partition.high_watermark == 0
+        assert fetched(partition, 3, 1) and partition.high_watermark == 1  # both are in sync by now
 
-    run(tmp_path, body, min_insync_replicas=2)
+    run(tmp_path, body, min_insync_replicas=3)
+
+
+def test_a_follower_that_is_late_leaves_those_in_sync_and_comes_back(tmp_path: Path) -> None:
+    """PART-2: without it the high watermark goes on; each change counts in the partition epoch."""
+    async def body(replicas: Replicas) -> None:
+        partition = replicas.with_followers(T0, 2, 3, isr=(2, 3))
+        epoch = partition.role.partition_epoch
+        await replicas.produce(T0, acks=1)
+        fetched(partition, 2, 1)
+        await replicas.time.passes(30_000)
+        assert not partition.drop_late()
+        await replicas.time.passes(1)
+        assert partition.drop_late() and not partition.drop_late()
+        assert (partition.role.isr, partition.role.partition_epoch) == ((1, 2), epoch + 1)
+        assert partition.high_watermark == 1
+        assert not fetched(partition, 3, 0) and partition.role.isr == (1, 2)  # below the high watermark
+        fetched(partition, 3, 1)
+        assert (partition.role.isr, partition.role.partition_epoch) == ((1, 2, 3), epoch + 2)
+
+    run(tmp_path, body)
+
+
+def test_a_follower_comes_back_only_from_the_begin_of_the_epoch_on(tmp_path: Path) -> None:
+    async def body(replicas: Replicas) -> None:
+        await replicas.produce(T0, acks=1)
+        partition = replicas.find(T0)
+        partition.log.update_high_watermark(0)
+        partition.become_leader(Role(NODE, 5, 1, (NODE, 2, 3), (NODE, 3)))
+        fetched(partition, 2, 0)
+        assert partition.role.isr == (NODE, 3)
+        fetched(partition, 2, 1)
+        assert partition.role.isr == (NODE, 2, 3)
+
+    run(tmp_path, body)
 
 
 def test_a_follower_has_caught_up_where_it_asks_for_what_was_the_end_before() -> None:

@@ -1,0 +1,25 @@
+"""BeginQuorumEpoch (KIP-595): a node of the replica set tells that it leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.quorum.messages import begin_answer, read_begin
+from kafkalog.server.security.acls import Operation
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """The term and the leader that this node knows now."""
+    if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
+        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    return begin_answer(await node.quorum.heard(*read_begin(request)))
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The error for the whole."""
+    return {"error_code": error_code, "topics": ()}

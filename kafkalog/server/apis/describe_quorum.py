@@ -1,0 +1,50 @@
+"""DescribeQuorum (KIP-595): who leads the replica set, in which term, and how often topics and settings changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.quorum.messages import WHOLE, describe_row
+from kafkalog.server.security.acls import Operation
+from kafkalog.server.turns import Turns
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """A row of `__cluster_metadata`; nothing else has a quorum."""
+    if not node.authorizer.allows_cluster(context, Operation.DESCRIBE):
+        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    quorum = node.quorum
+    turns = Turns()
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for one in topic.partitions:
+            await turns.row()
+            if (topic.topic_name, one.partition_index) == WHOLE:
+                rows.append(describe_row(quorum.state, quorum.changes, quorum.replica_set.ids))
+            else:
+                rows.append(_unknown(one.partition_index))
+        topics.append({"topic_name": topic.topic_name, "partitions": rows})
+    nodes = [
+        {"node_id": one.node_id, "listeners": [{"name": "REPLICAS", "host": one.host, "port": one.port}]}
+        for one in quorum.replica_set.members
+    ]
+    return {"error_code": 0, "error_message": None, "topics": topics, "nodes": nodes}
+
+
+def _unknown(partition: int) -> dict[str, Any]:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {
+        "partition_index": partition, "error_code": code, "error_message": code.message, "leader_id": -1,
+        "leader_epoch": -1, "high_watermark": -1, "current_voters": (), "observers": (),
+    }  # fmt: skip
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The error for the whole."""
+    return {"error_code": error_code, "error_message": message, "topics": (), "nodes": ()}

@@ -1,0 +1,95 @@
+"""What a node of a replica set does when it begins to lead, and when it leads no more.
+
+Roles of partitions change at once. Coordinators are made anew each time: what another leader wrote meanwhile is in the
+logs, and they read it as at a start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.parts import OF_THE_LEADER, make_part
+from kafkalog.server.quorum.errors import NotController, NotCoordinator
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+_COORDINATORS: Final = (
+    "add_offsets_to_txn", "add_partitions_to_txn", "consumer_group_describe", "consumer_group_heartbeat",
+    "delete_groups", "describe_groups", "describe_transactions", "end_txn", "heartbeat", "init_producer_id",
+    "join_group", "leave_group", "offset_commit", "offset_delete", "offset_fetch", "sync_group", "txn_offset_commit",
+)  # fmt: skip
+_CONTROLLERS: Final = (
+    "alter_configs",
+    "create_partitions",
+    "create_topics",
+    "delete_topics",
+    "incremental_alter_configs",
+)
+REFUSED: Final[Mapping[str, type[KafkalogError]]] = {
+    **dict.fromkeys(_COORDINATORS, NotCoordinator), **dict.fromkeys(_CONTROLLERS, NotController),
+}  # fmt: skip
+"""The calls that a node answers only while it leads, and the error that sends clients elsewhere."""
+
+
+class Leading:
+    """The coordinators of a node, running while it leads. Of no use to a node that is alone."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._led: int | None = None  # the term that the coordinators run in
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Follows the quorum from now on."""
+        if self._node.quorum.replica_set is not None:
+            self._node.quorum.on_change(self._changed)
+            self._changed()
+
+    async def stop(self) -> None:
+        """Ends what runs here."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end()
+
+    def _changed(self) -> None:
+        node = self._node
+        node.leaders_calls = {} if node.quorum.leads else REFUSED
+        node.replicas.take_roles()
+        task = asyncio.get_running_loop().create_task(self._follow())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _follow(self) -> None:
+        async with self._turn:
+            quorum = self._node.quorum
+            wanted = quorum.state.term if quorum.leads else None
+            if wanted == self._led:
+                return
+            await self._end()
+            if wanted is not None:
+                self._led = wanted
+                for name in OF_THE_LEADER:
+                    part: Any = make_part(self._node, name)
+                    self._node.parts[name] = part
+                    await part.start()
+
+    async def _end(self) -> None:
+        led, self._led = self._led, None
+        for name in reversed(OF_THE_LEADER) if led is not None else ():
+            try:
+                await self._node.parts[name].stop()
+            except Exception:
+                _LOG.exception("cannot stop the %s", name)
+
+
+def make(node: Node) -> Leading:
+    """Made after the parts that run while the node leads."""
+    return Leading(node)

@@ -1,0 +1,130 @@
+"""What nodes of a replica set ask each other, as trees by kio's names, and what they answer.
+
+The term stands in the row of `__cluster_metadata`, the topic that is about the whole as with the reference's quorum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kafkalog.errors import InvalidRequest
+from kafkalog.server.quorum.decisions import EMPTY, Ballot, Position, Positions
+from kafkalog.server.quorum.file import QuorumState
+from kafkalog.types import TopicPartition
+
+VOTE: Final = 52
+BEGIN_QUORUM_EPOCH: Final = 53
+DESCRIBE_QUORUM: Final = 55
+WHOLE: Final = TopicPartition("__cluster_metadata", 0)
+Tree = Mapping[str, Any]
+
+
+def vote_request(ballot: Ballot, voter: int, cluster_id: str, *, is_pre_vote: bool) -> Tree:
+    """A request for a vote: how far each log of the candidate is."""
+    by_topic: dict[str, list[Tree]] = {WHOLE.topic: [_row(ballot, WHOLE.partition, EMPTY, is_pre_vote)]}
+    for key, position in ballot.positions.items():
+        by_topic.setdefault(key.topic, []).append(_row(ballot, key.partition, position, is_pre_vote))
+    topics = [{"topic_name": name, "partitions": rows} for name, rows in by_topic.items()]
+    return {"cluster_id": cluster_id, "voter_id": voter, "topics": topics}
+
+
+def _row(ballot: Ballot, partition: int, position: Position, is_pre_vote: bool) -> Tree:
+    return {
+        "partition_index": partition, "replica_epoch": ballot.term, "replica_id": ballot.candidate,
+        "replica_directory_id": None, "voter_directory_id": None, "last_offset_epoch": position[0],
+        "last_offset": position[1], "pre_vote": is_pre_vote,
+    }  # fmt: skip
+
+
+def read_ballot(request: Any) -> tuple[Ballot, bool]:
+    """The ballot of a request, and whether it is only asked what the vote would be. InvalidRequest."""
+    positions: dict[TopicPartition, Position] = {}
+    whole = None
+    for topic in request.topics:
+        for row in topic.partitions:
+            key = TopicPartition(topic.topic_name, row.partition_index)
+            if key == WHOLE:
+                whole = row
+            else:
+                positions[key] = (row.last_offset_epoch, row.last_offset)
+    if whole is None:
+        raise InvalidRequest(f"a request for a vote has no row of {WHOLE.topic}, which says the term")
+    return Ballot(whole.replica_epoch, whole.replica_id, positions), bool(getattr(whole, "pre_vote", False))
+
+
+def vote_answer(is_granted: bool, state: QuorumState) -> Tree:
+    """The answer to a request for a vote."""
+    return _answer({"leader_id": state.leader, "leader_epoch": state.term, "vote_granted": is_granted})
+
+
+def read_vote(response: Any) -> tuple[bool, int]:
+    """Whether an answer grants the vote, and its term. ValueError where it is none."""
+    row = _whole_of(response)
+    return bool(row.vote_granted), row.leader_epoch
+
+
+def begin_request(state: QuorumState, voter: int, cluster_id: str) -> Tree:
+    """What a new leader tells the others."""
+    row = {
+        "partition_index": WHOLE.partition, "voter_directory_id": None, "leader_id": state.leader,
+        "leader_epoch": state.term,
+    }  # fmt: skip
+    topics = [{"topic_name": WHOLE.topic, "partitions": [row]}]
+    return {"cluster_id": cluster_id, "voter_id": voter, "topics": topics, "leader_endpoints": ()}
+
+
+def read_begin(request: Any) -> tuple[int, int]:
+    """(term, leader) of what a new leader tells. InvalidRequest."""
+    try:
+        row = _whole_of(request)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+    return row.leader_epoch, row.leader_id
+
+
+def begin_answer(state: QuorumState) -> Tree:
+    """The answer to it."""
+    return _answer({"leader_id": state.leader, "leader_epoch": state.term})
+
+
+def describe_request() -> Tree:
+    """The question who leads."""
+    return {"topics": [{"topic_name": WHOLE.topic, "partitions": [{"partition_index": WHOLE.partition}]}]}
+
+
+def describe_row(state: QuorumState, changes: int, voters: Iterable[int]) -> Tree:
+    """Who leads, as a row of DescribeQuorum: the high watermark is the number of changes of topics and settings."""
+    return {
+        "partition_index": WHOLE.partition, "error_code": 0, "error_message": None, "leader_id": state.leader,
+        "leader_epoch": state.term, "high_watermark": changes, "observers": (),
+        "current_voters": [
+            {"replica_id": one, "replica_directory_id": None, "log_end_offset": -1} for one in voters
+        ],
+    }  # fmt: skip
+
+
+def read_described(response: Any) -> tuple[int, int]:
+    """(term, leader) of an answer to DescribeQuorum. ValueError where it is none."""
+    row = _whole_of(response)
+    return row.leader_epoch, row.leader_id
+
+
+def _answer(row: Tree) -> Tree:
+    partition = {"partition_index": WHOLE.partition, "error_code": 0, **row}
+    return {"error_code": 0, "topics": [{"topic_name": WHOLE.topic, "partitions": [partition]}]}
+
+
+def _whole_of(message: Any) -> Any:
+    if getattr(message, "error_code", 0):
+        raise ValueError(f"error {int(message.error_code)}")
+    for topic in message.topics:
+        for row in topic.partitions if topic.topic_name == WHOLE.topic else ():
+            if row.partition_index == WHOLE.partition and not getattr(row, "error_code", 0):
+                return row
+    raise ValueError(f"it says nothing of {WHOLE.topic}")
+
+
+def positions_of(logs: Mapping[TopicPartition, Any], position: Any) -> Positions:
+    """How far each log is."""
+    return {key: position(log.state.leader_epoch, log.log_end_offset) for key, log in logs.items()}

@@ -1,0 +1,300 @@
+"""A node in its replica set: the term it knows, its votes, and whether it leads.
+
+All of it belongs to the loop. A change counts in memory first, so that a leader that steps down takes no more writes,
+and is on disk before anybody is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.quorum import messages
+from kafkalog.server.quorum.decisions import (
+    Ballot,
+    Positions,
+    decide_vote,
+    first_term,
+    has_won,
+    heard,
+    may_resume,
+    next_term,
+    position_of,
+)
+from kafkalog.server.quorum.errors import ElectionFailed
+from kafkalog.server.quorum.file import NOBODY, QuorumFile, QuorumState
+from kafkalog.server.quorum.replica_set import ReplicaSet, check_member, parse_replicas
+from kafkalog.server.replica.roles import Role
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+T = TypeVar("T")
+ASK_SECONDS: Final = 5.0
+"""A node of the set has so long to answer."""
+RESUME_SECONDS: Final = 0.5
+"""A leader that has started again asks the others so often whether it is still theirs."""
+
+
+class Peers(Protocol):
+    """The way to the other nodes of the set."""
+
+    async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
+        """The response as a named tuple with kio's names. KafkalogError, OSError where there is none."""
+
+
+class Nowhere:
+    """Peers of a node that has no way to them."""
+
+    async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
+        """ConnectionRefusedError."""
+        raise ConnectionRefusedError(f"there is no way to node {node_id}")
+
+
+class Quorum:
+    """What a node knows of its set; `replica_set` is None for a node that is alone, which leads for ever.
+
+    `on_change` callbacks are called on the loop when the term, the leader, or whether this node leads has changed.
+    """
+
+    def __init__(self, node: Node, replicas: ReplicaSet | None, peers: Peers | None = None) -> None:
+        self.replica_set = replicas
+        self.peers: Peers = Nowhere() if peers is None else peers
+        self.state = QuorumState(0)
+        self.leads = replicas is None
+        self.alive: tuple[int, ...] = (node.node_id,)
+        """The nodes that answered when this one became the leader: the first replicas in sync."""
+        self.changes = 0
+        """Grows with each change of topics and settings; followers look what has changed when it has."""
+        self._node = node
+        self._file: QuorumFile | None = None
+        self._listeners: list[Callable[[], object]] = []
+        self._changing = asyncio.Lock()
+        self._electing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # Life
+
+    async def start(self) -> None:
+        """Reads what is kept; a leader asks the others whether it may lead on. CorruptCheckpoint, StorageError."""
+        if self.replica_set is None:
+            return
+        store = self._node.store
+        self._file = QuorumFile(next(one.path for one in store.online), fs=store.fs)
+        kept = await self._node.run(self._file.read)
+        last = first_term(log.state.leader_epoch for log in store.logs.values())
+        self.state = QuorumState(last) if kept is None else kept
+        self._node.topics.on_change(self._changed)
+        self._node.on_config_change.append(self._changed)
+        if self.state.leader == self._node.node_id or len(self.replica_set) == 1:
+            self._later(self._resume())
+
+    async def stop(self) -> None:
+        """Ends what goes on; the others are not told."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def on_change(self, callback: Callable[[], object]) -> None:
+        """Let it be called after each change."""
+        self._listeners.append(callback)
+
+    def _changed(self, *_: object) -> None:
+        self.changes += 1
+
+    def _later(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # What the others ask and tell
+
+    async def vote(self, ballot: Ballot, *, is_pre_vote: bool = False) -> tuple[bool, QuorumState]:
+        """Whether the candidate has this node's vote, which is on disk by then, and the state. StorageError.
+
+        With `is_pre_vote` nothing changes: it is what the answer would be.
+        """
+        async with self._changing:
+            # nothing comes between the comparison and the step down: what is appended later is not acknowledged
+            vote = decide_vote(self.state, ballot, self.positions(), self._set)
+            kind = "asks about" if is_pre_vote else "wants"
+            if vote.reason:
+                _LOG.info("node %d %s a vote for term %d: no, %s", ballot.candidate, kind, ballot.term, vote.reason)
+            if vote.is_granted and not is_pre_vote:
+                _LOG.info("node %d has this node's vote for term %d", ballot.candidate, ballot.term)
+                await self._take(vote.state)
+            return vote.is_granted, self.state
+
+    async def heard(self, term: int, leader: int) -> QuorumState:
+        """The state after somebody said who leads in which term; this node steps down for a later one. StorageError."""
+        async with self._changing:
+            await self._take(heard(self.state, term, leader, self._set))
+            return self.state
+
+    def role(self) -> Role:
+        """The role of all partitions. A follower knows no more of who is in sync than that the leader is."""
+        state, ids = self.state, self._set.ids
+        if self.leads:
+            return Role(self._node.node_id, state.term, 0, ids, self.alive)
+        leader = NOBODY if state.leader == self._node.node_id else state.leader  # it may not lead on yet
+        return Role(leader, state.term, 0, ids, () if leader == NOBODY else (leader,))
+
+    @property
+    def leader(self) -> int:
+        """The node that leads, as far as it is known; -1: nobody."""
+        return self._node.node_id if self.replica_set is None else self.role().leader
+
+    def positions(self) -> Positions:
+        """How far each log is."""
+        return messages.positions_of(self._node.store.logs, position_of)
+
+    # Leading
+
+    async def promote(self, *, is_forced: bool = False) -> None:
+        """Return when this node leads. Forced, it needs no votes. ElectionFailed, StorageError."""
+        async with self._electing:
+            if not self.leads:
+                await self._elect(is_forced)
+
+    async def _elect(self, is_forced: bool) -> None:
+        me = self._node.node_id
+        term = next_term(await self._latest_term(), me, self._set)
+        if not is_forced:
+            ballot = Ballot(term, me, self.positions())
+            would = await self._votes(ballot, is_pre_vote=True)
+            if not has_won(would, self._set):
+                raise self._failed(would, "would vote")
+        async with self._changing:
+            if term <= self.state.term:
+                raise ElectionFailed(f"term {self.state.term} has begun meanwhile")
+            mine = QuorumState(term, NOBODY, me)
+            await self._take(mine)
+        votes = await self._votes(Ballot(term, me, self.positions()), is_pre_vote=False)
+        async with self._changing:
+            if self.state != mine:
+                raise ElectionFailed(f"term {self.state.term} has begun meanwhile")
+            if not has_won(votes, self._set, is_forced=is_forced):
+                raise self._failed(votes, "voted")
+            await self._lead(QuorumState(term, me, me), tuple(sorted(votes)))
+        for other in self._set.others(me):
+            self._later(self._tell(other, self.state))
+
+    async def _lead(self, state: QuorumState, alive: tuple[int, ...]) -> None:
+        _LOG.info("this node leads in term %d, with %s", state.term, ", ".join(map(str, alive)))
+        assert self._file is not None
+        await self._node.run(self._file.write, state)
+        await self._node.run(self._begin_epochs, state.term)
+        self.state, self.alive, self.leads = state, alive, True
+        self._notify()
+
+    def _begin_epochs(self, term: int) -> None:
+        """The term begins at the end of each log: a log that ends there is ahead of one of an earlier term."""
+        for key, log in tuple(self._node.store.logs.items()):
+            try:
+                log.begin_epoch(term)
+            except KafkalogError as error:
+                _LOG.error("the epoch %d of %s cannot begin: %s", term, key, error)
+
+    async def _resume(self) -> None:
+        while self._set and not self.leads:
+            told = await self._ask_all(messages.DESCRIBE_QUORUM, lambda _: messages.describe_request())
+            answers = {one: seen for one, answer in told.items() if (seen := _read(messages.read_described, answer))}
+            for term, leader in answers.values():
+                await self.heard(term, leader)
+            is_one = len(self._set) == 1
+            if not is_one and self.state.leader != self._node.node_id:
+                return
+            if is_one or may_resume(self.state, self._node.node_id, answers, self._set):
+                try:
+                    await self.promote()
+                    return
+                except (KafkalogError, OSError) as error:
+                    _LOG.warning("this node led, and cannot lead on: %s", error)
+            await asyncio.sleep(RESUME_SECONDS)
+
+    async def _take(self, state: QuorumState) -> None:
+        """Keep a later state: this node does not lead in it."""
+        if state == self.state:
+            return
+        if self.leads:
+            _LOG.warning("this node leads no more: term %d, leader %d", state.term, state.leader)
+        self.state, self.leads = state, False
+        self._notify()
+        assert self._file is not None
+        await self._node.run(self._file.write, state)
+
+    def _notify(self) -> None:
+        for callback in self._listeners:
+            callback()
+
+    @property
+    def _set(self) -> ReplicaSet:
+        assert self.replica_set is not None, "a node alone is asked nothing about a set"
+        return self.replica_set
+
+    # Asking
+
+    async def _latest_term(self) -> int:
+        told = await self._ask_all(messages.DESCRIBE_QUORUM, lambda _: messages.describe_request())
+        seen = (_read(messages.read_described, answer) for answer in told.values())
+        return max([self.state.term, *(found[0] for found in seen if found is not None)])
+
+    async def _votes(self, ballot: Ballot, *, is_pre_vote: bool) -> set[int]:
+        cluster_id = self._node.cluster_id
+        told = await self._ask_all(
+            messages.VOTE, lambda other: messages.vote_request(ballot, other, cluster_id, is_pre_vote=is_pre_vote)
+        )
+        seen = {one: _read(messages.read_vote, answer) for one, answer in told.items()}
+        return {self._node.node_id, *(one for one, vote in seen.items() if vote is not None and vote[0])}
+
+    async def _tell(self, other: int, state: QuorumState) -> None:
+        try:
+            await self._ask(
+                other, messages.BEGIN_QUORUM_EPOCH, messages.begin_request(state, other, self._node.cluster_id)
+            )
+        except (KafkalogError, OSError, TimeoutError) as error:
+            _LOG.info("node %d was not told that this one leads: %s", other, error)
+
+    async def _ask_all(self, key: int, request: Callable[[int], messages.Tree]) -> dict[int, Any]:
+        """The answers by node, of those that answer in time."""
+        others = self._set.others(self._node.node_id)
+        asked = (self._ask(other, key, request(other)) for other in others)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for other, answer in zip(others, answers, strict=True):
+            if isinstance(answer, Exception):
+                _LOG.info("node %d does not answer: %s", other, answer or type(answer).__name__)
+        return {
+            other: answer
+            for other, answer in zip(others, answers, strict=True)
+            if not isinstance(answer, BaseException)
+        }
+
+    def _ask(self, other: int, key: int, request: messages.Tree) -> Awaitable[Any]:
+        return asyncio.wait_for(self.peers.ask(other, key, request), ASK_SECONDS)
+
+    def _failed(self, votes: set[int], verb: str) -> ElectionFailed:
+        others = ", ".join(str(one) for one in self._set.ids if one not in votes)
+        return ElectionFailed(
+            f"of {len(self._set)} nodes {len(votes)} {verb} for node {self._node.node_id}, a majority is needed",
+            hint=f"see the logs of {others}: who is ahead may be promoted instead",
+        )
+
+
+def _read(read: Callable[[Any], T], answer: Any) -> T | None:
+    try:
+        return read(answer)
+    except (ValueError, AttributeError) as error:
+        _LOG.info("an answer is none: %s", error)
+        return None
+
+
+def make(node: Node) -> Quorum:
+    """The quorum of a node that has its `store` and `topics`. ConfigError where it is none of its set."""
+    replicas = parse_replicas(node.config["kafkalog.replicas"])
+    if replicas is not None:
+        check_member(replicas, node.node_id)
+    return Quorum(node, replicas)

@@ -1,0 +1,103 @@
+"""Replica sets of nodes in this process: their calls to each other go through bytes, and links can be cut."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from kafkalog.server.node import Node
+from kafkalog.server.quorum.quorum import Quorum
+from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
+from kafkalog.server.wire.versions import APIS
+from kafkalog.types import TopicPartition
+from tests.server.nodes import call, node_for
+
+T0 = TopicPartition("t", 0)
+
+
+async def eventually(is_so: Callable[[], bool]) -> None:
+    """Return once it is so."""
+    while not is_so():
+        await asyncio.sleep(0.01)
+
+
+class Set:
+    """Nodes by number, those that run, and the links between them that are cut."""
+
+    def __init__(self, path: Path, count: int, settings: Mapping[str, Any]) -> None:
+        self.path = path
+        self.nodes: dict[int, Node] = {}
+        self.cut: set[int] = set()
+        self.asked: list[tuple[int, int, str]] = []
+        self._settings = settings
+        self._names = ",".join(f"{number}@host{number}:{9090 + number}" for number in range(1, count + 1))
+        self._running: dict[int, AsyncExitStack] = {}
+
+    def __getitem__(self, number: int) -> Node:
+        return self.nodes[number]
+
+    def quorum(self, number: int) -> Quorum:
+        found = self.nodes[number].quorum
+        assert isinstance(found, Quorum)
+        return found
+
+    async def start(self, number: int) -> Node:
+        """Start the node, on the directory that it has."""
+        stack = self._running[number] = AsyncExitStack()
+        directory = self.path / str(number)
+        directory.mkdir(exist_ok=True)
+        settings = {"node_id": number, "kafkalog_replicas": self._names, **self._settings}
+        found = node_for(directory, prepare=lambda node: setattr(node.quorum, "peers", Peers(self, number)), **settings)
+        self.nodes[number] = await stack.enter_async_context(found)
+        return self.nodes[number]
+
+    async def stop(self, number: int) -> None:
+        del self.nodes[number]
+        await self._running.pop(number).aclose()
+
+    async def promote(self, number: int, *, is_forced: bool = False) -> None:
+        """Let a node lead, and wait until its coordinators run."""
+        await self.quorum(number).promote(is_forced=is_forced)
+        await eventually(lambda: not self[number].leaders_calls)
+
+    async def close(self) -> None:
+        for number in tuple(self.nodes):
+            await self.stop(number)
+
+
+class Peers:
+    """The way of one node to the others."""
+
+    def __init__(self, nodes: Set, number: int) -> None:
+        self._set = nodes
+        self._number = number
+
+    async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
+        nodes = self._set
+        if node_id not in nodes.nodes or {node_id, self._number} & nodes.cut:
+            raise ConnectionRefusedError(f"node {node_id} is not there")
+        api = APIS[api_key]
+        nodes.asked.append((self._number, node_id, api.name))
+        return await call(nodes[node_id], api.name, api.newest, request)
+
+
+@asynccontextmanager
+async def set_of(path: Path, count: int = 3, **settings: Any) -> AsyncIterator[Set]:
+    """So many started nodes of one set; nobody leads yet."""
+    nodes = Set(path, count, settings)
+    try:
+        for number in range(1, count + 1):
+            await nodes.start(number)
+        yield nodes
+    finally:
+        await nodes.close()
+
+
+async def fetch(leader: Node, follower: int, offset: int, key: TopicPartition = T0, **more: Any) -> FetchResult:
+    """A follower's fetch of one partition, which does not wait."""
+    params = FetchParams(0, 1, 1 << 20, "log_end", follower)
+    results: list[FetchResult] = await leader.replicas.fetch(params, [FetchPartition(key, offset, 1 << 20, **more)])
+    return results[0]
