@@ -24,6 +24,7 @@ COMMANDS = {
     "dump": ("kafkalog.cli.dump_cmd", "Print segment files as the reference's dump tool does."),
     "handover": ("kafkalog.cli.handover_cmd", "Let a Kafka broker take over the topics in its directories."),
     "ls": ("kafkalog.cli.ls_cmd", "List the files of a topic: length, bytes used, disk blocks, entries."),
+    "mirror": ("kafkalog.cli.mirror_cmd", "Keep a copy of topics of a Kafka cluster."),
     "offsets": ("kafkalog.cli.offsets_cmd", "Find offsets by time; see and move readers' positions."),
     "produce": ("kafkalog.cli.produce_cmd", "Append records from files or stdin to a topic."),
     "repair": ("kafkalog.cli.repair_cmd", "Make wrong indexes anew and cut torn ends; a dry run unless told."),

@@ -1,4 +1,4 @@
-"""What goes wrong between here and another server. Each error names the peer, and derives from the builtin that fits."""
+"""What goes wrong between here and another server: each error names the peer, and is a builtin ConnectionError too."""
 
 from __future__ import annotations
 

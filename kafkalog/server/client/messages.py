@@ -12,6 +12,8 @@ from kafkalog.server.wire.writer import Tree, write_request
 
 _HEAD: Final = struct.Struct(">ihhi")
 _ERROR: Final = struct.Struct(">h")
+MAX_ELEMENTS: Final = 1 << 20
+"""Of one answer: what a leader of a hundred thousand partitions tells of them."""
 
 
 def request_frame(api_key: int, version: int, correlation_id: int, client_id: str, tree: Tree) -> bytes:
@@ -42,4 +44,4 @@ def read_answer(api_key: int, version: int, frame: Frame) -> Any:
         if len(frame) < 5:
             raise MalformedRequest("an answer that ends with its header", position=4)
         position = skip_tags(memoryview(frame), position)
-    return read_response(api_key, version, frame, position)
+    return read_response(api_key, version, frame, position, MAX_ELEMENTS)

@@ -37,9 +37,11 @@ def read_request(api_key: int, version: int, frame: Frame, position: int) -> Any
     return _read_whole(_struct_reader(request_plan(api_key, version)), frame, position, api_key in LEAVE_BYTES)
 
 
-def read_response(api_key: int, version: int, frame: Frame, position: int) -> Any:
+def read_response(
+    api_key: int, version: int, frame: Frame, position: int, max_elements: int = MAX_ELEMENTS
+) -> Any:
     """The body of a response, read as a request is: of use to a follower, and to tests."""
-    return _read_whole(_struct_reader(response_plan(api_key, version)), frame, position)
+    return _read_whole(_struct_reader(response_plan(api_key, version)), frame, position, False, max_elements)
 
 
 def skip_tags(view: memoryview, position: int) -> int:
@@ -67,10 +69,12 @@ def read_strings(count: int, frame: Frame, position: int) -> list[str]:
     return found
 
 
-def _read_whole(read: Reader, frame: Frame, position: int, may_go_on: bool = False) -> Any:
+def _read_whole(
+    read: Reader, frame: Frame, position: int, may_go_on: bool = False, max_elements: int = MAX_ELEMENTS
+) -> Any:
     view = memoryview(frame)
     try:
-        value, end = read(view, position, [MAX_ELEMENTS])
+        value, end = read(view, position, [max_elements])
     except (struct.error, IndexError):
         raise MalformedRequest("the message ends inside a field", position=len(view)) from None
     if end != len(view) and not may_go_on:
@@ -151,7 +155,7 @@ def _take(budget: list[int], count: int, left: int, least: int, position: int) -
         raise MalformedRequest(f"{count} elements in {left} bytes", position=position)
     budget[0] -= count
     if budget[0] < 0:
-        raise MalformedRequest(f"more than {MAX_ELEMENTS} elements in one message", position=position)
+        raise MalformedRequest("more elements than a message may have", position=position)
 
 
 def _unsigned_varint(view: memoryview, position: int) -> tuple[int, int]:

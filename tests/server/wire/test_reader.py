@@ -119,12 +119,12 @@ def test_a_count_of_billions_takes_no_memory(version: int, count: int) -> None:
 
 def test_more_elements_than_anybody_sends() -> None:
     frame = struct.pack(">i", MAX_ELEMENTS + 1) + struct.pack(">h", 0) * (MAX_ELEMENTS + 1) + b"\0"
-    with pytest.raises(MalformedRequest, match=f"more than {MAX_ELEMENTS} elements"):
+    with pytest.raises(MalformedRequest, match="more elements than a message may have"):
         read_request(METADATA, 4, frame, 0)
     # an array in each of many elements counts, too
     topic = struct.pack(">h", 1) + b"t" + struct.pack(">i", 9) + struct.pack(">i", 0) * 9
     count = MAX_ELEMENTS // 10 + 1
-    with pytest.raises(MalformedRequest, match=f"more than {MAX_ELEMENTS} elements"):
+    with pytest.raises(MalformedRequest, match="more elements than a message may have"):
         read_request(24, 0, struct.pack(">hqhi", 0, 1, 1, count) + topic * count, 0)
 
 

@@ -1,0 +1,45 @@
+"""`kafkalog mirror`: a standby copy of topics of a Kafka cluster."""
+
+from __future__ import annotations
+
+import click
+
+from kafkalog.cli import common
+
+
+@click.command("mirror")
+@click.option("--from", "source", required=True, metavar="HOST:PORT[,...]", help="Brokers of the cluster.")
+@common.dir_option
+@click.option("-t", "--topic", "topics", multiple=True, required=True, metavar="TOPIC", help="A topic; repeats.")
+@click.option("--once", is_flag=True, help="End when all that there is has come.")
+@common.settings_option("Setting of the client, such as security.protocol=SASL_SSL")
+@common.quiet_options
+def command(
+    source: str, dirs: tuple[str, ...], topics: tuple[str, ...], once: bool, settings: dict[str, str], quiet: bool,
+    verbose: int,
+) -> int:
+    """Copy topics of a Kafka cluster into data directories while they are written, until SIGTERM or Ctrl-C.
+
+    Offsets, batches, topic ids and settings are those of the cluster. A mirror that is started again goes on where it
+    was. Nobody else writes to the directories meanwhile.
+    """  # fmt: skip
+    import logging
+
+    from kafkalog.server.client.settings import peer_settings
+    from kafkalog.server.mirror.running import run_mirror
+
+    level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    peers = peer_settings({"client.id": "kafkalog-mirror", **settings})
+    return run_mirror(common.need_dirs(dirs), _addresses(source), topics, peers, once=once)
+
+
+def _addresses(text: str) -> list[tuple[str, int]]:
+    found = []
+    for one in text.split(","):
+        host, colon, port = one.strip().rpartition(":")
+        if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+            raise click.BadParameter(f"{one.strip()!r} is not HOST:PORT", param_hint="--from")
+        found.append((host.removeprefix("[").removesuffix("]"), int(port)))
+    return found

@@ -1,0 +1,97 @@
+"""What a peer tells of its cluster: nodes, topics, who leads which partition, settings of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from kafkalog.errors import from_code
+from kafkalog.server.client.connection import PeerConnection
+from kafkalog.server.client.errors import PeerMisbehaved
+from kafkalog.server.error_codes import ErrorCode
+
+METADATA: Final = 3
+DESCRIBE_CONFIGS: Final = 32
+_TOPIC: Final = 2
+_OF_TOPIC: Final = 1
+"""Where a setting comes from: the topic itself."""
+_AT_ONCE: Final = 200
+_MOST_PARTITIONS: Final = 1 << 20
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, -1 for nobody, and in which epoch, -1 where that is not told."""
+
+    node_id: int
+    epoch: int
+
+
+class PeerTopic(NamedTuple):
+    """A topic: its id, None where the peer knows no ids, and the leader of each partition."""
+
+    name: str
+    id: UUID | None
+    leaders: tuple[Leader, ...]
+    is_internal: bool = False
+
+
+class Cluster(NamedTuple):
+    """Nodes with their addresses, and topics by name."""
+
+    cluster_id: str | None
+    nodes: Mapping[int, tuple[str, int]]
+    topics: Mapping[str, PeerTopic]
+
+
+async def read_cluster(connection: PeerConnection, names: Iterable[str] | None = None) -> Cluster:
+    """What the peer tells of its nodes and of these topics, None for all; a topic that it does not have is left out.
+
+    Errors as `PeerConnection.request`; those of `kafkalog.errors.from_code` for a topic that may not be seen.
+    """
+    asked = None if names is None else [{"topic_id": None, "name": name} for name in names]
+    answer = await connection.request(METADATA, {
+        "topics": asked, "allow_auto_topic_creation": False, "include_topic_authorized_operations": False,
+        "include_cluster_authorized_operations": False,
+    })  # fmt: skip
+    topics = {}
+    for topic in answer.topics:
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or topic.name is None:
+            continue
+        if topic.error_code and topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
+            raise from_code(topic.error_code, f"{connection.peer} does not tell of topic {topic.name}")
+        topics[topic.name] = _topic(topic, connection.peer)
+    nodes = {node.node_id: (node.host, node.port) for node in answer.brokers}
+    return Cluster(getattr(answer, "cluster_id", None), nodes, topics)
+
+
+def _topic(topic: Any, peer: str) -> PeerTopic:
+    leaders = {
+        one.partition_index: Leader(one.leader_id, getattr(one, "leader_epoch", -1)) for one in topic.partitions
+    }
+    if sorted(leaders) != list(range(len(leaders))) or len(leaders) > _MOST_PARTITIONS:
+        raise PeerMisbehaved(f"the partitions of topic {topic.name!r} are not numbered from 0 on", peer=peer)
+    in_order = tuple(leaders[index] for index in range(len(leaders)))
+    return PeerTopic(topic.name, getattr(topic, "topic_id", None), in_order, getattr(topic, "is_internal", False))
+
+
+async def read_topic_settings(connection: PeerConnection, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """What was set for each topic itself, name to text; a topic of which the peer does not tell is left out."""
+    found: dict[str, dict[str, str]] = {}
+    for part in _parts(names):
+        resources = [{"resource_type": _TOPIC, "resource_name": name, "configuration_keys": None} for name in part]
+        tree = {"resources": resources, "include_synonyms": False, "include_documentation": False}
+        answer = await connection.request(DESCRIBE_CONFIGS, tree)
+        for one in answer.results:
+            if one.error_code or one.resource_type != _TOPIC or one.resource_name not in part:
+                continue
+            found[one.resource_name] = {
+                config.name: config.value for config in one.configs
+                if config.config_source == _OF_TOPIC and config.value is not None
+            }  # fmt: skip
+    return found
+
+
+def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    for begin in range(0, len(names), _AT_ONCE):
+        yield names[begin : begin + _AT_ONCE]

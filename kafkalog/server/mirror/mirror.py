@@ -1,0 +1,217 @@
+"""Copies topics of a Kafka cluster while they are written: the offsets and the bytes of the batches stay as they are.
+
+It reads as a consumer does, up to the high watermark, by the same fetcher as a follower: one for each broker that leads
+something. Topics have the ids and the settings of the source; nothing is compacted here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from kafkalog.config import TOPIC_TABLE, LogConfig
+from kafkalog.errors import InconsistentTopicId, UnknownTopicOrPartition
+from kafkalog.manager.log_manager import LogManager
+from kafkalog.server.client.cluster import Cluster, PeerTopic, read_cluster, read_topic_settings
+from kafkalog.server.client.errors import PeerError, PeerUnreachable
+from kafkalog.server.client.login import connect
+from kafkalog.server.client.settings import PeerSettings
+from kafkalog.server.replica.following import FetchLimits
+from kafkalog.server.replica.leader_source import CONSUMER, LeaderSource
+from kafkalog.server.replica.partition import Partition
+from kafkalog.server.replica.replica_fetcher import ReplicaFetcher
+from kafkalog.server.replica.roles import Role
+from kafkalog.server.replica.topic_changes import setting_changes
+from kafkalog.server.topics import id_text
+from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.types import TopicPartition
+
+_LOG: Final = logging.getLogger(__name__)
+_NOBODY: Final = -2
+"""The mirror's node: it leads nothing, and no broker has this number."""
+LOOK_AGAIN_MS: Final = 5_000
+"""How often the cluster is asked for leaders, new partitions and settings, when nothing makes it urgent."""
+SOON_MS: Final = 200
+
+
+class _Followed(NamedTuple):
+    partition: Partition
+    node_id: int
+    epoch: int
+
+
+class Mirror:
+    """Keeps copies in a store that nobody else writes to, between `start` and `stop`; all of it belongs to the loop.
+
+    `bootstrap` are (host, port) of brokers; `topics` are names. `run` runs a function in a thread.
+    """
+
+    def __init__(
+        self,
+        store: LogManager,
+        bootstrap: Sequence[tuple[str, int]],
+        topics: Iterable[str],
+        *,
+        run: Callable[..., Awaitable[Any]],
+        monotonic_ms: Callable[[], int],
+        peers: PeerSettings | None = None,
+        limits: FetchLimits | None = None,
+    ) -> None:
+        self._store = store
+        self._bootstrap = tuple(bootstrap)
+        self._topics = sorted(set(topics))
+        self._run = run
+        self._now_ms = monotonic_ms
+        self._peers = PeerSettings() if peers is None else peers
+        self._limits = FetchLimits() if limits is None else limits
+        self._nodes: Mapping[int, tuple[str, int]] = {}
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._followed: dict[TopicPartition, _Followed] = {}
+        self._wanted = 0  # partitions, those without a leader too
+        self._urgent: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether every partition had all that its leader had, when it was asked last."""
+        return 0 < self._wanted == len(self._followed) and all(
+            key in fetcher.states and fetcher.states[key].is_in_sync
+            for key, one in self._followed.items() if (fetcher := self._fetchers.get(one.node_id)) is not None
+        )  # fmt: skip
+
+    @property
+    def failures(self) -> list[PeerError]:
+        """Why brokers are not followed now."""
+        return [one.peer_error for one in self._fetchers.values() if one.peer_error is not None]
+
+    async def start(self) -> None:
+        """Make what is missing and begin to follow.
+
+        PeerError where no broker answers; UnknownTopicOrPartition, InconsistentTopicId (a topic here is another one of
+        that name); errors as `LogManager.get_or_create`.
+        """
+        await self.look()
+        self._task = asyncio.get_running_loop().create_task(self._look_on())
+
+    async def stop(self) -> None:
+        """Follow no more; on return nothing is being written."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        for fetcher in self._fetchers.values():
+            await fetcher.stop()
+        self._fetchers = {}
+
+    # The cluster
+
+    async def _look_on(self) -> None:
+        while True:
+            self._urgent = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(LOOK_AGAIN_MS / 1000):
+                    await self._urgent
+                await asyncio.sleep(SOON_MS / 1000)
+            except TimeoutError:
+                pass
+            try:
+                await self.look()
+            except Exception as error:
+                _LOG.warning("the cluster cannot be looked at now: %s", error)
+
+    async def look(self) -> None:
+        """Ask the cluster how it is, and follow what is there now. Errors as `start`."""
+        connection = await self._any_broker()
+        try:
+            cluster = await read_cluster(connection, self._topics)
+            missing = [name for name in self._topics if name not in cluster.topics]
+            if missing:
+                raise UnknownTopicOrPartition(f"{connection.peer} has no topic {missing[0]}")
+            settings = await read_topic_settings(connection, self._topics)
+        finally:
+            await connection.close()
+        self._nodes = cluster.nodes
+        for name in self._topics:
+            await self._run(self._make, cluster.topics[name], settings.get(name))
+        self._wanted = sum(len(cluster.topics[name].leaders) for name in self._topics)
+        await self._follow(cluster)
+
+    async def _any_broker(self) -> Any:
+        failure: PeerError = PeerUnreachable("no broker is named")
+        for host, port in dict.fromkeys((*self._nodes.values(), *self._bootstrap)):
+            try:
+                return await connect(host, port, self._peers)
+            except PeerError as error:
+                failure = error
+        raise failure
+
+    def _make(self, topic: PeerTopic, settings: Mapping[str, str] | None) -> None:
+        """The topic's partitions, with its id and its settings; in a thread."""
+        own = None if settings is None else _known(settings)
+        topic_id = None if topic.id is None else id_text(topic.id)
+        for index in range(len(topic.leaders)):
+            log = self._store.get_or_create(TopicPartition(topic.name, index), topic_id=topic_id, settings=own or {})
+            known = read_partition_metadata(self._store.fs, log.path)
+            if topic_id is not None and known != topic_id:
+                raise InconsistentTopicId(
+                    f"topic {topic.name} has the id {topic_id} there, and {known} here",
+                    path=log.path,
+                    hint="it was deleted and made again: take an empty directory, or delete the topic here",
+                )
+        changes = setting_changes(own, LogConfig.from_stored(self._store.topics.settings_of(topic.name)).overrides())
+        if changes:
+            self._store.alter_topic(topic.name, changes)
+
+    async def _follow(self, cluster: Cluster) -> None:
+        for name in self._topics:
+            topic = cluster.topics[name]
+            for index, leader in enumerate(topic.leaders):
+                key = TopicPartition(name, index)
+                known = self._followed.get(key)
+                if leader.node_id not in cluster.nodes or (known and known[1:] == leader):
+                    continue
+                partition = self._partition(key, topic, known)
+                if known is not None:
+                    await self._fetchers[known.node_id].leave([key])
+                role = Role(leader.node_id, leader.epoch, partition.role.partition_epoch + 1, (leader.node_id,), ())
+                partition.become_follower(role)
+                self._followed[key] = _Followed(partition, *leader)
+                self._fetcher_of(leader.node_id).follow(partition, leader.epoch)
+
+    def _partition(self, key: TopicPartition, topic: PeerTopic, known: _Followed | None) -> Partition:
+        if known is not None:
+            return known.partition
+        log = self._store.get(key)
+        assert log is not None
+        return Partition(key, log, _NOBODY, self._now_ms, topic_id=topic.id)
+
+    def _fetcher_of(self, node_id: int) -> ReplicaFetcher:
+        fetcher = self._fetchers.get(node_id)
+        if fetcher is None:
+            fetcher = self._fetchers[node_id] = ReplicaFetcher(
+                partial(self._connect_to, node_id), run=self._run, monotonic_ms=self._now_ms, limits=self._limits,
+                on_other_leader=lambda key, code: self._hurry(),
+            )  # fmt: skip
+            fetcher.start()
+        return fetcher
+
+    async def _connect_to(self, node_id: int) -> LeaderSource:
+        host, port = self._nodes[node_id]
+        try:
+            return LeaderSource(await connect(host, port, self._peers), CONSUMER, self._limits)
+        except PeerError:
+            self._hurry()  # another one may lead by now
+            raise
+
+    def _hurry(self) -> None:
+        if self._urgent is not None and not self._urgent.done():
+            self._urgent.set_result(None)
+
+
+def _known(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that mean something here, as text that is kept; a cluster has more."""
+    names = {key.name for key in TOPIC_TABLE.keys}
+    return dict(LogConfig.from_stored({name: text for name, text in settings.items() if name in names}).overrides())

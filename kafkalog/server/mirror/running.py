@@ -1,0 +1,89 @@
+"""A mirror as the whole of a process: its directories, the loop, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kafkalog.broker_config import BrokerConfig
+from kafkalog.manager.log_manager import LogManager
+from kafkalog.manager.opening import OpenedLogs, open_logs
+from kafkalog.server.client.settings import PeerSettings
+from kafkalog.server.mirror.mirror import Mirror
+from kafkalog.server.pool import CallPool
+from kafkalog.server.running import loop_factory, raise_descriptor_limit
+from kafkalog.util.clock import SYSTEM_CLOCK
+from kafkalog.util.fileio import OS
+
+_LOG: Final = logging.getLogger(__name__)
+_THREADS: Final = 4
+_LOOK_S: Final = 0.05
+
+
+def run_mirror(
+    directories: Sequence[str | os.PathLike[str]],
+    bootstrap: Sequence[tuple[str, int]],
+    topics: Sequence[str],
+    peers: PeerSettings,
+    *,
+    once: bool = False,
+) -> int:
+    """Mirror until SIGTERM, SIGINT or SIGHUP; with `once`, until all that there is has come. The exit status, 0.
+
+    Errors as `open_logs` and `Mirror.start`.
+    """
+    raise_descriptor_limit()
+    opened = open_mirror(directories)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_mirror(opened, bootstrap, topics, peers, once))
+
+
+def open_mirror(directories: Sequence[str | os.PathLike[str]]) -> OpenedLogs:
+    """The logs of a mirror, with the jobs that sync them and delete what the source has let go of.
+
+    None is compacted: its batches would no longer be those of the source.
+    """
+    opened = open_logs(directories, BrokerConfig(log_cleaner_enable=False), fs=OS, clock=SYSTEM_CLOCK)
+    opened.manager.schedule_jobs()
+    return opened
+
+
+async def _mirror(opened: OpenedLogs, *given: Any) -> int:
+    pool = CallPool(_THREADS)
+    try:
+        return await _follow(opened.manager, pool, *given)
+    finally:
+        pool.close()  # what runs comes to its end before the logs are closed
+        opened.close()
+
+
+async def _follow(
+    store: LogManager,
+    pool: CallPool,
+    bootstrap: Sequence[tuple[str, int]],
+    topics: Sequence[str],
+    peers: PeerSettings,
+    once: bool,
+) -> int:
+    stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, _end, stopped)
+    mirror = Mirror(store, bootstrap, topics, run=pool.run, monotonic_ms=SYSTEM_CLOCK.monotonic_ms, peers=peers)
+    try:
+        await mirror.start()
+        _LOG.info("mirroring %s", ", ".join(topics))
+        while not stopped.done() and not (once and mirror.is_in_sync):
+            await asyncio.wait([stopped], timeout=_LOOK_S if once else None)
+    finally:
+        await mirror.stop()
+    return 0
+
+
+def _end(stopped: asyncio.Future[None]) -> None:
+    if not stopped.done():
+        stopped.set_result(None)
