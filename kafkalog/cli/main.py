@@ -27,6 +27,7 @@ COMMANDS = {
     "mirror": ("kafkalog.cli.mirror_cmd", "Keep a copy of topics of a Kafka cluster."),
     "offsets": ("kafkalog.cli.offsets_cmd", "Find offsets by time; see and move readers' positions."),
     "produce": ("kafkalog.cli.produce_cmd", "Append records from files or stdin to a topic."),
+    "promote": ("kafkalog.cli.promote_cmd", "Let a server of a replica set lead."),
     "repair": ("kafkalog.cli.repair_cmd", "Make wrong indexes anew and cut torn ends; a dry run unless told."),
     "retain": ("kafkalog.cli.retain_cmd", "Delete what retention takes; a dry run unless told."),
     "serve": ("kafkalog.cli.serve_cmd", "Serve topics to Kafka clients."),

@@ -8,14 +8,18 @@ from typing import Any
 from kafkalog.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 
-def check_factor(factor: int) -> None:
-    """Return for 1, and -1, the default; InvalidReplicationFactor for any other number of copies."""
+def check_factor(factor: int, nodes: int = 1) -> None:
+    """Return for a number of copies up to that of the nodes, and -1, the default; InvalidReplicationFactor.
+
+    In a replica set every node has a copy, also where fewer were asked for.
+    """
     if factor == 0 or factor < -1:
         raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
-    if factor > 1:
+    if factor > nodes:
         raise InvalidReplicationFactor(
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
-            "reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned."
+            f"reached because only {nodes} broker(s) are registered or some brokers have all their log directories "
+            "cordoned."
         )
 
 

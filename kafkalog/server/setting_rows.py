@@ -29,6 +29,7 @@ _SHORT: Final = 4
 _SHORTS: Final = frozenset({"offsets.topic.replication.factor", "transaction.state.log.replication.factor"})
 SENSITIVE: Final = frozenset(
     {
+        "kafkalog.replicas.jaas.config",
         "ssl.key.password", "ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.keystore.password",
         "ssl.truststore.certificates", "ssl.truststore.password",
     }

@@ -15,6 +15,7 @@ from kafkalog.server.quorum.replica_set import parse_replicas
 
 _DAY_MS: Final = 86_400_000
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _KNOWN_MECHANISMS: Final = Check(", ".join(MECHANISMS), lambda value: set(value) <= set(MECHANISMS))
 
 
@@ -71,6 +72,8 @@ _SECURITY: Final = (
     Key("quota.window.size.seconds", "int", 1, at_least(1), "length of a sample"),
     _start("sasl.enabled.mechanisms", "list", MECHANISMS, _KNOWN_MECHANISMS, "ways to authenticate"),
     _start("sasl.server.max.receive.size", "int", 524_288, at_least(1), "largest message of an authentication"),
+    _start("sasl.mechanism.inter.broker.protocol", "string", None, one_of(*MECHANISMS), "login at other nodes"),
+    _start("security.inter.broker.protocol", "string", "PLAINTEXT", one_of(*_PROTOCOLS), "protocol of other nodes"),
     _start("super.users", "string", "", None, "principals that may do everything, joined by semicolons"),
 )
 
@@ -136,6 +139,7 @@ _TRANSACTIONS: Final = (
 _OWN: Final = (
     _start("kafkalog.groups.members.max.bytes", "long", 67_108_864, at_least(0), "memory for members of groups"),
     _start("kafkalog.http.listener", "string", None, None, "HOST:PORT of metrics, health and status page; none: off"),
+    _start("kafkalog.replicas.jaas.config", "string", None, None, "the login of this node at the others"),
     _start("kafkalog.replicas", "list", (), None, "ID@HOST:PORT of each node that has copies; none: this one is alone"),
 )
 

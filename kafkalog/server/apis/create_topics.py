@@ -84,16 +84,21 @@ async def _made(node: Node, context: RequestContext, wanted: Any, validate_only:
     return {
         **row,
         "num_partitions": topic.partitions,
-        "replication_factor": 1,
+        "replication_factor": _copies(node),
         "configs": created_rows(node, config),
         "topic_config_error_code": int(ErrorCode.NONE),
     }
 
 
+def _copies(node: Node) -> int:
+    """How many copies every partition has."""
+    return 1 if node.quorum.replica_set is None else len(node.quorum.replica_set)
+
+
 def _partitions(node: Node, wanted: Any) -> int:
     """How many partitions a topic is to have; -1 for the node's number."""
     if not wanted.assignments:
-        check_factor(wanted.replication_factor)
+        check_factor(wanted.replication_factor, _copies(node))
         if wanted.num_partitions < -1 or wanted.num_partitions == 0:
             raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
         return int(wanted.num_partitions)

@@ -46,6 +46,9 @@ class Peers(Protocol):
     async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
         """The response as a named tuple with kio's names. KafkalogError, OSError where there is none."""
 
+    async def close(self) -> None:
+        """No more will be asked."""
+
 
 class Nowhere:
     """Peers of a node that has no way to them."""
@@ -53,6 +56,9 @@ class Nowhere:
     async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
         """ConnectionRefusedError."""
         raise ConnectionRefusedError(f"there is no way to node {node_id}")
+
+    async def close(self) -> None:
+        """Nothing to do."""
 
 
 class Quorum:
@@ -98,6 +104,7 @@ class Quorum:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.peers.close()
 
     def on_change(self, callback: Callable[[], object]) -> None:
         """Let it be called after each change."""
@@ -296,5 +303,8 @@ def make(node: Node) -> Quorum:
     """The quorum of a node that has its `store` and `topics`. ConfigError where it is none of its set."""
     replicas = parse_replicas(node.config["kafkalog.replicas"])
     if replicas is not None:
+        from kafkalog.server.quorum.links import PeerLinks, settings_of  # a node alone does without
+
         check_member(replicas, node.node_id)
-    return Quorum(node, replicas)
+        return Quorum(node, replicas, PeerLinks(replicas, settings_of(node.config)))
+    return Quorum(node, None)

@@ -83,6 +83,9 @@ class Peers:
         nodes.asked.append((self._number, node_id, api.name))
         return await call(nodes[node_id], api.name, api.newest, request)
 
+    async def close(self) -> None:
+        """Nothing is open."""
+
 
 @asynccontextmanager
 async def set_of(path: Path, count: int = 3, **settings: Any) -> AsyncIterator[Set]:

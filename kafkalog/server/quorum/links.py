@@ -1,0 +1,68 @@
+"""One connection from a node to each other node of its replica set, made when it is first asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from kafkalog.server.client.connection import PeerConnection
+from kafkalog.server.client.login import connect
+from kafkalog.server.client.settings import PeerSettings, peer_settings
+from kafkalog.server.quorum.replica_set import ReplicaSet
+
+
+class Values(Protocol):
+    """The server's settings, by the reference's names."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+class PeerLinks:
+    """The way to the other nodes. It belongs to the loop; one that failed is made anew by who asks next."""
+
+    def __init__(self, replicas: ReplicaSet, settings: PeerSettings) -> None:
+        self._replicas = replicas
+        self._settings = settings
+        self._links: dict[int, asyncio.Task[PeerConnection]] = {}
+
+    async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
+        """The response, with kio's names. PeerError."""
+        return await (await self._link(node_id)).request(api_key, request)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        links, self._links = list(self._links.values()), {}
+        for link in links:
+            if not link.done():
+                link.cancel()
+        for found in await asyncio.gather(*links, return_exceptions=True):
+            if isinstance(found, PeerConnection):
+                await found.close()
+
+    async def _link(self, node_id: int) -> PeerConnection:
+        link = self._links.get(node_id)
+        if link is None or _is_over(link):
+            member = self._replicas[node_id]
+            link = asyncio.get_running_loop().create_task(connect(member.host, member.port, self._settings))
+            self._links[node_id] = link
+        return await asyncio.shield(link)  # others may wait for it as well
+
+
+def _is_over(link: asyncio.Task[PeerConnection]) -> bool:
+    return link.done() and (link.cancelled() or link.exception() is not None or not link.result().is_open)
+
+
+def settings_of(config: Values) -> PeerSettings:
+    """How a node reaches the others of its set, from the server's settings. ConfigError, StorageError."""
+    given = {
+        "client.id": f"kafkalog-replica-{config['node.id']}",
+        "security.protocol": config["security.inter.broker.protocol"],
+        "sasl.mechanism": config["sasl.mechanism.inter.broker.protocol"],
+        "sasl.jaas.config": config["kafkalog.replicas.jaas.config"],
+        **{name: config[name] for name in _TLS_NAMES},
+    }
+    return peer_settings({name: value for name, value in given.items() if value is not None})
+
+
+_TLS_NAMES = ("ssl.truststore.location", "ssl.truststore.certificates", "ssl.keystore.location", "ssl.key.password")
