@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.builder import R, batch
 from tests.server.client.peers import HOST, LIST_OFFSETS, METADATA, connected, error_of, liar, server_on
 from tests.server.looping import in_loop
 from tests.server.net.certificates import authority, certificate
+from tests.server.net.networks import both_loops, run_in
 
 ALL_TOPICS = {
     "topics": None, "allow_auto_topic_creation": False, "include_topic_authorized_operations": False,
@@ -35,9 +37,13 @@ async def names(connection: PeerConnection) -> set[str]:
     return {topic.name for topic in answer.topics}
 
 
-@in_loop
-async def test_requests_are_answered_in_their_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loop", both_loops())
+def test_requests_are_answered_in_their_order(tmp_path: Path, loop: Any) -> None:
     """Twenty of two kinds are under way at once; each gets its own answer, and large ones come whole."""
+    run_in(loop, _many_requests(tmp_path))
+
+
+async def _many_requests(tmp_path: Path) -> None:
     async with server_on(tmp_path) as server:
         for index in range(40):
             await server.node.topics.create(f"{'t' * 200}-{index}", 1)
@@ -173,8 +179,12 @@ async def test_a_mechanism_that_the_peer_does_not_take(tmp_path: Path) -> None:
         assert isinstance(error, PeerRefused) and "it offers SCRAM-SHA-512" in str(error)
 
 
-@in_loop
-async def test_tls_both_ways(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loop", both_loops())
+def test_tls_both_ways(tmp_path: Path, loop: Any) -> None:
+    run_in(loop, _tls_both_ways(tmp_path))
+
+
+async def _tls_both_ways(tmp_path: Path) -> None:
     authority(tmp_path)
     certificate(tmp_path, "server", "/CN=localhost")
     certificate(tmp_path, "node", "/CN=node", password="pass")
