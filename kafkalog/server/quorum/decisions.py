@@ -64,12 +64,13 @@ def first_term(last_epochs: Iterable[int]) -> int:
 def decide_vote(state: QuorumState, ballot: Ballot, mine: Positions, replicas: ReplicaSet) -> Vote:
     """Whether a node gives its vote: for a term above its own, to a candidate that is behind in no partition.
 
-    What was granted is granted again as long as nobody leads in that term: the answer may have been lost.
+    In its own term it may still vote as long as nobody leads: it may have heard of the term before it was asked, and an
+    answer that granted the vote may have been lost.
     """
     if not is_own_term(ballot.term, ballot.candidate, replicas):
         return Vote(False, state, f"node {ballot.candidate} is no candidate of term {ballot.term}")
-    is_again = state == QuorumState(ballot.term, NOBODY, ballot.candidate)
-    if ballot.term <= state.term and not is_again:
+    is_open = (state.term, state.leader) == (ballot.term, NOBODY) and state.voted_for in (NOBODY, ballot.candidate)
+    if ballot.term <= state.term and not is_open:
         return Vote(False, state, f"its term {ballot.term} is not above {state.term}")
     ahead = first_ahead(mine, ballot.positions)
     if ahead is not None:

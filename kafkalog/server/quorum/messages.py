@@ -110,6 +110,12 @@ def read_described(response: Any) -> tuple[int, int]:
     return row.leader_epoch, row.leader_id
 
 
+def read_changes(response: Any) -> tuple[int, int, int]:
+    """(term, leader, how often topics and settings changed there) of an answer to DescribeQuorum. ValueError."""
+    row = _whole_of(response)
+    return row.leader_epoch, row.leader_id, row.high_watermark
+
+
 def _answer(row: Tree) -> Tree:
     partition = {"partition_index": WHOLE.partition, "error_code": 0, **row}
     return {"error_code": 0, "topics": [{"topic_name": WHOLE.topic, "partitions": [partition]}]}

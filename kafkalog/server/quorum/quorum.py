@@ -27,6 +27,7 @@ from kafkalog.server.quorum.decisions import (
 from kafkalog.server.quorum.errors import ElectionFailed
 from kafkalog.server.quorum.file import NOBODY, QuorumFile, QuorumState
 from kafkalog.server.quorum.replica_set import ReplicaSet, check_member, parse_replicas
+from kafkalog.server.quorum.watch import watch
 from kafkalog.server.replica.roles import Role
 
 if TYPE_CHECKING:
@@ -76,6 +77,9 @@ class Quorum:
         """The nodes that answered when this one became the leader: the first replicas in sync."""
         self.changes = 0
         """Grows with each change of topics and settings; followers look what has changed when it has."""
+        self.leaders_changes = -1
+        """What the leader says of its own `changes`; -1 before it was heard of."""
+        self.on_leaders_change: Callable[[], object] = lambda: None
         self._node = node
         self._file: QuorumFile | None = None
         self._listeners: list[Callable[[], object]] = []
@@ -98,6 +102,7 @@ class Quorum:
         self._node.on_config_change.append(self._changed)
         if self.state.leader == self._node.node_id or len(self.replica_set) == 1:
             self._later(self._resume())
+        self._later(watch(self, self._node.node_id))
 
     async def stop(self) -> None:
         """Ends what goes on; the others are not told."""
@@ -109,6 +114,16 @@ class Quorum:
     def on_change(self, callback: Callable[[], object]) -> None:
         """Let it be called after each change."""
         self._listeners.append(callback)
+
+    def others(self, node_id: int) -> tuple[int, ...]:
+        """All nodes of the set but this one."""
+        return self._set.others(node_id)
+
+    def take_leaders_changes(self, changes: int) -> None:
+        """The leader has changed topics or settings so often; `on_leaders_change` is called where that is news."""
+        if changes != self.leaders_changes:
+            self.leaders_changes = changes
+            self.on_leaders_change()
 
     def _changed(self, *_: object) -> None:
         self.changes += 1
@@ -229,7 +244,7 @@ class Quorum:
             return
         if self.leads:
             _LOG.warning("this node leads no more: term %d, leader %d", state.term, state.leader)
-        self.state, self.leads = state, False
+        self.state, self.leads, self.leaders_changes = state, False, -1
         self._notify()
         assert self._file is not None
         await self._node.run(self._file.write, state)

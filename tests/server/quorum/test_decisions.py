@@ -62,6 +62,7 @@ def test_the_first_term_is_the_highest_epoch_of_any_log() -> None:
         (QuorumState(3, 1), 7, 2, (2, 9), True),
         (QuorumState(4, 1), 4, 2, (2, 9), False),
         (QuorumState(4, NOBODY, 2), 4, 2, (2, 9), True),  # its first answer was lost
+        (QuorumState(4), 4, 2, (2, 9), True),  # it heard of the term before it was asked
         (QuorumState(4, 2, 2), 4, 2, (2, 9), False),
         (QuorumState(5, NOBODY, 3), 4, 2, (2, 9), False),
         (QuorumState(3, 1), 4, 9, (2, 9), False),

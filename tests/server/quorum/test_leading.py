@@ -303,6 +303,36 @@ async def test_who_leads_is_described(tmp_path: Path) -> None:
 
 
 @in_loop
+async def test_a_follower_that_was_told_nothing_finds_the_leader_and_its_changes(tmp_path: Path) -> None:
+    async with set_of(tmp_path) as nodes:
+        nodes.cut.add(3)
+        await nodes.promote(1)
+        await eventually(lambda: nodes.quorum(2).leader == 1)
+        assert nodes.quorum(3).leader == NOBODY
+        nodes.cut.clear()
+        await eventually(lambda: nodes.quorum(3).leader == 1)
+        await eventually(lambda: nodes.quorum(3).leaders_changes == nodes.quorum(1).changes)
+        told: list[int] = []
+        nodes.quorum(3).on_leaders_change = lambda: told.append(nodes.quorum(3).leaders_changes)
+        await nodes[1].topics.create("t", 1)
+        await eventually(lambda: told == [nodes.quorum(1).changes])
+
+
+@in_loop
+async def test_a_leader_that_was_cut_off_steps_down_when_it_is_back(tmp_path: Path) -> None:
+    """It takes no writes once it reached anybody who knows of a later term."""
+    async with set_of(tmp_path) as nodes:
+        await with_topic(nodes, 1, 2, 3)
+        await nodes.promote(1)
+        nodes.cut.add(1)
+        await nodes.promote(2)
+        assert (await append(nodes[1])).error_code == 0  # of its own term, with acks=1
+        nodes.cut.clear()
+        await eventually(lambda: nodes.quorum(1).leader == 2)
+        assert (await append(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@in_loop
 async def test_a_node_alone_has_no_quorum(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
         assert node.quorum.leads and node.quorum.leader == node.node_id

@@ -1,0 +1,49 @@
+"""How a node learns who leads: it asks, again and again.
+
+A follower asks the leader, and all others while it knows none or has no answer; a leader asks all others, so that one
+that was cut off steps down as soon as it reaches a node that knows better.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.quorum import messages
+from kafkalog.server.quorum.file import NOBODY
+
+if TYPE_CHECKING:
+    from kafkalog.server.quorum.quorum import Quorum
+
+_LOG: Final = logging.getLogger(__name__)
+FOLLOWER_SECONDS: Final = 0.1
+LEADER_SECONDS: Final = 1.0
+ANSWER_SECONDS: Final = 2.0
+
+
+async def watch(quorum: Quorum, node_id: int) -> None:
+    """Ask for ever; what is heard counts at once."""
+    while True:
+        await asyncio.sleep(LEADER_SECONDS if quorum.leads else FOLLOWER_SECONDS)
+        leader = quorum.leader
+        others = quorum.others(node_id)
+        if leader in others and await _ask(quorum, leader):
+            continue
+        await asyncio.gather(*(_ask(quorum, other) for other in others if other != leader))
+
+
+async def _ask(quorum: Quorum, other: int) -> bool:
+    """Whether the node answered."""
+    try:
+        asked = quorum.peers.ask(other, messages.DESCRIBE_QUORUM, messages.describe_request())
+        answer = await asyncio.wait_for(asked, ANSWER_SECONDS)
+        term, leader, changes = messages.read_changes(answer)
+        state = await quorum.heard(term, leader)
+    except (KafkalogError, OSError, TimeoutError, ValueError, AttributeError) as error:
+        _LOG.debug("node %d does not say who leads: %s", other, error)
+        return False
+    if other == state.leader != NOBODY and not quorum.leads:
+        quorum.take_leaders_changes(changes)
+    return True
