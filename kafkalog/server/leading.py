@@ -43,6 +43,7 @@ class Leading:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._led: int | None = None  # the term that the coordinators run in
+        self._is_over = False
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -53,7 +54,8 @@ class Leading:
             self._changed()
 
     async def stop(self) -> None:
-        """Ends what runs here."""
+        """Ends what runs here; nothing begins any more, whatever the quorum hears."""
+        self._is_over = True
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -61,6 +63,8 @@ class Leading:
 
     def _changed(self) -> None:
         node = self._node
+        if self._is_over:
+            return
         node.leaders_calls = {} if node.quorum.leads else REFUSED
         node.replicas.take_roles()
         task = asyncio.get_running_loop().create_task(self._follow())
@@ -76,10 +80,16 @@ class Leading:
             await self._end()
             if wanted is not None:
                 self._led = wanted
-                for name in OF_THE_LEADER:
-                    part: Any = make_part(self._node, name)
-                    self._node.parts[name] = part
-                    await part.start()
+                try:
+                    await self._begin()
+                except Exception:
+                    _LOG.exception("this node leads, and its coordinators cannot start")
+
+    async def _begin(self) -> None:
+        for name in OF_THE_LEADER:
+            part: Any = make_part(self._node, name)
+            self._node.parts[name] = part
+            await part.start()
 
     async def _end(self) -> None:
         led, self._led = self._led, None

@@ -234,6 +234,16 @@ async def test_groups_and_topics_are_the_leaders_business(tmp_path: Path) -> Non
 
 
 @in_loop
+async def test_no_coordinator_begins_while_a_node_stops(tmp_path: Path) -> None:
+    async with set_of(tmp_path) as nodes:
+        groups = nodes[1].groups
+        await nodes[1].leading.stop()
+        await nodes.quorum(1).promote()
+        await asyncio.sleep(0.05)
+        assert nodes[1].groups is groups and nodes[1].leaders_calls
+
+
+@in_loop
 async def test_committed_offsets_are_there_for_who_leads_again(tmp_path: Path) -> None:
     commit = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None,
               "topics": [{"name": "t", "partitions": [
