@@ -80,6 +80,8 @@ class Quorum:
         self.leaders_changes = -1
         """What the leader says of its own `changes`; -1 before it was heard of."""
         self.on_leaders_change: Callable[[], object] = lambda: None
+        self.before_leading: list[Callable[[], Awaitable[object]]] = []
+        """Awaited before this node leads: on return nothing of another leader is written any more."""
         self._node = node
         self._file: QuorumFile | None = None
         self._listeners: list[Callable[[], object]] = []
@@ -207,6 +209,8 @@ class Quorum:
 
     async def _lead(self, state: QuorumState, alive: tuple[int, ...]) -> None:
         _LOG.info("this node leads in term %d, with %s", state.term, ", ".join(map(str, alive)))
+        for settled in self.before_leading:
+            await settled()
         assert self._file is not None
         await self._node.run(self._file.write, state)
         await self._node.run(self._begin_epochs, state.term)

@@ -234,6 +234,27 @@ async def test_groups_and_topics_are_the_leaders_business(tmp_path: Path) -> Non
 
 
 @in_loop
+async def test_what_another_leader_sent_is_written_before_a_node_leads(tmp_path: Path) -> None:
+    async with set_of(tmp_path) as nodes:
+        await with_topic(nodes, 1, 2, 3)
+        written = asyncio.Event()
+
+        async def settled() -> None:
+            await written.wait()
+            nodes[1].replicas.find(T0).append_as_follower(bytearray(plain(leader_epoch=0)), 0)
+
+        nodes.quorum(1).before_leading.append(settled)
+        promotion = asyncio.ensure_future(nodes.quorum(1).promote())
+        await eventually(lambda: nodes.quorum(1).state.voted_for == 1)
+        await asyncio.sleep(0.05)
+        assert not nodes.quorum(1).leads
+        written.set()
+        await promotion
+        term = nodes.quorum(1).state.term
+        assert nodes[1].replicas.find(T0).log.leader_epochs[-1] == (term, 1)  # behind what came
+
+
+@in_loop
 async def test_no_coordinator_begins_while_a_node_stops(tmp_path: Path) -> None:
     async with set_of(tmp_path) as nodes:
         groups = nodes[1].groups
