@@ -33,7 +33,7 @@ class Node:
     """One server, between `start` and `stop`; all of it belongs to the loop's thread.
 
     Parts (`parts.PARTS`) are attributes: `topics`, `quorum`, `replicas`, `groups`, `transactions`, `leading`,
-    `authorizer`, `credentials`, `quotas`, `dynamic`.
+    `following`, `authorizer`, `credentials`, `quotas`, `dynamic`.
     """
 
     authorizer: Any
@@ -46,6 +46,7 @@ class Node:
     groups: Any
     transactions: Any
     leading: Any
+    following: Any
 
     def __init__(
         self,

@@ -31,6 +31,7 @@ PARTS: Final = {
     "groups": "kafkalog.server.groups.coordinator",
     "transactions": "kafkalog.server.txns.coordinator",
     "leading": "kafkalog.server.leading",
+    "following": "kafkalog.server.following",
 }
 OF_THE_LEADER: Final = ("groups", "transactions")
 """Parts that run on the leader of a replica set alone."""

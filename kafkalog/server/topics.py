@@ -134,8 +134,10 @@ class Topics:
         settings: Mapping[str, Any] | None = None,
         *,
         validate_only: bool = False,
+        topic_id: UUID | None = None,
     ) -> Topic:
         """The topic that was made; -1 partitions are `num.partitions`. With `validate_only` nothing is made.
+        `topic_id` is given where it is another node's topic.
 
         InvalidTopic, InvalidRequest, TopicExists, InvalidPartitions, PolicyViolation, ConfigError, StorageError.
         """
@@ -145,7 +147,7 @@ class Topics:
         async with self._changing:
             if name in self._topics:
                 raise TopicExists(f"Topic '{name}' already exists.")
-            topic = plan.topic
+            topic = plan.topic if topic_id is None else plan.topic._replace(id=topic_id)
             await self._run(self._make_new, topic, plan.settings)
             _LOG.info("made topic %s with %d partitions", name, topic.partitions)
             self._change(None, topic)

@@ -212,6 +212,7 @@ class Quorum:
         for settled in self.before_leading:
             await settled()
         assert self._file is not None
+        await self._node.following.let_go()  # nothing of another leader is written behind the begin of the term
         await self._node.run(self._file.write, state)
         await self._node.run(self._begin_epochs, state.term)
         self.state, self.alive, self.leads = state, alive, True

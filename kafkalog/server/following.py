@@ -1,0 +1,204 @@
+"""What a node of a replica set does while another one leads: it has the leader's topics, and fetches their records."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.client.cluster import Cluster, read_cluster, read_topic_settings
+from kafkalog.server.client.login import connect
+from kafkalog.server.client.settings import PeerSettings
+from kafkalog.server.replica.following import FetchLimits
+from kafkalog.server.replica.following_throttle import FollowingThrottle
+from kafkalog.server.replica.leader_source import LeaderSource
+from kafkalog.server.replica.replica_fetcher import ReplicaFetcher
+from kafkalog.server.replica.topic_changes import Alter, Delete, Grow, Make, TopicState, topic_changes
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+LOOK_AGAIN_SECONDS: Final = 5.0
+"""The leader's topics are looked at so often where nobody says that they have changed."""
+AFTER_FAILURE_SECONDS: Final = 0.2
+
+
+class Following:
+    """Follows whoever leads the set, between `start` and `stop`. Of no use to a node that is alone."""
+
+    def __init__(self, node: Node, peers: PeerSettings | None = None) -> None:
+        self._node = node
+        self._peers = PeerSettings() if peers is None else peers
+        self._leader: tuple[int, int] | None = None  # node and term that the fetcher follows
+        self._fetcher: ReplicaFetcher | None = None
+        self._news: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def fetcher(self) -> ReplicaFetcher | None:
+        """What fetches now; None while nobody is followed."""
+        return self._fetcher
+
+    async def start(self) -> None:
+        """Follow the quorum from now on."""
+        quorum = self._node.quorum
+        if quorum.replica_set is None:
+            return
+        quorum.on_change(self._wake)
+        quorum.on_leaders_change = self._wake
+        self._task = asyncio.get_running_loop().create_task(self._follow_on())
+
+    async def stop(self) -> None:
+        """Fetch no more; on return nothing is being written."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        await self.let_go()
+
+    async def let_go(self) -> None:
+        """Follow nobody; on return nothing that a leader sent is being written."""
+        fetcher, self._fetcher, self._leader = self._fetcher, None, None
+        if fetcher is not None:
+            await fetcher.stop()
+
+    def _wake(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    async def _follow_on(self) -> None:
+        while True:
+            self._news = asyncio.get_running_loop().create_future()
+            wait_s = LOOK_AGAIN_SECONDS
+            try:
+                await self._follow()
+            except Exception as error:
+                expected = isinstance(error, KafkalogError | OSError)
+                _LOG.log(logging.INFO if expected else logging.ERROR, "the leader's topics are not known: %s", error,
+                         exc_info=None if expected else error)  # fmt: skip
+                wait_s = AFTER_FAILURE_SECONDS
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._news
+
+    def _now(self) -> tuple[int, int] | None:
+        quorum = self._node.quorum
+        leader = quorum.leader
+        return None if quorum.leads or leader < 0 or leader == self._node.node_id else (leader, quorum.state.term)
+
+    async def _follow(self) -> None:
+        now = self._now()
+        if now != self._leader:
+            await self.let_go()
+            if now is not None and now == self._now():
+                self._leader, self._fetcher = now, self._fetcher_of(now[0])
+        if now is None or self._leader != now:
+            return
+        self._follow_partitions(now)
+        await self._take_topics(now)
+        self._follow_partitions(now)
+
+    def _fetcher_of(self, leader: int) -> ReplicaFetcher:
+        node = self._node
+        limits = FetchLimits()
+        member = node.quorum.replica_set[leader]
+
+        async def to_leader() -> LeaderSource:
+            return LeaderSource(await connect(member.host, member.port, self._peers), node.node_id, limits)
+
+        fetcher = ReplicaFetcher(
+            to_leader, run=node.run, monotonic_ms=node.monotonic_ms, limits=limits,
+            throttle=FollowingThrottle(int(node.config[FOLLOWER_RATE]), self._is_throttled),
+            on_appended=node.replicas.appended_to,
+        )  # fmt: skip
+        fetcher.start()
+        return fetcher
+
+    def _is_throttled(self, key: TopicPartition) -> bool:
+        from kafkalog.server.replica.throttle import is_throttled
+
+        replicas = self._node.topics.settings(key.topic).follower_replication_throttled_replicas
+        return bool(replicas) and is_throttled(replicas, key.partition, self._node.node_id)
+
+    def _follow_partitions(self, now: tuple[int, int]) -> None:
+        node, fetcher = self._node, self._fetcher
+        if fetcher is None or self._now() != now:
+            return
+        fetcher.throttle.bytes_per_second = int(node.config[FOLLOWER_RATE])
+        for name in node.topics.names():
+            topic = node.topics.get(name)
+            for index in range(topic.partitions):
+                try:
+                    partition = node.replicas.partition(name, index)
+                except KafkalogError as error:
+                    _LOG.warning("%s-%d cannot be followed: %s", name, index, error)
+                    continue
+                if partition.role.leader_epoch == now[1] and not partition.is_leader:
+                    fetcher.follow(partition, now[1])
+
+    # Topics
+
+    async def _take_topics(self, now: tuple[int, int]) -> None:
+        """Make, grow, delete and alter topics as the leader has them."""
+        member = self._node.quorum.replica_set[now[0]]
+        connection = await connect(member.host, member.port, self._peers)
+        try:
+            cluster = await read_cluster(connection)
+            settings = await read_topic_settings(connection, sorted(cluster.topics))
+            surplus = [name for name in self._node.topics.names() if name not in cluster.topics]
+            # a list leaves out what we may not see; asked by its name, that is an error
+            kept = await read_cluster(connection, surplus) if surplus else None
+        finally:
+            await connection.close()
+        if self._now() != now or (kept is not None and kept.topics):
+            return
+        wanted = _states(cluster, settings)
+        for change in topic_changes(wanted, self._own()):
+            if self._now() != now:
+                return
+            await self._make_so(change)
+
+    def _own(self) -> dict[str, TopicState]:
+        topics = self._node.topics
+        return {
+            name: TopicState(topics.get(name).id, topics.get(name).partitions, topics.own_settings(name))
+            for name in topics.names()
+        }
+
+    async def _make_so(self, change: Any) -> None:
+        topics = self._node.topics
+        match change:
+            case Make(name, topic_id, partitions, settings):
+                await topics.create(name, partitions, settings, topic_id=topic_id)
+            case Grow(name, partitions):
+                await topics.add_partitions(name, partitions)
+            case Alter(name, changes):
+                await topics.alter(name, changes)
+            case Delete(name):
+                if self._fetcher is not None:
+                    await self._fetcher.leave(self._keys(name))
+                await topics.delete(name)
+
+    def _keys(self, name: str) -> Iterable[TopicPartition]:
+        return [TopicPartition(name, index) for index in range(self._node.topics.get(name).partitions)]
+
+
+def _states(cluster: Cluster, settings: dict[str, dict[str, str]]) -> dict[str, TopicState]:
+    return {
+        name: TopicState(topic.id, len(topic.leaders), settings.get(name)) for name, topic in cluster.topics.items()
+    }
+
+
+def make(node: Node) -> Following:
+    """Made after `leading`, and stopped before it."""
+    if node.quorum.replica_set is None:
+        return Following(node)
+    from kafkalog.server.quorum.links import settings_of
+
+    return Following(node, settings_of(node.config))

@@ -1,0 +1,95 @@
+"""Three nodes with their sockets: topics, settings and records of whoever leads come to the others."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from kafkalog.server.config import ServerConfig
+from kafkalog.server.replica.results import AppendParams
+from kafkalog.server.serving import Server, serving
+from kafkalog.types import TopicPartition
+from tests.builder import R, batch
+from tests.server.client.peers import HOST
+from tests.server.looping import in_loop
+from tests.server.nodes import SMALL
+from tests.server.replica.copies import bytes_from, until
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
+    ports = [int(one.getsockname()[1]) for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+@asynccontextmanager
+async def set_of_three(path: Path) -> AsyncIterator[dict[int, Server]]:
+    ports = dict(enumerate(free_ports(3), 1))
+    members = ",".join(f"{number}@{HOST}:{port}" for number, port in ports.items())
+    async with AsyncExitStack() as stack:
+        servers = {}
+        for number, port in ports.items():
+            config = ServerConfig({
+                **SMALL, "listeners": f"PLAINTEXT://{HOST}:{port}", "kafkalog.replicas": members,
+                "node.id": number, "min.insync.replicas": 2,
+            })  # fmt: skip
+            servers[number] = await stack.enter_async_context(serving([str(path / str(number))], config))
+        yield servers
+
+
+async def write(server: Server, key: TopicPartition, value: bytes) -> int:
+    """The error code of a write with acks=all."""
+    found = await server.node.replicas.append({key: bytearray(batch([R(value)]))}, AppendParams(-1, 10_000))
+    return int(found[key].error_code)
+
+
+async def until_same(servers: dict[int, Server], leader: int, *keys: TopicPartition) -> None:
+    def is_same(key: TopicPartition) -> bool:
+        logs = [server.node.store.get(key) for server in servers.values()]
+        ends = {(log.log_end_offset, log.high_watermark) if log is not None else None for log in logs}
+        return None not in ends and len(ends) == 1
+
+    def told() -> object:
+        return {(one, key): server.node.store.get(key) for one, server in servers.items() for key in keys}
+
+    await until(lambda: all(is_same(key) for key in keys), told)
+    for key in keys:
+        log = servers[leader].node.store.get(key)
+        assert len({bytes_from(server.node.store.get(key), log.log_start_offset) for server in servers.values()}) == 1
+
+
+@in_loop
+async def test_followers_have_what_the_leader_has_and_go_on_with_the_next(tmp_path: Path) -> None:
+    """PART-2, PART-3: acks=all is answered when others have it."""
+    async with set_of_three(tmp_path) as servers:
+        first = servers[1].node
+        await first.quorum.promote()
+        made = await first.topics.create("t", 2, {"retention.ms": "-1"})
+        await until(lambda: all(one.node.topics.get("t") is not None for one in servers.values()))
+        for number in range(20):
+            assert await write(servers[1], T0 if number % 2 else T1, b"%d" % number) == 0
+        await until_same(servers, 1, T0, T1)
+        assert {one.node.topics.get("t").id for one in servers.values()} == {made.id}
+        assert {one.node.topics.settings("t").retention_ms for one in servers.values()} == {-1}
+
+        await until(lambda: set(first.replicas.find(T0).role.isr) == {1, 2, 3})
+        await servers[2].node.quorum.promote()
+        assert await write(servers[2], T0, b"of the second") == 0
+        await until_same(servers, 2, T0, T1)
+        epochs = {tuple(one.node.store.get(T0).leader_epochs) for one in servers.values()}
+        assert len(epochs) == 1
+        second = servers[2].node.topics
+        await second.alter("t", {"retention.ms": "1000000"})
+        await second.add_partitions("t", 3)
+        await second.create("u", 1)
+        await until(lambda: all(one.node.topics.get("u") is not None for one in servers.values()))
+        assert {one.node.topics.get("t").partitions for one in servers.values()} == {3}
+        await until(lambda: {one.node.topics.settings("t").retention_ms for one in servers.values()} == {1000000})
+        await second.delete("t")
+        await until(lambda: all(one.node.topics.get("t") is None for one in servers.values()))
