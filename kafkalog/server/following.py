@@ -52,6 +52,7 @@ class Following:
             return
         quorum.on_change(self._wake)
         quorum.on_leaders_change = self._wake
+        quorum.before_leading.append(self.let_go)
         self._task = asyncio.get_running_loop().create_task(self._follow_on())
 
     async def stop(self) -> None:
