@@ -118,13 +118,13 @@ class Partition:
             return False
         is_new = before.leader != self.node_id or role.leader_epoch > before.leader_epoch
         others = [node_id for node_id in role.replicas if node_id != self.node_id]
-        now_ms = self._now_ms()
+        in_sync, behind = FollowerState(last_caught_up_ms=self._now_ms()), FollowerState()
+        known = {} if is_new else self._followers
+        self._followers = {
+            node_id: known.get(node_id, in_sync if node_id in role.isr else behind) for node_id in others
+        }
         if is_new:
-            fresh = FollowerState(last_caught_up_ms=now_ms)
-            self._followers = {node_id: fresh if node_id in role.isr else FollowerState() for node_id in others}
             self.leader_epoch_start_offset = self.log.log_end_offset
-        else:
-            self._followers = {node_id: self._followers.get(node_id, FollowerState()) for node_id in others}
         self.log.leader_epoch = role.leader_epoch
         self.log.high_watermark_follows_end = not others
         if others and high_watermark is not None and is_new:
