@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.client.cluster import Cluster, read_cluster, read_topic_settings
 from kafkalog.server.client.login import connect
 from kafkalog.server.client.settings import PeerSettings
+from kafkalog.server.quorum.file import NOBODY
 from kafkalog.server.replica.following import FetchLimits
 from kafkalog.server.replica.following_throttle import FollowingThrottle
 from kafkalog.server.replica.leader_source import LeaderSource
@@ -39,6 +40,8 @@ class Following:
         self._fetcher: ReplicaFetcher | None = None
         self._news: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._letting_go = asyncio.Lock()
+        self._holds = 0  # who needs that nobody is followed
 
     @property
     def fetcher(self) -> ReplicaFetcher | None:
@@ -52,7 +55,6 @@ class Following:
             return
         quorum.on_change(self._wake)
         quorum.on_leaders_change = self._wake
-        quorum.before_leading.append(self.let_go)
         self._task = asyncio.get_running_loop().create_task(self._follow_on())
 
     async def stop(self) -> None:
@@ -65,9 +67,21 @@ class Following:
 
     async def let_go(self) -> None:
         """Follow nobody; on return nothing that a leader sent is being written."""
-        fetcher, self._fetcher, self._leader = self._fetcher, None, None
-        if fetcher is not None:
-            await fetcher.stop()
+        async with self._letting_go:  # who comes second waits as well
+            if self._fetcher is not None:
+                await self._fetcher.stop()
+            self._fetcher, self._leader = None, None
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Inside, nobody is followed: no leader is told that this node has more, and the logs stay as they are."""
+        self._holds += 1
+        try:
+            await self.let_go()
+            yield
+        finally:
+            self._holds -= 1
+            self._wake()
 
     def _wake(self) -> None:
         if self._news is not None and not self._news.done():
@@ -91,7 +105,8 @@ class Following:
     def _now(self) -> tuple[int, int] | None:
         quorum = self._node.quorum
         leader = quorum.leader
-        return None if quorum.leads or leader < 0 or leader == self._node.node_id else (leader, quorum.state.term)
+        is_to_follow = not self._holds and not quorum.leads and leader not in (NOBODY, self._node.node_id)
+        return (leader, quorum.state.term) if is_to_follow else None
 
     async def _follow(self) -> None:
         now = self._now()

@@ -2,6 +2,25 @@
 
 One term counts for all partitions and is their leader epoch. A term belongs to the one node that may be a candidate in
 it (`next_term`), so that no term ever has two leaders, not even where an operator forces one.
+
+Why nothing is lost that was acknowledged with acks=all, as long as nobody is forced: it is Raft's argument, partition
+by partition, with the begin of an epoch in a log's epoch file where Raft writes an entry at the begin of a term.
+
+- A leader begins its term at the end of its log before it takes a write. A follower begins it when its log has been
+  found to be the same up to there (`replica.roles.epoch_to_begin`): its own records of other leaders are cut by then.
+  So logs with the same last epoch are the same as far as the shorter one goes, and (last epoch, end offset) says which
+  of two logs is ahead, even where a leader wrote nothing in its term. The begin of an epoch is on disk when it counts.
+- The high watermark moves up to what all replicas in sync have, and those are a majority at least, whatever
+  `min.insync.replicas` says (`replica.roles.effective_min_isr`). Only a follower that has begun the leader's term is
+  counted: a record of an earlier term that lies in a majority may still be overwritten by a log with a later last epoch
+  (figure 8 of the Raft paper), one below the begin of this term in a majority may not.
+- A vote goes to nobody who is behind in any partition, and a node that votes follows nobody from before the comparison
+  on, so that it never tells an earlier leader of more than it compared. A majority votes, so one of them has what was
+  acknowledged, in a log whose last epoch is that of the leader who acknowledged it, or later; the candidate is not
+  behind that one, so it has it, too.
+
+An acknowledgement is thus worth as much as the disks of a majority: what a machine has not flushed when its power goes
+is as if it had never come there. Who is forced needs no votes, and may lack what others have.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from kafkalog.server.quorum import messages
 from kafkalog.server.quorum.decisions import (
     Ballot,
     Positions,
+    Vote,
     decide_vote,
     first_term,
     has_won,
@@ -37,6 +38,8 @@ _LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 ASK_SECONDS: Final = 5.0
 """A node of the set has so long to answer."""
+REGAIN_SECONDS: Final = ASK_SECONDS + 1
+"""Votes are given or not within `ASK_SECONDS`: a leader that stepped down waits for longer before it asks for some."""
 RESUME_SECONDS: Final = 0.5
 """A leader that has started again asks the others so often whether it is still theirs."""
 
@@ -80,8 +83,6 @@ class Quorum:
         self.leaders_changes = -1
         """What the leader says of its own `changes`; -1 before it was heard of."""
         self.on_leaders_change: Callable[[], object] = lambda: None
-        self.before_leading: list[Callable[[], Awaitable[object]]] = []
-        """Awaited before this node leads: on return nothing of another leader is written any more."""
         self._node = node
         self._file: QuorumFile | None = None
         self._listeners: list[Callable[[], object]] = []
@@ -143,15 +144,23 @@ class Quorum:
         With `is_pre_vote` nothing changes: it is what the answer would be.
         """
         async with self._changing:
-            # nothing comes between the comparison and the step down: what is appended later is not acknowledged
-            vote = decide_vote(self.state, ballot, self.positions(), self._set)
-            kind = "asks about" if is_pre_vote else "wants"
-            if vote.reason:
-                _LOG.info("node %d %s a vote for term %d: no, %s", ballot.candidate, kind, ballot.term, vote.reason)
+            vote = self._decide(ballot, "asks about" if is_pre_vote else "wants")
             if vote.is_granted and not is_pre_vote:
-                _LOG.info("node %d has this node's vote for term %d", ballot.candidate, ballot.term)
-                await self._take(vote.state)
+                # what this node has is compared when it follows nobody any more: what it told a leader to have counts
+                async with self._node.following.held():
+                    # nothing comes between the comparison and the step down: what a leader appends later is not
+                    # acknowledged
+                    vote = self._decide(ballot, "wants")
+                    if vote.is_granted:
+                        _LOG.info("node %d has this node's vote for term %d", ballot.candidate, ballot.term)
+                        await self._take(vote.state)
             return vote.is_granted, self.state
+
+    def _decide(self, ballot: Ballot, verb: str) -> Vote:
+        vote = decide_vote(self.state, ballot, self.positions(), self._set)
+        if vote.reason:
+            _LOG.info("node %d %s a vote for term %d: no, %s", ballot.candidate, verb, ballot.term, vote.reason)
+        return vote
 
     async def heard(self, term: int, leader: int) -> QuorumState:
         """The state after somebody said who leads in which term; this node steps down for a later one. StorageError."""
@@ -192,27 +201,25 @@ class Quorum:
             would = await self._votes(ballot, is_pre_vote=True)
             if not has_won(would, self._set):
                 raise self._failed(would, "would vote")
-        async with self._changing:
-            if term <= self.state.term:
-                raise ElectionFailed(f"term {self.state.term} has begun meanwhile")
+        async with self._node.following.held():  # nothing of another leader is written behind the begin of the term
             mine = QuorumState(term, NOBODY, me)
-            await self._take(mine)
-        votes = await self._votes(Ballot(term, me, self.positions()), is_pre_vote=False)
-        async with self._changing:
-            if self.state != mine:
-                raise ElectionFailed(f"term {self.state.term} has begun meanwhile")
-            if not has_won(votes, self._set, is_forced=is_forced):
-                raise self._failed(votes, "voted")
-            await self._lead(QuorumState(term, me, me), tuple(sorted(votes)))
+            async with self._changing:
+                if term <= self.state.term:
+                    raise ElectionFailed(f"term {self.state.term} has begun meanwhile")
+                await self._take(mine)
+            votes = await self._votes(Ballot(term, me, self.positions()), is_pre_vote=False)
+            async with self._changing:
+                if self.state != mine:
+                    raise ElectionFailed(f"term {self.state.term} has begun meanwhile")
+                if not has_won(votes, self._set, is_forced=is_forced):
+                    raise self._failed(votes, "voted")
+                await self._lead(QuorumState(term, me, me), tuple(sorted(votes)))
         for other in self._set.others(me):
             self._later(self._tell(other, self.state))
 
     async def _lead(self, state: QuorumState, alive: tuple[int, ...]) -> None:
         _LOG.info("this node leads in term %d, with %s", state.term, ", ".join(map(str, alive)))
-        for settled in self.before_leading:
-            await settled()
         assert self._file is not None
-        await self._node.following.let_go()  # nothing of another leader is written behind the begin of the term
         await self._node.run(self._file.write, state)
         await self._node.run(self._begin_epochs, state.term)
         self.state, self.alive, self.leads = state, alive, True
@@ -233,6 +240,8 @@ class Quorum:
             for term, leader in answers.values():
                 await self.heard(term, leader)
             is_one = len(self._set) == 1
+            if not is_one and self.state.leader == NOBODY:
+                return await self._regain()
             if not is_one and self.state.leader != self._node.node_id:
                 return
             if is_one or may_resume(self.state, self._node.node_id, answers, self._set):
@@ -243,12 +252,24 @@ class Quorum:
                     _LOG.warning("this node led, and cannot lead on: %s", error)
             await asyncio.sleep(RESUME_SECONDS)
 
+    async def _regain(self) -> None:
+        """A leader has stepped down for a term: where nobody leads in it in the end, it asks for votes again."""
+        while True:
+            await asyncio.sleep(REGAIN_SECONDS)
+            if self.leads or self.state.leader != NOBODY:
+                return
+            try:
+                await self.promote()
+            except (KafkalogError, OSError) as error:
+                _LOG.warning("nobody leads since this node stepped down, and it cannot lead again: %s", error)
+
     async def _take(self, state: QuorumState) -> None:
         """Keep a later state: this node does not lead in it."""
         if state == self.state:
             return
         if self.leads:
             _LOG.warning("this node leads no more: term %d, leader %d", state.term, state.leader)
+            self._later(self._regain())
         self.state, self.leads, self.leaders_changes = state, False, -1
         self._notify()
         assert self._file is not None

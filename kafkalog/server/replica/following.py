@@ -6,7 +6,7 @@ that epoch ended with it, and the follower cuts its log there and asks again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kafkalog.server.error_codes import ErrorCode
@@ -155,6 +155,25 @@ def cut_offset(leader_end: int, own_end: int, own: tuple[int, int] | None) -> in
     """
     offset = min(leader_end, own_end)
     return max(0, offset if own is None else min(offset, own[1]))
+
+
+def last_epoch_for(leader_epoch: int, epochs: Sequence[tuple[int, int]], end_offset: int) -> int:
+    """The last epoch that the leader of an epoch is told: its own once it was begun, else that of the last record, -1
+    without one. `epochs` are (epoch, first offset) of the own log.
+
+    An epoch of another leader that was begun and has no record is nothing that this one could compare: where it had to
+    be given up first, a node that stops then would be behind logs that lack what it has.
+    """
+    for epoch, begin in reversed(epochs):
+        if begin < end_offset or epoch == leader_epoch:
+            return epoch
+    return UNKNOWN
+
+
+def begins_for_nothing(epochs: Sequence[tuple[int, int]], end_offset: int, next_epoch: int) -> bool:
+    """Whether the last epoch was begun at the log's end, and the next record there is of an earlier one: its leader
+    knew less than this one, whose log does not have that begin."""
+    return bool(epochs) and epochs[-1][1] >= end_offset and epochs[-1][0] > next_epoch
 
 
 def plan_of_bounds(own_end: int, leader_start: int, leader_end: int) -> CutTo | BeginAt | TryLater:

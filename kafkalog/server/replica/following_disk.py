@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kafkalog._core.scan import scan
 from kafkalog.errors import IllegalState
-from kafkalog.server.replica.following import BeginAt, CutTo, CutToEpoch, OnDisk, Position, Take, cut_offset
+from kafkalog.server.replica.following import (
+    BeginAt,
+    CutTo,
+    CutToEpoch,
+    OnDisk,
+    Position,
+    Take,
+    begins_for_nothing,
+    cut_offset,
+    last_epoch_for,
+)
 from kafkalog.server.replica.partition import Partition
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
@@ -29,10 +40,10 @@ class Done(NamedTuple):
     error: Exception | None = None
 
 
-def position_of(log: UnifiedLog) -> Position:
-    """Where a log is."""
-    epochs = log.leader_epochs
-    return Position(log.log_end_offset, epochs[-1][0] if epochs else -1, log.log_start_offset)
+def position_of(log: UnifiedLog, leader_epoch: int) -> Position:
+    """Where a log is, for the leader of this epoch."""
+    end = log.log_end_offset
+    return Position(end, last_epoch_for(leader_epoch, log.leader_epochs, end), log.log_start_offset)
 
 
 def carry_out(works: Sequence[Work]) -> list[Done]:
@@ -44,7 +55,7 @@ def carry_out(works: Sequence[Work]) -> list[Done]:
             _carry_out(work)
         except Exception as failure:
             error = failure
-        done.append(Done(work.key, position_of(work.partition.log), error))
+        done.append(Done(work.key, position_of(work.partition.log, work.leader_epoch), error))
     return done
 
 
@@ -57,12 +68,27 @@ def _carry_out(work: Work) -> None:
     match plan:
         case Take():
             _take(partition, plan, work.leader_epoch)
+        case CutToEpoch(epoch, leader_end) if epoch == work.leader_epoch and _may_begin(log, epoch, leader_end):
+            log.begin_epoch(epoch)
         case CutToEpoch(epoch, leader_end):
             _cut(log, cut_offset(leader_end, log.log_end_offset, log.end_offset_for_epoch(epoch)))
         case CutTo(offset):
             _cut(log, offset)
         case BeginAt(offset):
             log.truncate_fully_and_start_at(offset)
+
+
+def _drop_begin(log: UnifiedLog, records: memoryview) -> None:
+    epochs = log.leader_epochs
+    if epochs and epochs[-1][1] >= log.log_end_offset:
+        table = scan(records, check_crc=False)
+        if table.count and begins_for_nothing(epochs, log.log_end_offset, table.leader_epoch(0)):
+            log.truncate_to(log.log_end_offset)
+
+
+def _may_begin(log: UnifiedLog, epoch: int, offset: int) -> bool:
+    """Whether the leader says that its epoch begins at the log's end: all up to there is the same in both logs."""
+    return epoch > log.state.leader_epoch and offset == log.log_end_offset
 
 
 def _cut(log: UnifiedLog, offset: int) -> None:
@@ -76,6 +102,7 @@ def _take(partition: Partition, plan: Take, leader_epoch: int) -> None:
     goes, the log start at most the high watermark."""
     log = partition.log
     if plan.records is not None and len(plan.records):
+        _drop_begin(log, plan.records)
         partition.append_as_follower(plan.records, leader_epoch)
     if plan.high_watermark >= 0 and plan.high_watermark != log.high_watermark:
         log.update_high_watermark(plan.high_watermark)

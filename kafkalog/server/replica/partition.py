@@ -24,9 +24,11 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import (
     ALL,
+    UNKNOWN_PLACE,
     FollowerState,
     Role,
     effective_min_isr,
+    epoch_to_begin,
     low_watermark,
     may_join,
     next_high_watermark,
@@ -76,7 +78,7 @@ class Partition:
 
     __slots__ = (
         "_followers", "_listeners", "_now_ms", "_told", "future_log", "is_deleted", "lag_max_ms",
-        "leader_epoch_start_offset", "log", "node_id", "role", "topic_id", "topic_partition",
+        "leader_epoch_start_offset", "least_isr", "log", "node_id", "role", "topic_id", "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -88,12 +90,14 @@ class Partition:
         *,
         topic_id: UUID | None = None,
         lag_max_ms: int = 30_000,
+        least_isr: int = 1,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
         self.node_id = node_id
         self.lag_max_ms = lag_max_ms
+        self.least_isr = least_isr
         self.future_log: UnifiedLog | None = None
         self.is_deleted = False
         self.leader_epoch_start_offset: int | None = None
@@ -118,6 +122,8 @@ class Partition:
             return False
         is_new = before.leader != self.node_id or role.leader_epoch > before.leader_epoch
         others = [node_id for node_id in role.replicas if node_id != self.node_id]
+        if others:
+            self.log.begin_epoch(role.leader_epoch)  # where it was not begun yet
         in_sync, behind = FollowerState(last_caught_up_ms=self._now_ms()), FollowerState()
         known = {} if is_new else self._followers
         self._followers = {
@@ -213,10 +219,10 @@ class Partition:
         NotLeaderOrFollower; NotEnoughReplicas before anything is written, where acks are all and the ISR is too small.
         """
         role = self._leader_role()
-        if required_acks == ALL and len(role.isr) < effective_min_isr(self.log.config.min_insync_replicas, role):
+        if required_acks == ALL and len(role.isr) < (needed := self._min_isr(role)):
             raise NotEnoughReplicas(
                 f"The size of the current ISR {sorted(role.isr)} is insufficient to satisfy the min.isr requirement of "
-                f"{self.log.config.min_insync_replicas} for partition {self.topic_partition}"
+                f"{needed} for partition {self.topic_partition}"
             )
         return self.log.append_as_leader(
             batch, leader_epoch=role.leader_epoch, origin=origin, table=table, guard=guard, epoch_bumps=epoch_bumps
@@ -260,7 +266,10 @@ class Partition:
     @property
     def is_under_min_isr(self) -> bool:
         """Whether fewer replicas are in sync than acks=all needs: the high watermark stays then (PART-2)."""
-        return len(self.role.isr) < effective_min_isr(self.log.config.min_insync_replicas, self.role)
+        return len(self.role.isr) < self._min_isr(self.role)
+
+    def _min_isr(self, role: Role) -> int:
+        return effective_min_isr(self.log.config.min_insync_replicas, role, self.least_isr)
 
     def reached(self, required_offset: int) -> tuple[bool, int]:
         """Whether enough replicas have all below `required_offset`, and the error code if so, or never (PART-3)."""
@@ -287,9 +296,11 @@ class Partition:
         )
         if asked.last_fetched_epoch >= 0:
             result.diverging_epoch = self._diverging(asked)
-            if result.diverging_epoch is not None:
-                result.place = LogOffsetMetadata(offset)
-                return result
+        if result.diverging_epoch is None and params.is_from_follower:
+            result.diverging_epoch = self._to_begin(asked)
+        if result.diverging_epoch is not None:
+            result.place = LogOffsetMetadata(offset)
+            return result
         found = log.read(offset, max_bytes, params.isolation, min_one_message)
         result.place = found.fetch_offset_metadata
         if not found.first_entry_incomplete:
@@ -307,6 +318,16 @@ class Partition:
         if asked.fetch_offset < self.log.log_start_offset:
             raise OffsetOutOfRange("the offset lies before the log start", offset=asked.fetch_offset)
         return found if found[0] < asked.last_fetched_epoch or found[1] < asked.fetch_offset else None
+
+    def _to_begin(self, asked: FetchPartition) -> tuple[int, int] | None:
+        """Told as a divergence to a follower that has to begin the leader's epoch before it asks on: an epoch above
+        its last one, which begins where its log ends."""
+        if asked.last_fetched_epoch >= self.role.leader_epoch:
+            return None
+        epochs = self.log.leader_epochs
+        if not epochs:
+            return None
+        return epoch_to_begin(epochs[-1], asked.fetch_offset, asked.last_fetched_epoch, asked.log_start_offset)
 
     def diverges(self, asked: FetchPartition) -> bool:
         """Whether a fetch that waits has to be answered because its last epoch ended elsewhere (FLOW-13)."""
@@ -379,16 +400,18 @@ class Partition:
 
     # Followers
 
-    def follower_fetched(self, node_id: int, result: FetchResult, log_start_offset: int) -> bool:
+    def follower_fetched(self, node_id: int, result: FetchResult, log_start_offset: int, last_epoch: int) -> bool:
         """True when the fetch of a follower moved the high watermark. A fetch that failed or diverged tells nothing of
-        where the follower is (FLOW-20). NotLeaderOrFollower for a node that is no replica."""
+        where the follower is (FLOW-20), and what it has of earlier epochs counts once it has begun the leader's: its
+        `last_epoch` says so (`quorum/decisions.py` says why). NotLeaderOrFollower for a node that is no replica."""
         state = self._followers.get(node_id)
         if state is None:
             raise NotLeaderOrFollower(f"node {node_id} is no follower of {self.topic_partition}")
         if result.error_code or result.diverging_epoch is not None:
             return False
         now_ms = self._now_ms()
-        state = self._followers[node_id] = state.fetched(result.place, log_start_offset, now_ms, result.log_end_offset)
+        place = result.place if last_epoch >= self.role.leader_epoch else UNKNOWN_PLACE
+        state = self._followers[node_id] = state.fetched(place, log_start_offset, now_ms, result.log_end_offset)
         role = self.role
         if node_id not in role.isr and may_join(state, self.log.high_watermark, self.leader_epoch_start_offset):
             self.role = with_isr(role, (*role.isr, node_id))

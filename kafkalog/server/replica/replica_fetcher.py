@@ -87,7 +87,7 @@ class ReplicaFetcher:
 
     def follow(self, partition: Partition, leader_epoch: int) -> None:
         """Follow a partition, or go on with it in another epoch of leadership; -1 for a leader that tells none."""
-        key, position = partition.topic_partition, position_of(partition.log)
+        key, position = partition.topic_partition, position_of(partition.log, leader_epoch)
         known = self._states.get(key)
         if known is not None and known.leader_epoch == leader_epoch and self._partitions[key] is partition:
             return
@@ -127,10 +127,9 @@ class ReplicaFetcher:
 
     async def stop(self) -> None:
         """Fetch no more; on return nothing is being written."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        if self._task is not None:  # kept, so that who stops it a second time waits as well
+            self._task.cancel()
+            await asyncio.wait([self._task])
         await self.settled()
 
     async def _follow_on(self) -> None:
@@ -274,7 +273,7 @@ class ReplicaFetcher:
         self._on_appended(partition)
         now = self._states[key]
         if now is not before:  # another epoch of leadership has begun
-            self._states[key] = now._replace(position=done.position)
+            self._states[key] = now._replace(position=position_of(partition.log, now.leader_epoch))
             return
         if done.error is not None:
             self._failed(key, code_of(done.error), done)

@@ -18,7 +18,7 @@ from kafkalog.server.replica.fetch_session import FetchSessions
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.reading import HeldBack, must_wait, read_partitions
 from kafkalog.server.replica.results import AppendParams, AppendResult, FetchParams, FetchPartition, FetchResult
-from kafkalog.server.replica.roles import ALL, Role
+from kafkalog.server.replica.roles import ALL, Role, majority_of
 from kafkalog.server.replica.throttle import LEADER_RATE, ReplicationRate, is_throttled
 from kafkalog.server.replica.verification import Verified, Verifier, transactional_batches, verified
 from kafkalog.server.replica.waiting import Later, WaitingRequests
@@ -132,8 +132,9 @@ class ReplicaManager:
             partition = before
         else:
             partition = Partition(
-                key, log, self._node_id, self._monotonic_ms, topic_id=topic.id, lag_max_ms=self._lag_max_ms
-            )
+                key, log, self._node_id, self._monotonic_ms, topic_id=topic.id, lag_max_ms=self._lag_max_ms,
+                least_isr=1 if self._set_role is None else majority_of(len(self._set_role().replicas)),
+            )  # fmt: skip
         log.verifies_transactions = self._verify is not None
         if self._set_role is None:
             epochs = log.leader_epochs
@@ -158,7 +159,10 @@ class ReplicaManager:
             return
         role = self._set_role()
         for key, partition in tuple(self._partitions.items()):
-            self._give(partition, role)
+            try:
+                self._give(partition, role)
+            except KafkalogError as error:  # its disk: it keeps the role that it had, in which nobody writes
+                _LOG.error("%s cannot be led: %s", key, error)
             self.waiting.wake(key)
 
     def _drop_late(self) -> None:
@@ -342,7 +346,9 @@ class ReplicaManager:
                 continue
             try:
                 partition = self.find(one.topic_partition)
-                moved = partition.follower_fetched(params.replica_id, result, one.log_start_offset)
+                moved = partition.follower_fetched(
+                    params.replica_id, result, one.log_start_offset, one.last_fetched_epoch
+                )
             except KafkalogError as error:
                 result.error_code, result.records = error.code, None
                 continue

@@ -53,9 +53,32 @@ class FollowerState(NamedTuple):
         return self.log_end.message_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
 
 
-def effective_min_isr(min_insync_replicas: int, role: Role) -> int:
-    """How many replicas in sync a write with acks=all needs: never more than there are replicas (PART-1)."""
-    return min(min_insync_replicas, len(role.replicas))
+def effective_min_isr(min_insync_replicas: int, role: Role, least: int = 1) -> int:
+    """How many replicas in sync a write with acks=all needs: never more than there are replicas (PART-1).
+
+    `least` counts whatever the setting says: in a replica set a majority, without which votes could pass by a record.
+    """
+    return min(max(min_insync_replicas, least), len(role.replicas))
+
+
+def majority_of(replicas: int) -> int:
+    """The smallest number that is more than half."""
+    return replicas // 2 + 1
+
+
+def epoch_to_begin(
+    newest: tuple[int, int], offset: int, last_epoch: int, log_start_offset: int
+) -> tuple[int, int] | None:
+    """(epoch, offset) of the leader's epoch for a follower that has to begin it, None where there is nothing to begin.
+
+    `newest` is the leader's epoch and where it began; the rest is what a follower asks whose last epoch did not end
+    elsewhere. It has all from before the epoch when its log ends there, or is empty and begins behind that.
+    """
+    epoch, begin = newest
+    if last_epoch >= epoch:
+        return None
+    is_empty_behind = last_epoch < 0 and offset == log_start_offset and offset > begin
+    return (epoch, offset) if offset == begin or is_empty_behind else None
 
 
 def next_high_watermark(

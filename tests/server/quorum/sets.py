@@ -20,8 +20,9 @@ T0 = TopicPartition("t", 0)
 
 async def eventually(is_so: Callable[[], bool]) -> None:
     """Return once it is so."""
-    while not is_so():
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(60):
+        while not is_so():
+            await asyncio.sleep(0.01)
 
 
 class Set:
@@ -100,7 +101,8 @@ async def set_of(path: Path, count: int = 3, **settings: Any) -> AsyncIterator[S
 
 
 async def fetch(leader: Node, follower: int, offset: int, key: TopicPartition = T0, **more: Any) -> FetchResult:
-    """A follower's fetch of one partition, which does not wait."""
+    """A follower's fetch of one partition, which does not wait. It has begun the leader's epoch."""
+    more.setdefault("last_fetched_epoch", leader.replicas.find(key).leader_epoch)
     params = FetchParams(0, 1, 1 << 20, "log_end", follower)
     results: list[FetchResult] = await leader.replicas.fetch(params, [FetchPartition(key, offset, 1 << 20, **more)])
     return results[0]

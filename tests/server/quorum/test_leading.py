@@ -239,13 +239,13 @@ async def test_what_another_leader_sent_is_written_before_a_node_leads(tmp_path:
         await with_topic(nodes, 1, 2, 3)
         written = asyncio.Event()
 
-        async def settled() -> None:
-            await written.wait()
-            nodes[1].replicas.find(T0).append_as_follower(bytearray(plain(leader_epoch=0)), 0)
+        class Fetcher:
+            async def stop(self) -> None:
+                await written.wait()
+                nodes[1].replicas.find(T0).append_as_follower(bytearray(plain(leader_epoch=0)), 0)
 
-        nodes.quorum(1).before_leading.append(settled)
+        nodes[1].following._fetcher = Fetcher()
         promotion = asyncio.ensure_future(nodes.quorum(1).promote())
-        await eventually(lambda: nodes.quorum(1).state.voted_for == 1)
         await asyncio.sleep(0.05)
         assert not nodes.quorum(1).leads
         written.set()

@@ -197,6 +197,6 @@ def codes(results: dict[TopicPartition, Any]) -> list[int]:
 
 async def follow(replicas: Replicas, key: TopicPartition, node: int, offset: int) -> None:
     """A follower's fetch from this offset."""
-    await replicas.read(
-        consumer(replica_id=node, isolation="log_end"), [at(key, offset, max_bytes=0, log_start_offset=0)]
-    )
+    epoch = replicas.find(key).leader_epoch
+    asked = at(key, offset, max_bytes=0, last_fetched_epoch=epoch, log_start_offset=0)
+    await replicas.read(consumer(replica_id=node, isolation="log_end"), [asked])
