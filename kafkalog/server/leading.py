@@ -65,7 +65,7 @@ class Leading:
         node = self._node
         if self._is_over:
             return
-        node.leaders_calls = {} if node.quorum.leads else REFUSED
+        node.leaders_calls = REFUSED  # until the coordinators of this term run
         node.replicas.take_roles()
         task = asyncio.get_running_loop().create_task(self._follow())
         self._tasks.add(task)
@@ -75,15 +75,17 @@ class Leading:
         async with self._turn:
             quorum = self._node.quorum
             wanted = quorum.state.term if quorum.leads else None
-            if wanted == self._led:
-                return
-            await self._end()
-            if wanted is not None:
+            if wanted != self._led:
+                await self._end()
+            if wanted is not None and wanted != self._led:
                 self._led = wanted
                 try:
                     await self._begin()
                 except Exception:
                     _LOG.exception("this node leads, and its coordinators cannot start")
+                    return
+            if quorum.leads and quorum.state.term == self._led:
+                self._node.leaders_calls = {}
 
     async def _begin(self) -> None:
         for name in OF_THE_LEADER:
@@ -98,6 +100,7 @@ class Leading:
                 await self._node.parts[name].stop()
             except Exception:
                 _LOG.exception("cannot stop the %s", name)
+            make_part(self._node, name)  # what they knew counts no more
 
 
 def make(node: Node) -> Leading:

@@ -14,7 +14,7 @@ from kafkalog.manager.log_manager import LoadProgress, LogManager
 from kafkalog.manager.meta_properties import read_meta_properties
 from kafkalog.manager.opening import OpenedLogs, open_logs
 from kafkalog.server.config import ServerConfig
-from kafkalog.server.replica.high_watermarks import restore_high_watermarks
+from kafkalog.server.replica.high_watermarks import restore_begun_epochs, restore_high_watermarks
 from kafkalog.storage.partition_metadata import new_topic_id
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
@@ -66,6 +66,7 @@ def open_store(
         identity = _identity(online, config["node.id"], fs)
         if config["kafkalog.replicas"]:
             restore_high_watermarks(manager)
+            restore_begun_epochs(manager)
         if not is_read_only:
             manager.schedule_jobs()
     except BaseException:

@@ -358,8 +358,7 @@ class LogLoader:
         point = next_offset if kept_all else min(self._recovery_point, next_offset)
         start = max(self._log_start, segments[0].base_offset)
         self._epochs.truncate_from_start(self._log_start)
-        # one that begins at the end stays: in a replica set it says that the log was found to be like its leader's
-        self._epochs.truncate_from_end(next_offset + 1)
+        self._epochs.set_aside(next_offset)
         if not self._clean:
             self._producers.snapshots.remove_damaged(point)
         self._producers.snapshots.remove_strays(segments.base_offsets)

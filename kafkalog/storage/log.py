@@ -373,6 +373,11 @@ class UnifiedLog(LogAppender):
         """(epoch, first offset) of each leader epoch, oldest first."""
         return tuple((entry.epoch, entry.start_offset) for entry in self._epochs.entries)
 
+    @property
+    def begun_epoch(self) -> int:
+        """The epoch that began at the log's end when it was opened, -1 for none: the log goes on without it."""
+        return self._epochs.begun
+
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int] | None:
         """(epoch, end offset) of the newest leader epoch up to `epoch`, None where none is known (EPOCH-3)."""
         found = self._epochs.end_offset_for(epoch, self._state.log_end_offset)

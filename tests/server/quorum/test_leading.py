@@ -380,3 +380,31 @@ async def test_a_node_has_to_be_in_its_set(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="this is node 7"):
         async with node_for(tmp_path, node_id=7, kafkalog_replicas="1@a:1,2@b:1"):
             pass
+
+
+@in_loop
+async def test_an_epoch_in_which_nothing_was_written_is_still_known_after_a_start(tmp_path: Path) -> None:
+    """The last epoch says which of two logs is ahead, even where its leader wrote nothing."""
+    async with set_of(tmp_path) as nodes:
+        await with_topic(nodes, 1, 2, 3)
+        await nodes.promote(1)
+        await append(nodes[1])
+        await nodes.promote(1 if nodes.quorum(2).leads else 2, is_forced=True)
+        await nodes.stop(2)
+        term = QuorumFile(tmp_path / "2").read().term  # type: ignore[union-attr]
+        nodes.cut |= {1, 3}
+        await nodes.start(2)
+        assert nodes.quorum(2).positions()[T0] == (-1, 0)  # it has no record
+        nodes.cut.clear()
+        await eventually(lambda: nodes.quorum(2).leads)
+        await append(nodes[2])
+        await nodes.stop(2)
+        await nodes.start(2)
+        await eventually(lambda: nodes.quorum(2).leads)
+        await nodes.stop(2)
+        nodes.cut |= {1, 3}
+        kept = QuorumFile(tmp_path / "2").read()
+        assert kept is not None and kept.term > term
+        await nodes.start(2)
+        assert nodes.quorum(2).positions()[T0] == (kept.term, 1)
+        assert nodes[2].store.get(T0).leader_epochs[-1] == (kept.term, 1)

@@ -195,7 +195,9 @@ def test_who_sees_how_far(tmp_path: Path) -> None:
             [result] = await replicas.read(consumer(), [at(T0, offset)])
             assert (result.error_code, result.size) == (code, 0)
         assert (result.high_watermark, result.last_stable_offset, result.log_start_offset) == (-1, -1, -1)
-        [result] = await replicas.read(consumer(replica_id=2, isolation="log_end"), [at(T0, 0, log_start_offset=0)])
+        epoch = replicas.find(T0).leader_epoch
+        asked = at(T0, 0, last_fetched_epoch=epoch, log_start_offset=0)
+        [result] = await replicas.read(consumer(replica_id=2, isolation="log_end"), [asked])
         assert offsets_in(result) == [0]
 
     run(tmp_path, body)

@@ -52,7 +52,8 @@ async def led(nodes: Set, **settings: Any) -> Node:
 
 async def sizes(leader: Node, params: FetchParams) -> list[bool]:
     """Whether there were records, by partition."""
-    asked = [FetchPartition(key, 0, 1 << 20) for key in KEYS]
+    epoch = leader.quorum.state.term
+    asked = [FetchPartition(key, 0, 1 << 20, last_fetched_epoch=epoch) for key in KEYS]
     results = await leader.replicas.read(params, asked)
     assert [result.error_code for result in results] == [0, 0]
     return [result.size > 0 for result in results]
