@@ -68,6 +68,7 @@ class LoadRules(NamedTuple):
     on_disk_failure: Callable[[DataDirectory, BaseException], object]
     recovers_damage: bool = False
     """Whether a log that was closed well but is damaged is recovered: only in a copy, whose records go nowhere else."""
+    keeps_begun_epochs: bool = False
 
 
 class Configs:
@@ -191,6 +192,7 @@ class DirectoryLoader:
             producer_expiration_ms=rules.producer_expiration_ms,
             on_disk_failure=lambda error: rules.on_disk_failure(self.directory, error),
             progress=None if is_clean else lambda recovery: self._tell(place.name, recovery),
+            keeps_begun_epochs=rules.keeps_begun_epochs,
         )
 
     def _opened(self, place: PartitionPlace, log: UnifiedLog, took_ms: int) -> None:

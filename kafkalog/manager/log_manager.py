@@ -80,6 +80,7 @@ class LogManager(LogRemover):
         scheduler: Schedules | None = None,
         progress: Callable[[LoadProgress], object] | None = None,
         recovers_damage: bool = False,
+        keeps_begun_epochs: bool = False,
     ) -> LogManager:
         """The manager of these data directories, with all their logs open; directories are made where missing.
 
@@ -89,6 +90,7 @@ class LogManager(LogRemover):
         Logs are recovered where a directory was not closed well; `progress` is called from the loading threads, one at
         a time. A directory whose disk fails is offline, and the others are used. So is one with damage that no crash
         leaves in a log that was closed well; with `recovers_damage`, for copies, that log is recovered instead.
+        `keeps_begun_epochs` as for `UnifiedLog.open`.
 
         ConfigError (an empty path, or a cordoned one that is none of these), DirectoryLocked (another process, or
         another manager here), NotAPartition (a directory whose name is none), IllegalState (a partition in two
@@ -102,14 +104,18 @@ class LogManager(LogRemover):
             check_cordoned(settings.cordoned_log_dirs, directories)
             topics = StoreTopics(topic_settings)
             manager = cls(directories, settings, topics, fs=fs, clock=clock, scheduler=scheduler)
-            manager._load(progress, is_stray, recovers_damage)
+            manager._load(progress, is_stray, recovers_damage, keeps_begun_epochs)
         except BaseException:
             release_all(directories)
             raise
         return manager
 
     def _load(
-        self, progress: Callable[[LoadProgress], object] | None, is_stray: IsStray | None, recovers_damage: bool
+        self,
+        progress: Callable[[LoadProgress], object] | None,
+        is_stray: IsStray | None,
+        recovers_damage: bool,
+        keeps_begun_epochs: bool,
     ) -> None:
         for directory in tuple(self.online):
             try:
@@ -128,6 +134,7 @@ class LogManager(LogRemover):
             progress,
             self.note_failure,
             recovers_damage,
+            keeps_begun_epochs,
         )
         inventories = load_directories(
             self.directories, rules, lambda directory: either(is_stray, self._topics.strays_in(directory))

@@ -41,6 +41,7 @@ def open_logs(
     scheduler: Schedules | None = None,
     progress: Callable[[LoadProgress], object] | None = None,
     recovers_damage: bool = False,
+    keeps_begun_epochs: bool = False,
 ) -> OpenedLogs:
     """The logs of these data directories. What a broker's metadata there says counts below what `config` was given.
 
@@ -67,6 +68,7 @@ def open_logs(
             scheduler=scheduler,
             progress=progress,
             recovers_damage=recovers_damage,
+            keeps_begun_epochs=keeps_begun_epochs,
         )
     except BaseException:
         if scheduler is not None:

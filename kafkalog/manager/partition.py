@@ -48,6 +48,7 @@ def open_partition(
     producer_expiration_ms: int = EXPIRATION_MS,
     progress: Progress | None = None,
     on_disk_failure: Report | None = None,
+    keeps_begun_epochs: bool = False,
 ) -> UnifiedLog:
     """The log of a partition directory in `log_dir`, recovered where it was not closed well.
 
@@ -73,6 +74,7 @@ def open_partition(
             producer_expiration_ms=producer_expiration_ms,
             progress=progress,
             on_disk_failure=on_disk_failure,
+            keeps_begun_epochs=keeps_begun_epochs,
         )
     except BaseException:
         # no record was written: what there was is as whole as before, and what was to be made is taken away

@@ -14,7 +14,7 @@ from kafkalog.manager.log_manager import LoadProgress, LogManager
 from kafkalog.manager.meta_properties import read_meta_properties
 from kafkalog.manager.opening import OpenedLogs, open_logs
 from kafkalog.server.config import ServerConfig
-from kafkalog.server.replica.high_watermarks import restore_begun_epochs, restore_high_watermarks
+from kafkalog.server.replica.high_watermarks import restore_high_watermarks
 from kafkalog.storage.partition_metadata import new_topic_id
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
@@ -59,14 +59,16 @@ def open_store(
 
     Errors as `open_logs`; StorageError where who the node is cannot be kept.
     """
-    opened = open_logs(directories, config.store, fs=fs, clock=clock, progress=progress, recovers_damage=is_read_only)
+    opened = open_logs(
+        directories, config.store, fs=fs, clock=clock, progress=progress, recovers_damage=is_read_only,
+        keeps_begun_epochs=bool(config["kafkalog.replicas"]),
+    )  # fmt: skip
     manager = opened.manager
     try:
         online = [one.path for one in manager.directories if one.is_online]
         identity = _identity(online, config["node.id"], fs)
         if config["kafkalog.replicas"]:
             restore_high_watermarks(manager)
-            restore_begun_epochs(manager)
         if not is_read_only:
             manager.schedule_jobs()
     except BaseException:

@@ -34,8 +34,6 @@ class LeaderEpochCache:
         )
         self._entries: tuple[EpochEntry, ...] = ()
         self._written: tuple[EpochEntry, ...] = ()  # guarded by self._writing
-        self.begun = -1
-        """The epoch that began at the log's end when it was loaded, and has no record; -1 for none."""
         self._writing = threading.Lock()
 
     @classmethod
@@ -116,17 +114,6 @@ class LeaderEpochCache:
         if end_offset < 0:
             return
         self._keep(tuple(entry for entry in self._entries if entry.start_offset < end_offset))
-
-    def set_aside(self, end_offset: int) -> None:
-        """As `truncate_from_end` for a log that was loaded; one that begins at the end is `begun`, and is in the file
-        until that changes: nothing but the file says of a replica that it had come to agree with a leader."""
-        last = self._entries[-1:]
-        if last and last[0].start_offset == end_offset:
-            self.begun = last[0].epoch
-        is_all = self._entries is self._written
-        self.truncate_from_end(end_offset)
-        if is_all and self._written[:-1] == self._entries:
-            self._written = self._entries
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget epochs that ended by `start_offset`; the one that covers it begins there now."""

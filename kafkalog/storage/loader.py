@@ -84,6 +84,7 @@ class LogLoader:
         progress: Progress | None = None,
         threads: int | None = None,
         listed: Directory | None = None,
+        keeps_begun_epochs: bool = False,
     ) -> None:
         self._directory = directory
         self._found = list_directory(directory, fs) if listed is None else listed
@@ -93,6 +94,7 @@ class LogLoader:
         self._fs = fs
         self._clock = clock
         self._log_start = log_start_offset
+        self._keeps_begun_epochs = keeps_begun_epochs
         self._recovery_point = recovery_point
         self._clean = had_clean_shutdown
         self._progress = progress
@@ -358,7 +360,7 @@ class LogLoader:
         point = next_offset if kept_all else min(self._recovery_point, next_offset)
         start = max(self._log_start, segments[0].base_offset)
         self._epochs.truncate_from_start(self._log_start)
-        self._epochs.set_aside(next_offset)
+        self._epochs.truncate_from_end(next_offset + self._keeps_begun_epochs)
         if not self._clean:
             self._producers.snapshots.remove_damaged(point)
         self._producers.snapshots.remove_strays(segments.base_offsets)

@@ -72,6 +72,7 @@ class UnifiedLog(LogAppender):
         progress: Progress | None = None,
         on_disk_failure: Report | None = None,
         recovery_threads: int | None = None,
+        keeps_begun_epochs: bool = False,
     ) -> UnifiedLog:
         """The log of an existing directory; one without segments gets its first.
 
@@ -80,7 +81,8 @@ class UnifiedLog(LogAppender):
         rolled segments to the next `flush` and deletes files at once. Without `high_watermark_follows_end` the high
         watermark moves only when it is told to. `producer_expiration_ms` is how long idle producers are remembered;
         with `verify_transactions` a transaction begins only with the guard of a coordinator's answer (LOG-64).
-        `on_disk_failure` is called with errors that the disk is to blame for.
+        `keeps_begun_epochs` leaves a leader epoch that begins at the log's end, which is forgotten else (LOAD-14): that
+        a replica has agreed with a leader who wrote nothing is known from there. `on_disk_failure` is called with errors that the disk is to blame for.
         StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
         """
         folder = os.fspath(directory)
@@ -95,6 +97,7 @@ class UnifiedLog(LogAppender):
             folder, config, epochs, producers, fs=fs, clock=clock, log_start_offset=log_start_offset,
             recovery_point=0 if recovery_point is None else recovery_point, had_clean_shutdown=had_clean_shutdown,
             progress=progress, threads=recovery_threads, listed=found,
+            keeps_begun_epochs=keeps_begun_epochs,
         ).load()  # fmt: skip
         try:
             log = cls(
@@ -372,11 +375,6 @@ class UnifiedLog(LogAppender):
     def leader_epochs(self) -> tuple[tuple[int, int], ...]:
         """(epoch, first offset) of each leader epoch, oldest first."""
         return tuple((entry.epoch, entry.start_offset) for entry in self._epochs.entries)
-
-    @property
-    def begun_epoch(self) -> int:
-        """The epoch that began at the log's end when it was opened, -1 for none: the log goes on without it."""
-        return self._epochs.begun
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int] | None:
         """(epoch, end offset) of the newest leader epoch up to `epoch`, None where none is known (EPOCH-3)."""

@@ -15,14 +15,6 @@ if TYPE_CHECKING:
     from kafkalog.manager.log_manager import LogManager
 
 
-def restore_begun_epochs(store: LogManager) -> None:
-    """Let each log's last epoch be one that was begun at its end when a node of a replica set stopped: that it agreed
-    with the leader of that epoch counts in votes (`quorum/decisions.py`). StorageError."""
-    for log in store.logs.values():
-        if log.begun_epoch > log.state.leader_epoch:
-            log.begin_epoch(log.begun_epoch)
-
-
 def restore_high_watermarks(store: LogManager) -> None:
     """Set each log's high watermark to that of its directory's checkpoint, within the log; its start without one.
 
