@@ -82,7 +82,8 @@ class UnifiedLog(LogAppender):
         watermark moves only when it is told to. `producer_expiration_ms` is how long idle producers are remembered;
         with `verify_transactions` a transaction begins only with the guard of a coordinator's answer (LOG-64).
         `keeps_begun_epochs` leaves a leader epoch that begins at the log's end, which is forgotten else (LOAD-14): that
-        a replica has agreed with a leader who wrote nothing is known from there. `on_disk_failure` is called with errors that the disk is to blame for.
+        a replica has agreed with a leader who wrote nothing is known from there. `on_disk_failure` is called with
+        errors that the disk is to blame for.
         StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
         """
         folder = os.fspath(directory)

@@ -83,12 +83,12 @@ class Pair:
             leader, own = self.logs(key)
             start = max(leader.log_start_offset, own.log_start_offset)
             assert bytes_from(own, start) == bytes_from(leader, start)
-            assert own.leader_epochs[-1:] == leader.leader_epochs[-1:] or not own.leader_epochs
 
     def is_same(self, key: TopicPartition) -> bool:
         """Whether both logs begin and end at the same offsets, and the follower's high watermark is the leader's."""
         leader, own = self.logs(key)
-        return (leader.log_start_offset, leader.log_end_offset, leader.high_watermark) == (
+        has_begun = own.leader_epochs[-1:] == leader.leader_epochs[-1:] or not own.leader_epochs
+        return has_begun and (leader.log_start_offset, leader.log_end_offset, leader.high_watermark) == (
             own.log_start_offset, own.log_end_offset, own.high_watermark
         )
 

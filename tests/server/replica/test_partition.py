@@ -28,7 +28,7 @@ from kafkalog.manager.log_manager import LogManager
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.results import FetchResult
-from kafkalog.server.replica.roles import ALL, FollowerState, Role, epoch_to_begin, next_high_watermark
+from kafkalog.server.replica.roles import ALL, FollowerState, Role, next_high_watermark
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import LogOffsetMetadata, TopicPartition
 from tests.server.replica.partitions import (
@@ -494,37 +494,3 @@ def test_a_future_log_with_other_segments_takes_its_place(tmp_path: Path) -> Non
         assert [s.base_offset for s in log.segments] != [s.base_offset for s in future.segments]
         assert store.replace_with_future(T0) is future
         assert store.get(T0) is future and future.log_end_offset == 4
-
-
-def test_who_has_not_begun_the_leaders_epoch_counts_for_nothing(tmp_path: Path) -> None:
-    """PART-2: records of earlier epochs are safe once they lie below a begin of this one."""
-    async def body(replicas: Replicas) -> None:
-        await replicas.produce(T0, acks=1)
-        partition = replicas.find(T0)
-        partition.log.update_high_watermark(0)
-        partition.become_leader(Role(NODE, 5, 1, (NODE, 2), (NODE, 2)))
-        place = partition.log.convert_to_offset_metadata(1)
-        result = FetchResult(log_end_offset=1, place=place)
-        assert not partition.follower_fetched(2, result, 0, 0) and partition.high_watermark == 0
-        assert divergence(partition, 0, 1) == (5, 1)  # it is told at once to begin it
-        assert partition.follower_fetched(2, result, 0, 5) and partition.high_watermark == 1
-
-    run(tmp_path, body)
-
-
-@pytest.mark.parametrize(
-    ("offset", "last_epoch", "start", "begins"),
-    [
-        (7, 3, 0, (5, 7)),
-        (7, 5, 0, None),
-        (6, 3, 0, None),  # it lacks what came before
-        (7, -1, 0, (5, 7)),
-        (9, -1, 9, (5, 9)),  # an empty log that begins in the epoch
-        (9, -1, 0, None),
-        (9, 3, 9, None),
-    ],
-)
-def test_a_follower_begins_an_epoch_where_it_has_all_from_before(
-    offset: int, last_epoch: int, start: int, begins: tuple[int, int] | None
-) -> None:
-    assert epoch_to_begin((5, 7), offset, last_epoch, start) == begins
