@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 _COORDINATORS: Final = (
     "add_offsets_to_txn", "add_partitions_to_txn", "consumer_group_describe", "consumer_group_heartbeat",
-    "delete_groups", "describe_groups", "describe_transactions", "end_txn", "heartbeat", "init_producer_id",
+    "delete_groups", "describe_groups", "describe_transactions", "end_txn", "heartbeat",
     "join_group", "leave_group", "offset_commit", "offset_delete", "offset_fetch", "sync_group", "txn_offset_commit",
 )  # fmt: skip
 _CONTROLLERS: Final = (

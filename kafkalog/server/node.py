@@ -72,6 +72,8 @@ class Node:
         """Mechanisms by which a client was refused, and the log says so; None for what is outside of an exchange."""
         self.leaders_calls: Mapping[str, type[KafkalogError]] = {}
         """Calls that only the leader of a replica set answers, with what is told: empty where this node leads."""
+        self.producer_ids: asyncio.Future[Any] | None = None
+        """What a node of a replica set gives producer ids from, once the first was asked for."""
         self._started: list[str] = []
         self.store: LogManager = opened.manager
         self.node_id = opened.identity.node_id

@@ -9,6 +9,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.txns.coordinator import Assigned
 from kafkalog.server.txns.decisions import ProducerEpoch
+from kafkalog.server.txns.producer_ids import ids_of
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
@@ -34,6 +35,13 @@ async def _assigned(node: Node, context: RequestContext, request: Any) -> Assign
     expected = ProducerEpoch(getattr(request, "producer_id", _NONE), getattr(request, "producer_epoch", _NONE))
     if (expected.producer_id == _NONE) != (expected.epoch == _NONE):
         return Assigned(ErrorCode.INVALID_REQUEST)
+    if node.quorum.replica_set is not None:
+        if transactional_id is None:  # clients ask any node
+            ids = await ids_of(node)
+            await ids.ready()
+            return Assigned(ErrorCode.NONE, ids.take(), 0)
+        if node.leaders_calls:
+            return Assigned(ErrorCode.NOT_COORDINATOR)
     known = None if expected.producer_id == _NONE else expected
     found: Assigned = await node.transactions.init_producer_id(transactional_id, request.transaction_timeout, known)
     return found

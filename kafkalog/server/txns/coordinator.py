@@ -27,7 +27,7 @@ from kafkalog.server.txns.decisions import (
 )
 from kafkalog.server.txns.listing import listed
 from kafkalog.server.txns.markers import Marker, write_markers
-from kafkalog.server.txns.producer_ids import ProducerIds, first_producer_id
+from kafkalog.server.txns.producer_ids import ProducerIds, first_producer_id, ids_of
 from kafkalog.server.txns.records import TOPIC
 from kafkalog.server.txns.states import CLASSIC, EPOCH_BUMPS, TransactionState
 from kafkalog.server.txns.transaction import Transaction, completed
@@ -117,7 +117,11 @@ class TransactionCoordinator:
         directories = [directory.path for directory in store.online]
         first = await self._node.run(first_producer_id, directories, tuple(store.logs.values()), store.fs)
         await self._log.load()
-        ids = ProducerIds(directories, first, self._node.run, fs=store.fs)
+        if self._node.quorum.replica_set is None:
+            ids = ProducerIds(directories, first, self._node.run, fs=store.fs)
+        else:
+            ids = await ids_of(self._node)
+            ids.above(first - 1)
         for transaction in self._log:
             ids.above(max(transaction.producer_id, transaction.next_producer_id))
         self._ids = ids

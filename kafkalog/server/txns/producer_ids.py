@@ -1,4 +1,7 @@
-"""Producer ids, each given once: a block is reserved on disk before the first of it is given."""
+"""Producer ids, each given once: a block is reserved on disk before the first of it is given.
+
+In a replica set every node gives ids, and each block is one node's, so that no two give the same.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalState, StorageError
 from kafkalog.manager.cluster_metadata import read_cluster_metadata
 from kafkalog.manager.producer_ids import MAX_PRODUCER_ID, read_next_producer_id, write_next_producer_id
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.fileio import OS, FileSystem
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
 
 BLOCK: Final = 1000
 """How many ids are reserved at once, as many as a controller gives a broker."""
@@ -26,13 +32,17 @@ class ProducerIds:
     """Gives producer ids from `first` on.
 
     `run` calls a function elsewhere than on the loop: that is where a block is reserved, in each of `directories`: any
-    of them may be away at the next start.
+    of them may be away at the next start. Of `share` (place, count), each block whose number leaves that place as its
+    rest belongs to us.
     """
 
-    def __init__(self, directories: Sequence[str], first: int, run: Run, *, fs: FileSystem = OS) -> None:
+    def __init__(
+        self, directories: Sequence[str], first: int, run: Run, *, fs: FileSystem = OS, share: tuple[int, int] = (0, 1)
+    ) -> None:
         self._directories = directories
         self._fs = fs
         self._run = run
+        self._share = share
         self._next = self._end = first
         self._reserving: asyncio.Future[None] | None = None
 
@@ -48,11 +58,13 @@ class ProducerIds:
 
     async def _reserve(self) -> None:
         try:
-            end = self._end + BLOCK
+            first = own_id(self._end, self._share)
+            end = first + BLOCK if self._share[1] == 1 else (first // BLOCK + 1) * BLOCK
             if end > MAX_PRODUCER_ID:
                 raise IllegalState("all producer ids are given out")
             await self._run(self._write, end)
-            self._end = max(self._end, end)
+            if self._end < end:
+                self._next, self._end = max(self._next, first), end
         finally:
             self._reserving = None
 
@@ -81,6 +93,32 @@ class ProducerIds:
         if used >= self._next:
             self._next = used + 1
             self._end = max(self._end, self._next)
+
+
+def own_id(at: int, share: tuple[int, int]) -> int:
+    """The first id from `at` on that lies in a block of this share."""
+    place, count = share
+    block = at // BLOCK
+    ahead = (place - block) % count
+    return (block + ahead) * BLOCK if ahead else at
+
+
+async def ids_of(node: Node) -> ProducerIds:
+    """What a node of a replica set gives ids from, leading or not. Errors as `first_producer_id`."""
+    made = node.producer_ids
+    if made is None or (made.done() and (made.cancelled() or made.exception() is not None)):
+        made = node.producer_ids = asyncio.ensure_future(_ids_of(node))
+    found: ProducerIds = await asyncio.shield(made)  # others may wait for them as well
+    return found
+
+
+async def _ids_of(node: Node) -> ProducerIds:
+    members = node.quorum.replica_set.ids
+    store = node.store
+    directories = [directory.path for directory in store.online]
+    first = await node.run(first_producer_id, directories, tuple(store.logs.values()), store.fs)
+    share = (members.index(node.node_id), len(members))
+    return ProducerIds(directories, first, node.run, fs=store.fs, share=share)
 
 
 def first_producer_id(directories: Sequence[str | os.PathLike[str]], logs: Iterable[UnifiedLog], fs: FileSystem) -> int:

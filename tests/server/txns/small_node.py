@@ -35,6 +35,7 @@ class SmallNode:
         self.marked: list[tuple[int, int, list[int], bool]] = []
         self.groups_are_loaded = asyncio.Event()
         self.groups_are_loaded.set()
+        self.quorum = SimpleNamespace(replica_set=None)
         self.topics = SimpleNamespace(get=self._topic, ensure_internal=self._ensure_internal)
         self.replicas = SimpleNamespace(partition=self._partition, append_now=self._append_now)
         self.groups = SimpleNamespace(loaded=self.groups_are_loaded.wait, on_transaction_ended=self._on_ended)

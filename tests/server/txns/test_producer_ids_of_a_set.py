@@ -1,0 +1,46 @@
+"""Every node of a replica set gives producer ids, and no two the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.node import Node
+from kafkalog.server.txns.producer_ids import BLOCK, own_id
+from tests.server.looping import in_loop
+from tests.server.nodes import call
+from tests.server.quorum.sets import set_of
+
+
+async def given_by(node: Node, transactional_id: str | None = None) -> Any:
+    tree = {"transactional_id": transactional_id, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1}
+    return await call(node, "init_producer_id", 4, tree)
+
+
+@in_loop
+async def test_leaders_and_followers_give_ids_that_no_other_has(tmp_path: Path) -> None:
+    async with set_of(tmp_path) as nodes:
+        seen = []
+        for leader in (None, 1, 2):
+            if leader is not None:
+                await nodes.promote(leader)
+            for node in nodes.nodes.values():
+                answers = [await given_by(node) for _ in range(3)]
+                assert {one.error_code for one in answers} == {0}
+                seen += [one.producer_id for one in answers]
+        await nodes.stop(3)
+        seen.append((await given_by(await nodes.start(3))).producer_id)
+        assert len(set(seen)) == len(seen) == 28
+        assert (await given_by(nodes[1], "t")).error_code == ErrorCode.NOT_COORDINATOR
+
+
+@given(st.integers(0, 10**6), st.integers(1, 7), st.data())
+def test_each_block_is_one_nodes(at: int, count: int, data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, count - 1))
+    found = own_id(at, (place, count))
+    assert found >= at and found // BLOCK % count == place
+    assert found - at < count * BLOCK and (found == at or found % BLOCK == 0)
