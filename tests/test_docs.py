@@ -1,6 +1,7 @@
 """Every command and example in README.md, CONTRIBUTING.md, examples/ and docs/ runs, and shows what the text says.
 
-tests/documents.py tells how; docs/spark.md needs a Spark session and is run by tests/spark/.
+tests/documents.py tells how; docs/spark.md needs a Spark session and is run by tests/spark/, docs/replication.md has
+three servers and is run by tests/server/replicated/.
 """
 
 import re
@@ -13,11 +14,11 @@ from tests.documents import EXAMPLES, ROOT, blocks_of, run_console, run_document
 DOCUMENTS = [
     ROOT / "README.md", ROOT / "CONTRIBUTING.md", EXAMPLES / "README.md", *sorted((ROOT / "docs").rglob("*.md"))
 ]  # fmt: skip
-WITH_SPARK = ROOT / "docs" / "spark.md"
+ELSEWHERE = {ROOT / "docs" / "spark.md", ROOT / "docs" / "replication.md"}
 
 
 @pytest.mark.parametrize(
-    "document", [one for one in DOCUMENTS if one != WITH_SPARK], ids=lambda path: str(path.relative_to(ROOT))
+    "document", [one for one in DOCUMENTS if one not in ELSEWHERE], ids=lambda path: str(path.relative_to(ROOT))
 )
 def test_examples(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

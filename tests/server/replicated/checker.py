@@ -21,7 +21,8 @@ OK, FAILED, UNKNOWN = "ok", "failed", "unknown"
 
 class Append(NamedTuple):
     """One record that a producer sent. `number` grows with each that it sends to the partition; `outcome` is FAILED
-    where it was surely not written, UNKNOWN where nobody can tell; `offset` is -1 where it was not told."""
+    where it was surely not written, UNKNOWN where nobody can tell; `offset` is -1 where it was not told. What is
+    told of one more than once is unknown only if nothing else is said."""
 
     process: str
     key: Key
@@ -73,10 +74,16 @@ class Fault(NamedTuple):
 
 def check(history: Iterable[Operation], logs: Logs) -> list[Fault]:
     """All faults of a history, in the order of the functions below."""
-    appends: dict[Key, list[Append]] = defaultdict(list)
+    latest: dict[tuple[Key, str], Append] = {}
     polls: dict[Key, list[Poll]] = defaultdict(list)
     for one in history:
-        (appends if isinstance(one, Append) else polls)[one.key].append(one)  # type: ignore[arg-type]
+        if isinstance(one, Poll):
+            polls[one.key].append(one)
+        elif one.outcome != UNKNOWN or (one.key, one.value) not in latest:
+            latest[one.key, one.value] = one
+    appends: dict[Key, list[Append]] = defaultdict(list)
+    for append in latest.values():
+        appends[append.key].append(append)
     found: list[Fault] = []
     for key in sorted({*appends, *polls, *logs}):
         copies = logs.get(key, {})
@@ -130,7 +137,7 @@ def inconsistent(key: Key, appends: Iterable[Append], polls: Iterable[Poll], log
             seen[one.offset].setdefault(one.value, (one.process, one.acks))
     for offset, values in sorted(seen.items()):
         if len(values) > 1:
-            acks = next((acks for _, acks in values.values() if acks), 0)
+            acks = min((acks for _, acks in values.values() if acks), default=0)
             told = ", ".join(f"{value} ({who})" for value, (who, _) in sorted(values.items()))
             yield Fault("inconsistent", key, acks, f"{offset} is {told}")
 
@@ -179,9 +186,8 @@ def overtaken(key: Key, appends: Iterable[Append]) -> Iterator[Fault]:
                 highest = told[ended]
             ended += 1
         if highest is not None and one.offset <= highest.offset:
-            acks = one.acks if one.acks == highest.acks else min(one.acks, highest.acks, key=abs)
             words = f"{one.value} is at {one.offset}, sent after {highest.value} was acknowledged at {highest.offset}"
-            yield Fault("overtaken", key, acks, words)
+            yield Fault("overtaken", key, max(one.acks, highest.acks), words)  # one may be lost, the other not
 
 
 def unsteady(key: Key, polls: Iterable[Poll], log: Copy) -> Iterator[Fault]:

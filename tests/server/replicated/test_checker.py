@@ -58,6 +58,7 @@ def all_with(records: tuple[tuple[int, str], ...]) -> Logs:
         (("lost",), (*WRITTEN[:2], append(2, offset=-1), WRITTEN[3]), all_with(SHORT)),
         ((), (*WRITTEN[:2], append(2, outcome=UNKNOWN), WRITTEN[3]), all_with(SHORT)),
         ((), WRITTEN, {KEY: {1: copy(RECORDS[3:], log_start=3)}}),
+        (("lost",), (append(2, outcome=UNKNOWN), *WRITTEN, append(2, outcome=UNKNOWN)), all_with(SHORT)),
         (("aborted",), (*WRITTEN[:3], append(3, outcome=FAILED)), FINAL),
         (("never written",), WRITTEN[:3], FINAL),
         (("never written", "inconsistent", "vanished"), (*WRITTEN, poll(records=((1, "x"),))), FINAL),

@@ -1,0 +1,230 @@
+"""What docs/replication.md promises, failure by failure, with three processes; `test_trial.py` mixes them at random."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+from tests.server.replicated.clients import LIBRDKAFKA
+from tests.server.replicated.cluster import NODES, SETTINGS, Cluster, copies_of
+from tests.server.replicated.proxy import Condition
+
+ROOT = Path(__file__).parents[3]
+DOCUMENT = ROOT / "docs" / "replication.md"
+WAIT_S = 60
+COUNT = 20
+HOLE = Condition("hole")
+
+
+@pytest.fixture(params=[1, 2], ids=["min.insync.replicas=1", "min.insync.replicas=2"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """Three nodes, of which the first one leads, and a topic `t` that all of them have."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    settings = {**SETTINGS, "min.insync.replicas": request.param}
+    with Cluster(tmp_path, 0, settings) as made:
+        until(lambda: len(made.states()) == len(NODES))
+        until(lambda: not made.promote(1))
+        admin = AdminClient({**LIBRDKAFKA, "bootstrap.servers": made.bootstrap})
+        admin.create_topics([NewTopic("t", 1, 3)])["t"].result(WAIT_S)
+        until(lambda: all((made.data_of(node) / "t-0").is_dir() for node in NODES))
+        until(lambda: in_sync(made) == len(NODES))
+        yield made
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def in_sync(cluster: Cluster) -> int:
+    return cluster.in_sync(["t"])
+
+
+def write(cluster: Cluster, name: str, acks: int, timeout_s: float = WAIT_S) -> set[str]:
+    """The values of those that were acknowledged, of twenty."""
+    from confluent_kafka import Producer
+
+    done: set[str] = set()
+    producer = Producer({
+        **LIBRDKAFKA, "bootstrap.servers": cluster.bootstrap, "acks": acks, "retry.backoff.ms": 20,
+        "message.timeout.ms": int(timeout_s * 1000), "request.timeout.ms": 5000, "max.in.flight": 1,
+    })  # fmt: skip
+
+    def told(error: Any, record: Any) -> None:
+        if error is None:
+            done.add(record.value().decode())
+
+    for number in range(COUNT):
+        producer.produce("t", f"{name}{number}".encode(), partition=0, on_delivery=told)
+    producer.flush(2 * timeout_s)
+    return done
+
+
+def read(cluster: Cluster) -> list[str]:
+    """All values, in their order."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    consumer = Consumer({
+        **LIBRDKAFKA, "bootstrap.servers": cluster.bootstrap, "group.id": "check", "enable.partition.eof": True,
+        "enable.auto.commit": False, "auto.offset.reset": "earliest",
+    })  # fmt: skip
+    consumer.assign([TopicPartition("t", 0, 0)])
+    found: list[str] = []
+    end = time.monotonic() + WAIT_S
+    try:
+        while True:
+            assert time.monotonic() < end
+            for one in consumer.consume(500, 0.2):
+                if one.error() is None:
+                    found.append(one.value().decode())
+                elif one.error().code() == KafkaError._PARTITION_EOF:
+                    return found
+    finally:
+        consumer.close()
+
+
+def until_same(cluster: Cluster) -> None:
+    """All are in sync, have a last record, and the same bytes when they have stopped."""
+    until(lambda: in_sync(cluster) == len(NODES))
+    assert len(write(cluster, "last", -1)) == COUNT
+    assert [cluster.stop(node) for node in NODES] == [0, 0, 0]
+    copies = copies_of({node: cluster.data_of(node) for node in NODES}, {"t": 1})["t", 0]
+    assert len({copy.batches for copy in copies.values()}) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+def test_a_follower_that_dies_takes_nothing(cluster: Cluster) -> None:
+    cluster.kill(3)
+    told = [write(cluster, name, acks) for name, acks in (("none", 0), ("one", 1), ("all", -1))]
+    assert [len(one) for one in told] == [COUNT] * 3
+    assert read(cluster) == [f"{name}{number}" for name in ("none", "one", "all") for number in range(COUNT)]
+    cluster.start(3)
+    until_same(cluster)
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+def test_a_leader_that_comes_back_leads_on_and_has_what_was_acknowledged(cluster: Cluster) -> None:
+    told = write(cluster, "one", 1) | write(cluster, "all", -1)
+    assert len(told) == 2 * COUNT
+    cluster.kill(1)
+    cluster.start(1)
+    assert len(write(cluster, "later", -1)) == COUNT
+    assert cluster.leader() == 1
+    assert told <= set(read(cluster))
+    until_same(cluster)
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+def test_with_the_leader_goes_what_it_had_alone_and_nothing_that_all_acknowledged(cluster: Cluster) -> None:
+    safe = write(cluster, "all", -1)
+    assert len(safe) == COUNT
+    for follower in (2, 3):
+        cluster.proxy.set(follower, 1, HOLE)
+    alone = write(cluster, "one", 1) | write(cluster, "none", 0)
+    assert len(alone) == 2 * COUNT
+    assert write(cluster, "alone", -1, 4) == set()
+    cluster.kill(1)
+    until(lambda: not cluster.promote(2))
+    cluster.proxy.heal()
+    assert len(write(cluster, "later", -1)) == COUNT
+    assert set(read(cluster)) & (safe | alone) == safe
+    cluster.start(1)
+    until_same(cluster)
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+def test_a_leader_that_is_cut_off_acknowledges_nothing_by_all_and_follows_the_next(cluster: Cluster) -> None:
+    safe = write(cluster, "all", -1)
+    for other in (2, 3):
+        cluster.proxy.set(other, 1, HOLE)
+        cluster.proxy.set(1, other, HOLE)
+    until(lambda: not cluster.promote(3))
+    assert len(write(cluster, "later", -1)) == COUNT
+    assert safe <= set(read(cluster))
+    cluster.proxy.heal()
+    until(lambda: set(cluster.states().values()) == {cluster.states()[3]})
+    until_same(cluster)
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+def test_without_a_majority_nothing_is_acknowledged_by_all_and_nobody_is_promoted(cluster: Cluster) -> None:
+    safe = write(cluster, "all", -1)
+    cluster.kill(2)
+    cluster.kill(3)
+    assert len(write(cluster, "one", 1)) == COUNT
+    assert write(cluster, "refused", -1, 5) == set()
+    cluster.kill(1)
+    cluster.start(3)
+    until(lambda: 3 in cluster.states())
+    assert "ElectionFailed" in cluster.promote(3)
+    cluster.start(1)
+    cluster.start(2)
+    assert len(write(cluster, "later", -1)) == COUNT
+    assert safe <= set(read(cluster))
+    until_same(cluster)
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+def test_who_is_forced_leads_with_what_it_has(cluster: Cluster) -> None:
+    safe = write(cluster, "all", -1)
+    for other in (1, 2):
+        cluster.proxy.set(3, other, HOLE)
+    behind = write(cluster, "two of three", -1)
+    assert len(behind) == COUNT
+    cluster.kill(1)
+    cluster.kill(2)
+    assert cluster.promote(3, is_forced=True) == ""
+    assert len(write(cluster, "one", 1)) == COUNT
+    cluster.proxy.heal()
+    cluster.start(1)
+    cluster.start(2)
+    assert len(write(cluster, "later", -1)) == COUNT
+    assert set(read(cluster)) & (safe | behind) == safe
+    until_same(cluster)
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+def test_a_slow_follower_leaves_the_replicas_in_sync_and_comes_back(cluster: Cluster) -> None:
+    cluster.pause(2)
+    told = write(cluster, "all", -1)
+    assert len(told) == COUNT
+    until(lambda: in_sync(cluster) == 2)
+    cluster.heal()
+    until(lambda: in_sync(cluster) == 3)
+    assert told <= set(read(cluster))
+    until_same(cluster)
+
+
+def test_each_cell_names_a_test() -> None:
+    """The document is honest: the tests that it names are there, and every cell of the table of promises has one."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    assert named
+    for path, test in named:
+        there = (ROOT / path).read_text(encoding="utf-8")
+        assert not test or re.search(rf"^(?:async )?def {test}\b", there, re.MULTILINE), f"{path}::{test}"
+    table = text.partition("## The table of promises")[2].partition("\n## ")[0]
+    shown: dict[str, str] = dict(re.findall(r"^(\d+)\. `([\w/.:]+)`", table, re.MULTILINE))
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
+    assert len(rows) >= 8
+    for row in rows:
+        assert len(row) == 4, row
+        for cell in row[1:]:
+            numbers = re.findall(r"\[(\d+)\]", cell)
+            assert numbers and all(number in shown for number in numbers), cell
