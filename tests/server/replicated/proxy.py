@@ -72,6 +72,7 @@ class Proxy:
         self._made = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._servers: list[asyncio.Server] = []
+        self._taken_writers: set[asyncio.StreamWriter] = set()
         self._sockets = {node: socket.create_server((HOST, 0)) for node in targets}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy")
@@ -85,7 +86,17 @@ class Proxy:
         self._on_loop(self._close)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.run_until_complete(self._end_all())
         self._loop.close()
+
+    async def _end_all(self) -> None:
+        for _ in range(3):
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+            _reset(*self._taken_writers)
+            await asyncio.sleep(0.02)
 
     def set(self, source: int, target: int, condition: Condition) -> None:
         """Let a link be so from now on."""
@@ -125,9 +136,15 @@ class Proxy:
             await asyncio.sleep(0.02)
 
     def _taken(self, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._taken_writers.add(writer)
         task = self._loop.create_task(self._connection(node, reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: self._ended(writer))  # also of one that ends before it begins
+
+    def _ended(self, writer: asyncio.StreamWriter) -> None:
+        self._taken_writers.discard(writer)
+        _reset(writer)
 
     async def _connection(self, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -138,8 +155,6 @@ class Proxy:
                 await self._through(link, (source, node), first, reader, writer)
         except (OSError, asyncio.IncompleteReadError):
             pass  # who asked, or who is asked, is gone
-        finally:
-            _reset(writer)
 
     async def _through(
         self, link: _Link, way: tuple[int, int], first: bytes, reader: asyncio.StreamReader,
