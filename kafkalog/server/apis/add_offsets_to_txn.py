@@ -29,7 +29,8 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
         await node.topics.ensure_internal(CONSUMER_OFFSETS)
     partition = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)
-    return _answer(context, node.transactions.add_partitions(request.transactional_id, producer, [partition]))
+    error = node.transactions.add_partitions(request.transactional_id, producer, [partition])
+    return _answer(context, error or await node.transactions.settled(request.transactional_id))
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:

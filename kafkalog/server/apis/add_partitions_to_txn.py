@@ -27,19 +27,19 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     if context.api_version < _OF_BROKERS:
         producer = ProducerEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         transactional_id, topics = request.v3_and_below_transactional_id, request.v3_and_below_topics
-        codes = _added(node, context, transactional_id, producer, topics, False)
+        codes = await _added(node, context, transactional_id, producer, topics, False)
         return {"throttle_time": context.throttle_ms, "results_by_topic_v3_and_below": _results(topics, codes)}
     if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     results = []
     for one in request.transactions:
         producer = ProducerEpoch(one.producer_id, one.producer_epoch)
-        codes = _added(node, context, one.transactional_id, producer, one.topics, one.verify_only)
+        codes = await _added(node, context, one.transactional_id, producer, one.topics, one.verify_only)
         results.append({"transactional_id": one.transactional_id, "topic_results": _results(one.topics, codes)})
     return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "results_by_transaction": results}
 
 
-def _added(
+async def _added(
     node: Node, context: RequestContext, transactional_id: str, producer: ProducerEpoch, topics: Any, only_asks: bool
 ) -> Codes:
     version = context.api_version
@@ -57,6 +57,7 @@ def _added(
         return verified
     client_version = CLASSIC if of_client else EPOCH_BUMPS
     error = node.transactions.add_partitions(transactional_id, producer, partitions, client_version)
+    error = error or await node.transactions.settled(transactional_id)
     if error == ErrorCode.PRODUCER_FENCED and version < _KNOWS_FENCED:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     return dict.fromkeys(partitions, error)

@@ -66,7 +66,7 @@ async def _committed(
     def verify() -> int:
         return int(node.transactions.verify_commit(request.transactional_id, producer, partition, context.api_version))
 
-    error = verify()
+    error = verify() or await node.transactions.settled(request.transactional_id)
     if error:
         return dict.fromkeys(offsets, error)
     codes: Codes = await node.groups.commit_offsets_in_transaction(

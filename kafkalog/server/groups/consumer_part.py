@@ -91,6 +91,9 @@ class ConsumerPart(GroupBase):
         if done.replaced is not None:
             self._end_timers(group_id, done.replaced)
         self._watch(done, event, before)
+        error = await self.log.settled(group_id) if done.records or before_it else 0
+        if error:
+            raise Refused(ErrorCode(error), ErrorCode(error).message or "")
         return done
 
     async def _found_by_patterns(

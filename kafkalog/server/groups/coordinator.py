@@ -70,7 +70,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         self.timers.cancel_all()
         if self._expiry is not None:
             self._expiry.cancel()
-        for task in (self._loading, self._expiring):
+        for task in (self._loading, self._expiring, *self.settling):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -271,7 +271,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         except (KafkalogError, OSError) as failure:
             _LOG.error("group %s cannot be deleted: %s", group_id, failure)
             return group_error_code(failure)
-        return 0
+        return 0 if self._node.topics.get(OFFSETS_TOPIC) is None else await self.log.settled(group_id)
 
     def _on_topic(self, before: Any, after: Any) -> None:
         """A topic was made, changed or deleted."""

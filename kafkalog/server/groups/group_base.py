@@ -12,7 +12,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups import records
 from kafkalog.server.groups.classic_group import ClassicGroup
 from kafkalog.server.groups.consumer_group import ConsumerGroup
-from kafkalog.server.groups.effects import Effect, Reply, Wake
+from kafkalog.server.groups.effects import Effect, Reply, Wake, Write
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC, GroupLog, group_error_code
 from kafkalog.server.groups.held import HeldBytes
 from kafkalog.server.groups.offsets import GroupOffsets
@@ -40,6 +40,7 @@ class GroupBase:
         self._unreadable: set[str] = set()  # groups of which not all is known
         self._expiry: Any = None
         self._expiring: asyncio.Task[int] | None = None
+        self.settling: set[asyncio.Task[None]] = set()  # records of groups that are not replicated yet
 
     async def ready(self, group_id: str, *, is_written: bool = True) -> int:
         """0 when the group can be used, else the code for the client, which asks again.
@@ -80,8 +81,22 @@ class GroupBase:
                 except (KafkalogError, OSError) as error:
                     _LOG.error("group %s cannot be written: %s", group.id, error)
                     code = group_error_code(error)
-                left = [*effect.then(code), *left]
+                if code or self.log.is_alone(group.id):
+                    left = [*effect.then(code), *left]
+                else:
+                    self._settle_later(group, effect)
         self.held.put(group.id, group.held_bytes)
+
+    def _settle_later(self, group: ClassicGroup, effect: Write) -> None:
+        """What follows from a record comes when others have it, too."""
+        async def settle() -> None:
+            code = await self.log.settled(group.id)
+            if self.groups.get(group.id) is group:
+                self._run(group, effect.then(code))
+
+        task = asyncio.get_running_loop().create_task(settle())
+        self.settling.add(task)
+        task.add_done_callback(self.settling.discard)
 
     def _on_timer(self, group_id: str, name: str) -> None:
         raise NotImplementedError

@@ -74,6 +74,17 @@ class GroupLog:
         )
         return self._append(group_id, builder, records, producer=(producer_id, producer_epoch))
 
+    async def settled(self, group_id: str) -> int:
+        """0 once what was written of a group is replicated, which it is at once on a node alone; else the code for the
+        client, which asks again."""
+        place = TopicPartition(OFFSETS_TOPIC, self.partition_for(group_id))
+        code: int = await self._node.replicas.settled([place])
+        return told_code(code)
+
+    def is_alone(self, group_id: str) -> bool:
+        """Whether what is written of a group is replicated with that."""
+        return bool(self._node.replicas.partition(OFFSETS_TOPIC, self.partition_for(group_id)).is_alone)
+
     def _builder(self, **producer: Any) -> RecordsBuilder:
         return RecordsBuilder(compression=self._codec, **producer)
 
@@ -115,7 +126,11 @@ def in_batches(records: Sequence[Record], most_bytes: int) -> Iterator[list[Reco
 
 def group_error_code(error: Exception) -> int:
     """What a member is told when the group's record could not be written."""
-    code = code_of(error)
+    return told_code(code_of(error))
+
+
+def told_code(code: int) -> int:
+    """The same for an error code of the append."""
     if code in _AVAILABLE_LATER:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if code in _NOT_HERE:

@@ -75,7 +75,8 @@ class OffsetPart(GroupBase):
             for at, (place, one) in enumerate(kept.items(), last - len(kept) + 1):
                 self.offsets.put(group_id, place, one, at)
             self._has_offsets(group_id)
-        return codes
+            error = await self.log.settled(group_id)
+        return codes | dict.fromkeys(kept, int(error)) if error else codes
 
     async def commit_offsets_in_transaction(
         self,
@@ -108,7 +109,8 @@ class OffsetPart(GroupBase):
             for at, (place, one) in enumerate(kept.items(), last - len(kept) + 1):
                 self.offsets.put_pending(producer_id, group_id, place, one, at)
             self._has_offsets(group_id)
-        return codes
+            error = await self.log.settled(group_id)
+        return codes | dict.fromkeys(kept, int(error)) if error else codes
 
     def on_transaction_ended(
         self, producer_id: int, producer_epoch: int, partitions: Iterable[int], is_committed: bool
@@ -227,7 +229,8 @@ class OffsetPart(GroupBase):
                 await asyncio.sleep(0)
         except (KafkalogError, OSError) as failure:
             return commit_error_code(failure), {}
-        return 0, codes
+        error = await self.log.settled(group_id) if gone else 0
+        return (error, {}) if error else (0, codes)
 
     def _drop(self, group_id: str, places: list[Place]) -> None:
         made = [records.tombstone(records.OFFSET, group_id, *place) for place in places]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.errors import InvalidTopic, KafkalogError, StorageError, UnknownTopicOrPartition
-from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.replica.append_results import appended, refused
 from kafkalog.server.replica.delayed_fetch import DelayedFetch
 from kafkalog.server.replica.delayed_produce import DelayedProduce
@@ -40,6 +40,8 @@ _LEFT_PLAIN: Final = frozenset({"producer", "uncompressed"})
 UNPACKED_AT_ONCE: Final = 2
 """As many appends are decompressed side by side: each may take the 256 MiB that one batch may have."""
 _LAG_MAX_MS: Final = 30_000
+SETTLED_MS: Final = 5_000
+"""What a coordinator wrote has so long to be replicated, as `offsets.commit.timeout.ms` has it."""
 Batches = Mapping[TopicPartition, tuple[Any, BatchTable]]
 
 
@@ -55,7 +57,8 @@ class ReplicaManager:
     """All of it belongs to the loop; what takes long goes to the pool by `run`.
 
     `verify` asks the coordinator of a transaction; without it transactions are not verified. `set_role` tells what a
-    replica set says of all partitions; without it the node is alone, and leads. `throttle` counts what followers fetch.
+    replica set says of all partitions; without it the node is alone, and leads. `settle` waits until what is known of a
+    transaction is replicated. `throttle` counts what followers fetch.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class ReplicaManager:
         verify: Verifier | None = None,
         fetch_sessions: int = 1000,
         set_role: Callable[[], Role] | None = None,
+        settle: Callable[[str], Awaitable[int]] | None = None,
         throttle: ReplicationRate | None = None,
         **purge_intervals: int,
     ) -> None:
@@ -85,6 +89,7 @@ class ReplicaManager:
         self._lag_max_ms = lag_max_ms
         self._verify = verify
         self._set_role = set_role
+        self._settle = settle
         self._throttle = throttle
         self._lag_timer: Any = None
         self._partitions: dict[TopicPartition, Partition] = {}
@@ -201,6 +206,10 @@ class ReplicaManager:
         if params.required_acks not in ACKS:
             return dict.fromkeys(batches, AppendResult(ErrorCode.INVALID_REQUIRED_ACKS))
         checked = self._verified(batches, params) if params.origin == "client" else _NOT_ASKED
+        if checked.guards and self._settle is not None and await self._settle(params.transactional_id or ""):
+            # no record before it is certain that the transaction has its partition: nobody would end it there
+            too_few = AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
+            checked = Verified({**dict.fromkeys(checked.guards, too_few), **checked.refused}, {})
         results = {}
         must_wait = False
         turns = Turns()
@@ -298,6 +307,22 @@ class ReplicaManager:
             return await future
         finally:
             self.waiting.produce.cancel(operation)
+
+    async def settled(self, keys: Iterable[TopicPartition], timeout_ms: int = SETTLED_MS) -> int:
+        """0 once all that lies in these partitions now is replicated, at once where nobody else has a copy; else the
+        error code: of a partition that is not led here (any more), or REQUEST_TIMED_OUT."""
+        written: dict[TopicPartition, AppendResult] = {}
+        for key in keys:
+            try:
+                partition = self.find(key)
+            except KafkalogError as error:
+                return code_of(error)
+            if not partition.is_alone:
+                written[key] = AppendResult(last_offset=partition.log.log_end_offset - 1)
+        if not written:
+            return 0
+        results = await self._replicated(written, AppendParams(ALL, timeout_ms))
+        return next((result.error_code for result in results.values() if result.error_code), 0)
 
     # Reads
 
@@ -413,6 +438,9 @@ def make(node: Any) -> ReplicaManager:
         codes: Mapping[TopicPartition, int] = node.transactions.verify(*who, **more)
         return codes
 
+    async def settle(transactional_id: str) -> int:
+        return int(await node.transactions.settled(transactional_id))
+
     return ReplicaManager(
         node.store,
         node.topics,
@@ -423,6 +451,7 @@ def make(node: Any) -> ReplicaManager:
         lag_max_ms=config["replica.lag.time.max.ms"],
         verify=verify if config["transaction.partition.verification.enable"] else None,
         set_role=None if node.quorum.replica_set is None else node.quorum.role,
+        settle=None if node.quorum.replica_set is None else settle,
         throttle=None if node.quorum.replica_set is None else _throttle(node),
         fetch_sessions=config["max.incremental.fetch.session.cache.slots"],
         produce_purge_interval=config["producer.purgatory.purge.interval.requests"],

@@ -69,7 +69,7 @@ class TransactionCoordinator:
         self._starting: asyncio.Future[None] | None = None
         self._loading: asyncio.Future[None] | None = None
         self._open_ends: dict[str, frozenset[TopicPartition]] = {}
-        self._finishing: set[asyncio.Task[None]] = set()
+        self._finishing: set[asyncio.Task[ErrorCode]] = set()
         self._retry_ms = RETRY_MS
         self._timers: dict[str, Any] = {}
 
@@ -181,9 +181,15 @@ class TransactionCoordinator:
             aborted, _ = self._end(decide_abort(known, now_ms))
             return Assigned(ErrorCode.CONCURRENT_TRANSACTIONS if aborted == ErrorCode.NONE else aborted)
         error = self._log.write(after)
+        if error == ErrorCode.NONE:
+            error = await self._log.settled(transactional_id)
         if error != ErrorCode.NONE:
             return Assigned(error)
         return Assigned(ErrorCode.NONE, after.producer_id, after.producer_epoch)
+
+    async def settled(self, transactional_id: str) -> ErrorCode:
+        """NONE once all that was said of a transaction is replicated; else what its producer is told."""
+        return await self._log.settled(transactional_id)
 
     def add_partitions(
         self,
@@ -264,7 +270,9 @@ class TransactionCoordinator:
             error, finishing = self._end(decision.transaction)
             if error != ErrorCode.NONE:
                 return Assigned(error)
-            await self._finished(finishing)
+            error = await self._finished(finishing)
+            if error != ErrorCode.NONE:
+                return Assigned(error)
             after = completed(decision.transaction, now_ms)
         return Assigned(ErrorCode.NONE, after.producer_id, after.producer_epoch)
 
@@ -292,7 +300,7 @@ class TransactionCoordinator:
 
     # Ends
 
-    def _end(self, prepared: Transaction) -> tuple[ErrorCode, asyncio.Task[None] | None]:
+    def _end(self, prepared: Transaction) -> tuple[ErrorCode, asyncio.Task[ErrorCode] | None]:
         """Write that a transaction ends, then its markers, then that it has ended.
 
         Once the first is in the log the end is certain: what a disk refuses of the rest is tried again.
@@ -300,12 +308,13 @@ class TransactionCoordinator:
         error = self._log.write(prepared)
         return error, self._finish(prepared, prepared.partitions) if error == ErrorCode.NONE else None
 
-    def _finish(self, prepared: Transaction, partitions: frozenset[TopicPartition]) -> asyncio.Task[None] | None:
-        """The rest of an end: at once, or by a task where there are many partitions, between which others are served.
+    def _finish(self, prepared: Transaction, partitions: frozenset[TopicPartition]) -> asyncio.Task[ErrorCode] | None:
+        """The rest of an end: at once, or by a task where there are many partitions, between which others are served,
+        and where each step has to be replicated before the next one.
 
         Nobody comes between: whoever asks for a transaction that is being ended is told to ask again.
         """
-        if len(partitions) <= TURN_ROWS:
+        if len(partitions) <= TURN_ROWS and self._log.is_alone(prepared.transactional_id):
             self._complete(prepared, self._mark(prepared, partitions))
             return None
         task = asyncio.get_running_loop().create_task(self._finish_in_turns(prepared, sorted(partitions)))
@@ -314,16 +323,28 @@ class TransactionCoordinator:
         return task
 
     @staticmethod
-    async def _finished(task: asyncio.Task[None] | None) -> None:
-        if task is not None:
-            await asyncio.wait([task])
+    async def _finished(task: asyncio.Task[ErrorCode] | None) -> ErrorCode:
+        """NONE where the end is certain, though something of it may have to be tried again."""
+        if task is None:
+            return ErrorCode.NONE
+        await asyncio.wait([task])
+        return ErrorCode.NOT_COORDINATOR if task.cancelled() else task.result()
 
-    async def _finish_in_turns(self, prepared: Transaction, partitions: Sequence[TopicPartition]) -> None:
+    async def _finish_in_turns(self, prepared: Transaction, partitions: Sequence[TopicPartition]) -> ErrorCode:
+        error = await self._log.settled(prepared.transactional_id)
+        if error != ErrorCode.NONE:  # no marker may be there before it is certain which one
+            if error != ErrorCode.NOT_COORDINATOR:
+                self._try_again(prepared, frozenset(partitions))
+            return error
         left: set[TopicPartition] = set()
         for first in range(0, len(partitions), TURN_ROWS):
             left |= self._mark(prepared, frozenset(partitions[first : first + TURN_ROWS]))
             await asyncio.sleep(0)
+        there = [one for one in partitions if one not in left and self._node.topics.get(one.topic) is not None]
+        if await self._node.replicas.settled(there):
+            left = set(partitions)  # a marker that is lost would leave it open: they are written again
         self._complete(prepared, frozenset(left))
+        return ErrorCode.NONE if left else await self._log.settled(prepared.transactional_id)
 
     def _mark(self, prepared: Transaction, partitions: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
         """The partitions that have no marker yet, and are to be tried again."""
@@ -343,6 +364,9 @@ class TransactionCoordinator:
                 return
         except Exception:
             _LOG.exception("the end of the transaction %s is not written", ascii(prepared.transactional_id[:80]))
+        self._try_again(prepared, left)
+
+    def _try_again(self, prepared: Transaction, left: frozenset[TopicPartition]) -> None:
         self._open_ends[prepared.transactional_id] = left
         if "ends" not in self._timers:
             self._timers["ends"] = self._node.later(self._retry_ms, self._finish_open_ends)

@@ -93,6 +93,20 @@ class TransactionLog:
         epoch: int = self._node.replicas.partition(TOPIC, self.partition_for(transactional_id)).leader_epoch
         return epoch
 
+    async def settled(self, transactional_id: str) -> ErrorCode:
+        """NONE once what was written of this id is replicated, which it is at once on a node alone; else what its
+        producer is told, which asks again."""
+        if self._node.topics.get(TOPIC) is None:
+            return ErrorCode.NONE
+        place = TopicPartition(TOPIC, self.partition_for(transactional_id))
+        code: int = await self._node.replicas.settled([place])
+        return _told(ErrorCode(code)) if code else ErrorCode.NONE
+
+    def is_alone(self, transactional_id: str) -> bool:
+        """Whether what is written of this id is replicated with that."""
+        place = TopicPartition(TOPIC, self.partition_for(transactional_id))
+        return bool(self._node.replicas.partition(*place).is_alone)
+
     def write(self, transaction: Transaction) -> ErrorCode:
         """Make the transaction what it is from now on; on an error it stays what it was."""
         error = self._append(self.partition_for(transaction.transactional_id), [transaction], is_end=False)

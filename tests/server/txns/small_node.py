@@ -37,7 +37,9 @@ class SmallNode:
         self.groups_are_loaded.set()
         self.quorum = SimpleNamespace(replica_set=None)
         self.topics = SimpleNamespace(get=self._topic, ensure_internal=self._ensure_internal)
-        self.replicas = SimpleNamespace(partition=self._partition, append_now=self._append_now)
+        self.replicas = SimpleNamespace(
+            partition=self._partition, append_now=self._append_now, settled=self._settled
+        )
         self.groups = SimpleNamespace(loaded=self.groups_are_loaded.wait, on_transaction_ended=self._on_ended)
         self._timers: list[tuple[int, Callable[[], object]]] = []
         self.transactions = TransactionCoordinator(self)  # type: ignore[arg-type]
@@ -82,7 +84,11 @@ class SmallNode:
         return self._topic(name)
 
     def _partition(self, name: str, index: int) -> Any:
-        return SimpleNamespace(log=self.log(name, index), leader_epoch=self.log(name, index).leader_epoch)
+        log = self.log(name, index)
+        return SimpleNamespace(log=log, leader_epoch=log.leader_epoch, is_alone=True)
+
+    async def _settled(self, keys: Any) -> int:
+        return 0
 
     def _append_now(self, key: TopicPartition, batch: bytearray, origin: Any, *, epoch_bumps: bool = False) -> int:
         return self.log(*key).append_as_leader(batch, origin=origin, epoch_bumps=epoch_bumps).last_offset
