@@ -11,6 +11,7 @@ import pytest
 from kafkalog.errors import ConfigError, CorruptCheckpoint
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node import Node
+from kafkalog.server.quorum import quorum
 from kafkalog.server.quorum.errors import ElectionFailed
 from kafkalog.server.quorum.file import NOBODY, QUORUM_FILE, QuorumFile, QuorumState
 from kafkalog.server.replica.results import AppendParams, AppendResult
@@ -408,3 +409,32 @@ async def test_an_epoch_in_which_nothing_was_written_is_still_known_after_a_star
         await nodes.start(2)
         assert nodes.quorum(2).positions()[T0] == (kept.term, 1)
         assert nodes[2].store.get(T0).leader_epochs[-1] == (kept.term, 1)
+
+
+@in_loop
+async def test_a_term_that_nobody_won_ends_no_leadership(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader steps down for it, and asks for votes again."""
+    monkeypatch.setattr(quorum, "REGAIN_SECONDS", 0.05)
+    async with set_of(tmp_path) as nodes:
+        await with_topic(nodes, 1, 2, 3)
+        await nodes.promote(1)
+        term = nodes.quorum(1).state.term
+        await nodes.quorum(2).heard(term + 1, NOBODY)  # a candidate that went away before it had its votes
+        await eventually(lambda: nodes.quorum(1).leads and nodes.quorum(1).state.term > term + 1)
+        await eventually(lambda: not nodes[1].leaders_calls)
+        assert (await append(nodes[1])).error_code == 0
+        await eventually(lambda: [nodes.quorum(one).leader for one in (2, 3)] == [1, 1])
+
+
+@in_loop
+async def test_who_votes_tells_an_earlier_leader_nothing_more(tmp_path: Path) -> None:
+    """It follows nobody from before its log is compared, and goes on where the vote is refused."""
+    async with set_of(tmp_path) as nodes:
+        await with_topic(nodes, 1, 2, 3)
+        await nodes.promote(1)
+        await eventually(lambda: nodes.quorum(2).leader == 1 and nodes[2].following.fetcher is not None)
+        seen: list[object] = []
+        decide = nodes.quorum(2)._decide
+        nodes.quorum(2)._decide = lambda *asked: seen.append(nodes[2].following.fetcher) or decide(*asked)  # type: ignore
+        await nodes.quorum(3).promote()
+        assert seen[-1] is None and nodes.quorum(2).state.voted_for == 3
