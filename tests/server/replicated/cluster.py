@@ -22,7 +22,7 @@ from tests.commands import ROOT, environment
 from tests.plain_reader import read_batch
 from tests.server.replicated.checker import Copy, Key
 from tests.server.replicated.proxy import HOST, Proxy
-from tests.server.replicated.slow_node import VARIABLE
+from tests.server.replicated.slow_node import PARENT, VARIABLE
 
 NODES: Final = (1, 2, 3)
 METADATA: Final = 3
@@ -96,7 +96,7 @@ class Cluster:
         with self.log_of(node).open("ab") as out:
             self._processes[node] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=ROOT,
-                env=environment(**{VARIABLE: str(self._slow(node))}),
+                env=environment(**{VARIABLE: str(self._slow(node)), PARENT: str(os.getpid())}),
             )  # fmt: skip
 
     def kill(self, node: int) -> None:

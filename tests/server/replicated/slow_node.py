@@ -8,6 +8,7 @@ The file has the seconds that each call waits; without it the disk is as it is.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from kafkalog.util.fileio import FileSystem
 
 VARIABLE = "KAFKALOG_SLOW_DISK"
+PARENT = "KAFKALOG_TRIAL_PROCESS"
 CALLS = ("pwrite", "pwritev", "fsync", "fdatasync")
 
 
@@ -30,7 +32,16 @@ def slowed(call: Callable[..., Any], path: str) -> Callable[..., Any]:
     return slow
 
 
+def end_with(parent: int) -> None:
+    """Ends this process when the trial is gone, however that ended."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    if PARENT in os.environ:
+        threading.Thread(target=end_with, args=(int(os.environ[PARENT]),), daemon=True).start()
     for name in CALLS:
         setattr(FileSystem, name, staticmethod(slowed(getattr(FileSystem, name), os.environ[VARIABLE])))
     from kafkalog.cli.main import main
