@@ -82,6 +82,7 @@ class ErrorCode(IntEnum):
     STALE_BROKER_EPOCH = 77
     OFFSET_NOT_AVAILABLE = 78
     MEMBER_ID_REQUIRED = 79
+    PREFERRED_LEADER_NOT_AVAILABLE = 80
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
@@ -187,6 +188,7 @@ _MESSAGES: Final = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "The consumer group has reached its max size.",
     ErrorCode.FENCED_INSTANCE_ID: "The broker rejected this static consumer since another consumer with the same "
     "group.instance.id has registered with a different member.id.",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader was not available.",
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "Deleting offsets of a topic is forbidden while the consumer group is "
     "actively subscribed to it.",

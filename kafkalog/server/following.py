@@ -42,6 +42,7 @@ class Following:
         self._task: asyncio.Task[None] | None = None
         self._letting_go = asyncio.Lock()
         self._holds = 0  # who needs that nobody is followed
+        self._taking = asyncio.Lock()
 
     @property
     def fetcher(self) -> ReplicaFetcher | None:
@@ -55,6 +56,7 @@ class Following:
             return
         quorum.on_change(self._wake)
         quorum.on_leaders_change = self._wake
+        quorum.before_taking_over.append(self.catch_up)
         self._task = asyncio.get_running_loop().create_task(self._follow_on())
 
     async def stop(self) -> None:
@@ -82,6 +84,12 @@ class Following:
         finally:
             self._holds -= 1
             self._wake()
+
+    async def catch_up(self) -> None:
+        """Have the topics and settings that the leader has now. KafkalogError, OSError."""
+        now = self._now()
+        if now is not None:
+            await self._take_topics(now)
 
     def _wake(self) -> None:
         if self._news is not None and not self._news.done():
@@ -162,6 +170,10 @@ class Following:
 
     async def _take_topics(self, now: tuple[int, int]) -> None:
         """Make, grow, delete and alter topics as the leader has them."""
+        async with self._taking:
+            await self._take_topics_now(now)
+
+    async def _take_topics_now(self, now: tuple[int, int]) -> None:
         member = self._node.quorum.replica_set[now[0]]
         connection = await connect(member.host, member.port, self._peers)
         try:

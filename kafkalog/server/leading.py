@@ -35,6 +35,8 @@ REFUSED: Final[Mapping[str, type[KafkalogError]]] = {
     **dict.fromkeys(_COORDINATORS, NotCoordinator), **dict.fromkeys(_CONTROLLERS, NotController),
 }  # fmt: skip
 """The calls that a node answers only while it leads, and the error that sends clients elsewhere."""
+WHILE_HANDING_OVER: Final[Mapping[str, type[KafkalogError]]] = dict.fromkeys(_CONTROLLERS, NotController)
+"""Those that a leader does not answer either while another node takes its place."""
 
 
 class Leading:
@@ -51,6 +53,7 @@ class Leading:
         """Follows the quorum from now on."""
         if self._node.quorum.replica_set is not None:
             self._node.quorum.on_change(self._changed)
+            self._node.quorum.handover.on_change = self._handing_over
             self._changed()
 
     async def stop(self) -> None:
@@ -70,6 +73,13 @@ class Leading:
         task = asyncio.get_running_loop().create_task(self._follow())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _handing_over(self) -> None:
+        node = self._node
+        if node.quorum.is_handing_over and not node.leaders_calls:
+            node.leaders_calls = WHILE_HANDING_OVER
+        elif not node.quorum.is_handing_over and node.leaders_calls is WHILE_HANDING_OVER:
+            node.leaders_calls = {}
 
     async def _follow(self) -> None:
         async with self._turn:

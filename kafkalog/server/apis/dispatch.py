@@ -167,7 +167,9 @@ def _pieces(context: RequestContext, answer: Answer) -> Pieces | Close | None:
     if isinstance(answer, FetchAnswer):
         return fetch_pieces(context.api_version, context.correlation_id, answer)
     if isinstance(answer, ProduceAnswer):
-        answer = produce_body(context.api_version, answer.rows, answer.throttle_ms)
+        answer = produce_body(
+            context.api_version, answer.rows, answer.throttle_ms, answer.leader, answer.endpoints
+        )
     if isinstance(answer, bytes):  # written by the call itself
         return [context.correlation_id.to_bytes(4, "big", signed=True) + answer]
     from kafkalog.server.wire.writer import write_response

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.quorum.messages import WHOLE
 from kafkalog.server.security.acls import Operation
 from kafkalog.server.turns import Turns
 
@@ -45,7 +46,9 @@ def _result(node: Node, name: str, number: int, was_led_here: bool) -> dict[str,
     code, message = ErrorCode.NONE, None
     if was_led_here:
         code, message = ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
-    if topic is None:
+    if node.quorum.replica_set is not None and (name, number) == WHOLE:
+        pass  # the whole, as `kafkalog promote` names it, to be told why it cannot be
+    elif topic is None:
         code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
     elif not 0 <= number < topic.partitions:
         code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{number}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.errors import KafkalogError
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.nodes import addresses
+from kafkalog.server.nodes import address_of_leader
 from kafkalog.server.replica.fetch_session import (
     FINAL,
     FULL,
@@ -81,7 +81,8 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
         if made is not None:
             answered_id = made.id
             made.news(answers)
-    endpoints = _endpoints(node, context) if any(one.current_leader is not None for _, one in answers) else ()
+    is_led_elsewhere = any(one.current_leader is not None for _, one in answers)
+    endpoints = leader_endpoints(node, context) if is_led_elsewhere else ()
     return FetchAnswer(_topics(answers, names), 0, answered_id, context.throttle_ms, endpoints)
 
 
@@ -208,8 +209,10 @@ def _fetched(node: Node, context: RequestContext, asked: FetchPartition, result:
     return one
 
 
-def _endpoints(node: Node, context: RequestContext) -> Sequence[NodeEndpoint]:
-    return tuple(NodeEndpoint(*one) for one in addresses(node, context.connection.listener))
+def leader_endpoints(node: Node, context: RequestContext) -> Sequence[NodeEndpoint]:
+    """Where the leader is; nothing while nobody is known to lead (KIP-951)."""
+    found = address_of_leader(node, context.connection.listener)
+    return () if found is None else (NodeEndpoint(*found),)
 
 
 def _topics(answers: Answers, names: Mapping[Any, str]) -> list[FetchedTopic]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from kafkalog._core.scan import REASON_PARTIAL, BatchTable, scan
+from kafkalog.server.apis.fetch import leader_endpoints
 from kafkalog.server.context import CLOSE, Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.results import AppendParams, AppendResult
@@ -23,6 +24,7 @@ _ADMIN_CLIENT: Final = "__admin_client"
 """The client id that may write to the node's own topics, as in the reference."""
 _ZSTD: Final = 4
 _FIRST_WITH_ZSTD: Final = 7
+_FIRST_WITH_LEADERS: Final = 10
 _FIRST_WITH_IDS: Final = 13
 Topic = str | UUID | None
 Results = dict[Topic, dict[int, AppendResult | TopicPartition]]
@@ -74,7 +76,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
             ),
         )
     context.throttle_ms = max(context.throttle_ms, node.quotas.record_produce(context, context.size_bytes))
-    return _answer(context, request.acks, results, appended)
+    return _answer(node, context, request.acks, results, appended)
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
@@ -145,7 +147,7 @@ def _may_use(node: Node, context: RequestContext, transactional_id: str | None) 
 
 
 def _answer(
-    context: RequestContext, acks: int, results: Results, appended: dict[TopicPartition, AppendResult]
+    node: Node, context: RequestContext, acks: int, results: Results, appended: dict[TopicPartition, AppendResult]
 ) -> Answer:
     rows = [
         (topic, [(index, appended[one] if isinstance(one, TopicPartition) else one) for index, one in parts.items()])
@@ -153,4 +155,9 @@ def _answer(
     ]
     if acks == 0:
         return CLOSE if any(one.error_code for _, parts in rows for _, one in parts) else None
-    return ProduceAnswer(rows)
+    answer = ProduceAnswer(rows)
+    if context.api_version >= _FIRST_WITH_LEADERS and node.quorum.replica_set is not None and not node.quorum.leads:
+        role = node.quorum.role()
+        answer.endpoints = leader_endpoints(node, context)
+        answer.leader = (role.leader, role.leader_epoch) if answer.endpoints else None
+    return answer

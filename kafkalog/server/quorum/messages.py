@@ -15,6 +15,7 @@ from kafkalog.types import TopicPartition
 
 VOTE: Final = 52
 BEGIN_QUORUM_EPOCH: Final = 53
+END_QUORUM_EPOCH: Final = 54
 DESCRIBE_QUORUM: Final = 55
 WHOLE: Final = TopicPartition("__cluster_metadata", 0)
 Tree = Mapping[str, Any]
@@ -86,6 +87,36 @@ def read_begin(request: Any) -> tuple[int, int]:
 def begin_answer(state: QuorumState) -> Tree:
     """The answer to it."""
     return _answer({"leader_id": state.leader, "leader_epoch": state.term})
+
+
+def end_request(term: int, leader: int, successor: int, cluster_id: str) -> Tree:
+    """The question whether the leader of a term hands over to this successor."""
+    row = {
+        "partition_index": WHOLE.partition, "leader_id": leader, "leader_epoch": term,
+        "preferred_successors": (successor,),
+        "preferred_candidates": ({"candidate_id": successor, "candidate_directory_id": None},),
+    }  # fmt: skip
+    topics = [{"topic_name": WHOLE.topic, "partitions": [row]}]
+    return {"cluster_id": cluster_id, "topics": topics, "leader_endpoints": ()}
+
+
+def read_end(request: Any) -> tuple[int, int, int]:
+    """(term, leader, successor) of such a question. InvalidRequest."""
+    try:
+        row = _whole_of(request)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+    named = getattr(row, "preferred_successors", None)
+    successors = [one.candidate_id for one in row.preferred_candidates] if named is None else list(named)
+    if len(successors) != 1:
+        raise InvalidRequest(f"a leader hands over to one node, and {len(successors)} are named")
+    return row.leader_epoch, row.leader_id, successors[0]
+
+
+def end_answer(error_code: int, state: QuorumState) -> Tree:
+    """The answer to it: 0 where the leader waits for the vote of the successor."""
+    answer = _answer({"leader_id": state.leader, "leader_epoch": state.term})
+    return {**answer, "error_code": error_code}
 
 
 def describe_request() -> Tree:

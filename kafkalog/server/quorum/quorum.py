@@ -27,6 +27,7 @@ from kafkalog.server.quorum.decisions import (
 )
 from kafkalog.server.quorum.errors import ElectionFailed
 from kafkalog.server.quorum.file import NOBODY, QuorumFile, QuorumState
+from kafkalog.server.quorum.handover import HELD_SECONDS, TIMEOUT, HandOver, NotCaughtUp
 from kafkalog.server.quorum.replica_set import ReplicaSet, check_member, parse_replicas
 from kafkalog.server.quorum.watch import watch
 from kafkalog.server.replica.roles import Role
@@ -83,6 +84,11 @@ class Quorum:
         self.leaders_changes = -1
         """What the leader says of its own `changes`; -1 before it was heard of."""
         self.on_leaders_change: Callable[[], object] = lambda: None
+        self.before_taking_over: list[Callable[[], Awaitable[object]]] = []
+        """Awaited while the leader that hands over waits: on return this node has its topics and settings."""
+        self.handover = HandOver(node)
+        self.is_handing_over = False
+        """Whether this node leads, and changes nothing: another one is about to."""
         self._node = node
         self._file: QuorumFile | None = None
         self._listeners: list[Callable[[], object]] = []
@@ -109,6 +115,7 @@ class Quorum:
 
     async def stop(self) -> None:
         """Ends what goes on; the others are not told."""
+        await self.handover.stop()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -188,18 +195,22 @@ class Quorum:
     # Leading
 
     async def promote(self, *, is_forced: bool = False) -> None:
-        """Return when this node leads. Forced, it needs no votes. ElectionFailed, StorageError."""
+        """Return when this node leads: a leader that answers hands over to it first. Forced, it needs neither that nor
+        votes. ElectionFailed, StorageError."""
         async with self._electing:
             if not self.leads:
                 await self._elect(is_forced)
 
     async def _elect(self, is_forced: bool) -> None:
         me = self._node.node_id
-        term = next_term(await self._latest_term(), me, self._set)
+        told = await self._told()
+        term = next_term(max([self.state.term, *(one[0] for one in told.values())]), me, self._set)
+        needed: tuple[int, ...] = ()  # who handed over steps down by its vote, or not at all
         if not is_forced:
+            needed = await self._taken_over(told)
             ballot = Ballot(term, me, self.positions())
             would = await self._votes(ballot, is_pre_vote=True)
-            if not has_won(would, self._set):
+            if not has_won(would, self._set) or not would.issuperset(needed):
                 raise self._failed(would, "would vote")
         async with self._node.following.held():  # nothing of another leader is written behind the begin of the term
             mine = QuorumState(term, NOBODY, me)
@@ -211,7 +222,7 @@ class Quorum:
             async with self._changing:
                 if self.state != mine:
                     raise ElectionFailed(f"term {self.state.term} has begun meanwhile")
-                if not has_won(votes, self._set, is_forced=is_forced):
+                if not has_won(votes, self._set, is_forced=is_forced) or not votes.issuperset(needed):
                     raise self._failed(votes, "voted")
                 await self._lead(QuorumState(term, me, me), tuple(sorted(votes)))
         for other in self._set.others(me):
@@ -286,10 +297,39 @@ class Quorum:
 
     # Asking
 
-    async def _latest_term(self) -> int:
+    async def _told(self) -> dict[int, tuple[int, int]]:
+        """(term, leader) as the others say, those that answer."""
         told = await self._ask_all(messages.DESCRIBE_QUORUM, lambda _: messages.describe_request())
-        seen = (_read(messages.read_described, answer) for answer in told.values())
-        return max([self.state.term, *(found[0] for found in seen if found is not None)])
+        seen = {other: _read(messages.read_described, answer) for other, answer in told.items()}
+        return {other: found for other, found in seen.items() if found is not None}
+
+    async def _taken_over(self, told: Mapping[int, tuple[int, int]]) -> tuple[int, ...]:
+        """The leader, where one answers: it has handed over, and waits for the vote. ElectionFailed."""
+        leaders = [(term, other) for other, (term, leader) in told.items() if leader == other]
+        if not leaders:
+            return ()
+        term, leader = max(leaders)
+        await self.heard(term, leader)
+        me, within_s = self._node.node_id, self._node.config[TIMEOUT] / 1000 + HELD_SECONDS + ASK_SECONDS
+        request = messages.end_request(term, leader, me, self._node.cluster_id)
+        try:
+            answer = await self._ask(leader, messages.END_QUORUM_EPOCH, request, within_s)
+        except (KafkalogError, OSError, TimeoutError) as error:
+            _LOG.warning("node %d led, and does not hand over: %s", leader, error)
+            return ()
+        if int(answer.error_code) == NotCaughtUp.code:
+            raise ElectionFailed(
+                f"node {leader} leads on: node {me} did not have all of its records in time",
+                hint=f"try again once it has, or with a larger {TIMEOUT}; --force gives up what it lacks",
+            )
+        if answer.error_code:
+            raise ElectionFailed(f"node {leader} does not hand over: error {int(answer.error_code)}", hint="try again")
+        try:
+            for taken in self.before_taking_over:
+                await taken()
+        except (KafkalogError, OSError, TimeoutError) as error:
+            raise ElectionFailed(f"the topics of node {leader} are not known here: {error}", hint="try again") from None
+        return (leader,)
 
     async def _votes(self, ballot: Ballot, *, is_pre_vote: bool) -> set[int]:
         cluster_id = self._node.cluster_id
@@ -321,8 +361,9 @@ class Quorum:
             if not isinstance(answer, BaseException)
         }
 
-    def _ask(self, other: int, key: int, request: messages.Tree) -> Awaitable[Any]:
-        return asyncio.wait_for(self.peers.ask(other, key, request), ASK_SECONDS)
+    async def _ask(self, other: int, key: int, request: messages.Tree, seconds: float = ASK_SECONDS) -> Any:
+        async with asyncio.timeout(seconds):
+            return await self.peers.ask(other, key, request)
 
     def _failed(self, votes: set[int], verb: str) -> ElectionFailed:
         others = ", ".join(str(one) for one in self._set.ids if one not in votes)

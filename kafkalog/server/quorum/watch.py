@@ -37,8 +37,8 @@ async def watch(quorum: Quorum, node_id: int) -> None:
 async def _ask(quorum: Quorum, other: int) -> bool:
     """Whether the node answered."""
     try:
-        asked = quorum.peers.ask(other, messages.DESCRIBE_QUORUM, messages.describe_request())
-        answer = await asyncio.wait_for(asked, ANSWER_SECONDS)
+        async with asyncio.timeout(ANSWER_SECONDS):  # `wait_for` of 3.11 may swallow the end of this task
+            answer = await quorum.peers.ask(other, messages.DESCRIBE_QUORUM, messages.describe_request())
         term, leader, changes = messages.read_changes(answer)
         state = await quorum.heard(term, leader)
     except (KafkalogError, OSError, TimeoutError, ValueError, AttributeError) as error:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog._core.scan import BatchTable, scan
-from kafkalog.errors import InvalidTopic, KafkalogError, StorageError, UnknownTopicOrPartition
+from kafkalog.errors import InvalidTopic, KafkalogError, NotLeaderOrFollower, StorageError, UnknownTopicOrPartition
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.replica.append_results import appended, refused
 from kafkalog.server.replica.delayed_fetch import DelayedFetch
@@ -94,6 +94,9 @@ class ReplicaManager:
         self._lag_timer: Any = None
         self._partitions: dict[TopicPartition, Partition] = {}
         self._unpacking = asyncio.Semaphore(UNPACKED_AT_ONCE)
+        self._appending = 0
+        self._may_append = asyncio.Event()
+        self._may_append.set()
         topics.on_change(self._topic_changed)
 
     async def start(self) -> None:
@@ -170,6 +173,19 @@ class ReplicaManager:
                 _LOG.error("%s cannot be led: %s", key, error)
             self.waiting.wake(key)
 
+    def hold_writes(self) -> None:
+        """Append nothing until `release_writes`: requests wait, coordinators are told that this node does not lead."""
+        self._may_append.clear()
+
+    def release_writes(self) -> None:
+        """Let those who wait go on, as the roles of their partitions say then."""
+        self._may_append.set()
+
+    @property
+    def is_appending(self) -> bool:
+        """Whether appends that began are not done."""
+        return self._appending > 0
+
     def _drop_late(self) -> None:
         self._lag_timer = self._later(self._lag_max_ms / 2, self._drop_late)
         for key, partition in tuple(self._partitions.items()):
@@ -220,6 +236,8 @@ class ReplicaManager:
                 results[key] = refusal
                 continue
             partition = None
+            while not self._may_append.is_set():
+                await self._may_append.wait()
             try:
                 partition = self._writable(key, params.internal_allowed)
                 info = await self._appended(partition, data, table, params, checked.guards.get(key))
@@ -243,6 +261,8 @@ class ReplicaManager:
         epoch_bumps: bool = False,
     ) -> int:
         """The last offset of a small batch of a coordinator, written on the loop. Errors as `Partition.append`."""
+        if not self._may_append.is_set():
+            raise NotLeaderOrFollower(f"the leader of {key} hands over")
         data = bytearray(batch) if isinstance(batch, bytes) else batch
         partition = self.find(key)
         info = partition.append(data, required_acks, origin=origin, guard=guard, epoch_bumps=epoch_bumps)
@@ -271,13 +291,18 @@ class ReplicaManager:
             return info
 
         async def in_pool() -> LogAppendInfo:
-            if table.codec:
-                async with self._unpacking:
-                    info: LogAppendInfo = await self._run(append)
-            else:
-                info = await self._run(append)
-            self.appended_to(partition)
+            try:
+                if table.codec:
+                    async with self._unpacking:
+                        info: LogAppendInfo = await self._run(append)
+                else:
+                    info = await self._run(append)
+                self.appended_to(partition)
+            finally:
+                self._appending -= 1
             return info
+
+        self._appending += 1
 
         # a client that goes away does not undo what is being written, and readers are told of it all the same
         return await asyncio.shield(asyncio.ensure_future(in_pool()))

@@ -98,7 +98,7 @@ def fetch_pieces(version: int, correlation_id: int, answer: FetchAnswer) -> list
         if is_flexible:
             pending.append(b"\0")
     if is_flexible:
-        pending.append(_endpoint_tags(answer.endpoints) if version >= 16 else b"\0")
+        pending.append(endpoint_tags(answer.endpoints) if version >= 16 else b"\0")
     pieces.append(b"".join(pending))
     return pieces
 
@@ -140,11 +140,17 @@ def _partition_tags(one: FetchedPartition) -> bytes:
     if one.diverging_epoch is not None:
         tags.append(struct.pack(">BBiqB", 0, 13, *one.diverging_epoch, 0))
     if one.current_leader is not None:
-        tags.append(struct.pack(">BBiiB", 1, 9, *one.current_leader, 0))
+        tags.append(leader_tag(1, one.current_leader))
     return bytes([len(tags)]) + b"".join(tags)
 
 
-def _endpoint_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
+def leader_tag(tag: int, leader: tuple[int, int]) -> bytes:
+    """Who leads a partition, and in which epoch, as a tagged field (KIP-951)."""
+    return struct.pack(">BBiiB", tag, 9, *leader, 0)
+
+
+def endpoint_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    """The tagged fields of a response that has nothing but these; the same for fetch and produce."""
     if not endpoints:
         return b"\0"
     rows = [

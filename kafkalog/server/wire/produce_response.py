@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.wire.fetch_response import NodeEndpoint, endpoint_tags, leader_tag
 from kafkalog.server.wire.versions import unsigned_varint
 
 _OLD = struct.Struct(">ihqq").pack
@@ -46,10 +48,18 @@ class ProduceAnswer:
 
     rows: Rows
     throttle_ms: int = 0
+    leader: tuple[int, int] | None = None  # (node id, epoch): told with NOT_LEADER_OR_FOLLOWER from version 10 on
+    endpoints: Sequence[NodeEndpoint] = ()
 
 
-def produce_body(version: int, rows: Rows, throttle_ms: int) -> bytes:
-    """All of a response behind the correlation id."""
+def produce_body(
+    version: int,
+    rows: Rows,
+    throttle_ms: int,
+    leader: tuple[int, int] | None = None,
+    endpoints: Sequence[NodeEndpoint] = (),
+) -> bytes:
+    """All of a response behind the correlation id; who leads instead (KIP-951) from version 10 on."""
     if version < FIRST_FLEXIBLE:
         pieces = [_INT(len(rows))]
         for topic, partitions in rows:
@@ -65,14 +75,16 @@ def produce_body(version: int, rows: Rows, throttle_ms: int) -> bytes:
         else:
             pieces.append(_compact(str(topic)))
         pieces.append(unsigned_varint(len(partitions) + 1))
-        pieces += [_row(index, one) for index, one in partitions]
+        pieces += [_row(index, one, leader) for index, one in partitions]
         pieces.append(b"\0")
-    pieces += (_INT(throttle_ms), b"\0")
+    pieces += (_INT(throttle_ms), endpoint_tags(endpoints))
     return b"".join(pieces)
 
 
-def _row(index: int, one: Produced) -> bytes:
+def _row(index: int, one: Produced, leader: tuple[int, int] | None) -> bytes:
     head = _PLAIN(index, one.error_code, one.base_offset, one.append_time_ms, one.log_start_offset)
+    if leader is not None and one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return head + b"\1\0\1" + leader_tag(0, leader)
     if one.message is None and not one.record_errors:
         return head + _NOTHING_TO_SAY
     errors = [_INT(number) + _compact(words) + b"\0" for number, words in one.record_errors]

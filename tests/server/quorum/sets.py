@@ -53,6 +53,7 @@ class Set:
         settings = {"node_id": number, "kafkalog_replicas": self._names, **self._settings}
         found = node_for(directory, prepare=lambda node: setattr(node.quorum, "peers", Peers(self, number)), **settings)
         self.nodes[number] = await stack.enter_async_context(found)
+        self.quorum(number).before_taking_over.clear()  # a follower has no way to the leader here
         return self.nodes[number]
 
     async def stop(self, number: int) -> None:

@@ -55,10 +55,11 @@ async def test_an_operator_lets_a_server_lead(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         servers = [await stack.enter_async_context(server_of(tmp_path, one, ports)) for one in (1, 2, 3)]
         first, second, third = (server.node.quorum for server in servers)
-        assert await promoted(ports[1]) == (0, f"{HOST}:{ports[1]} leads\n")
+        first_words = f"{HOST}:{ports[1]} leads: node 2, in term 1, nobody was known to lead\n"
+        assert await promoted(ports[1]) == (0, first_words)
         await eventually(lambda: first.leader == third.leader == 2 and second.leads)
-        assert await promoted(ports[1]) == (0, f"{HOST}:{ports[1]} led already\n")
-        assert await promoted(ports[0]) == (0, f"{HOST}:{ports[0]} leads\n")
+        assert await promoted(ports[1]) == (0, f"{HOST}:{ports[1]} led already: node 2, in term 1\n")
+        assert await promoted(ports[0]) == (0, f"{HOST}:{ports[0]} leads: node 1, in term 3, after node 2 in term 1\n")
         assert not second.leads
         await eventually(lambda: second.leader == third.leader == 1)
 
@@ -67,10 +68,11 @@ async def test_an_operator_lets_a_server_lead(tmp_path: Path) -> None:
 async def test_without_a_majority_only_force_helps_and_a_server_that_comes_back_is_reached(tmp_path: Path) -> None:
     ports = free_ports(3)
     async with server_of(tmp_path, 1, ports) as first:
-        with pytest.raises(ElectionFailed, match="too few nodes"):
+        with pytest.raises(ElectionFailed, match="of 3 nodes 1 would vote for node 1"):
             await promoted(ports[0])
         assert not first.node.quorum.leads
-        assert await promoted(ports[0], "--force") == (0, f"{HOST}:{ports[0]} leads\n")
+        status, words = await promoted(ports[0], "--force")
+        assert status == 0 and words.startswith(f"{HOST}:{ports[0]} leads: node 1, in term")
         term = first.node.quorum.state.term
         async with server_of(tmp_path, 2, ports) as second:
             await promoted(ports[1])

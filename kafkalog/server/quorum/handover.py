@@ -1,0 +1,169 @@
+"""A leader gives its place to a node of its choice, as databases switch over: no record that was acknowledged is lost.
+
+While clients go on, the leader waits until the successor is close. Then it appends nothing more, waits until the
+successor has all of its records, and tells it so: the vote that follows finds nobody ahead. Requests that came
+meanwhile wait, and are told who leads then. Where the successor is too slow the leader leads on, in its own term;
+where the vote fails after it stepped down, it asks for the votes itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.errors import ApiError, FencedLeaderEpoch, KafkalogError
+from kafkalog.server.quorum.file import NOBODY
+from kafkalog.server.replica.partition import Partition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+TIMEOUT: Final = "kafkalog.handover.timeout.ms"
+NEAR_MS: Final = 1000
+"""A successor that had all so short a time ago has the rest soon: from then on appends wait."""
+HELD_SECONDS: Final = 5.0
+"""Appends wait at most so long for the successor's last records, and then for its vote."""
+RETURN_SECONDS: Final = 1.0
+TRIES: Final = 30
+"""How often, and so far apart, a leader that stepped down for nobody asks for the votes itself."""
+_LOOK_SECONDS: Final = 0.01
+
+
+class NotCaughtUp(ApiError):
+    """The node that was to lead does not have the leader's records in time: the leader leads on."""
+
+    code = 80
+    retriable = True
+
+
+class HandOver:
+    """The leader's half. All of it belongs to the loop."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._turn = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self.on_change: Callable[[], object] = lambda: None
+        """Called when the leader begins to wait for its successor, and when it does no more."""
+
+    async def stop(self) -> None:
+        """Ends what goes on; who waits for it goes on."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        self._release()
+
+    async def give(self, term: int, leader: int, successor: int) -> None:
+        """Return when the successor has all records of this leader, which appends nothing more until the vote.
+
+        FencedLeaderEpoch where this node does not lead in the term, NotCaughtUp where the successor is too slow.
+        """
+        async with self._turn:
+            self._check(term, leader, successor)
+            within_s = self._node.config[TIMEOUT] / 1000
+            _LOG.info("node %d is to lead: it has %g s to come close", successor, within_s)
+            if not await self._until(lambda: self._behind(successor, NEAR_MS) is None, within_s):
+                raise self._not_caught_up(successor, NEAR_MS)
+            self._check(term, leader, successor)
+            await self._settle_task()
+            self._hold()
+            is_given = False
+            try:
+                is_given = await self._until(lambda: self._has_all(successor), min(within_s, HELD_SECONDS))
+                if not is_given:
+                    raise self._not_caught_up(successor, 0)
+                self._check(term, leader, successor)
+            finally:
+                if not is_given:
+                    self._release()
+            _LOG.info("node %d has all records: appends wait for its vote", successor)
+            self._task = asyncio.get_running_loop().create_task(self._wait_for_vote(term))
+
+    def _check(self, term: int, leader: int, successor: int) -> None:
+        quorum = self._node.quorum
+        if not quorum.leads or (quorum.state.term, self._node.node_id) != (term, leader):
+            raise FencedLeaderEpoch(f"node {self._node.node_id} does not lead in term {term}")
+        if successor not in quorum.others(self._node.node_id):
+            raise FencedLeaderEpoch(f"node {successor} is none of the others")
+
+    def _partitions(self) -> Iterator[Partition]:
+        for key in tuple(self._node.store.logs):
+            try:
+                yield self._node.replicas.find(key)
+            except KafkalogError as error:
+                _LOG.info("%s is not handed over: %s", key, error)
+
+    def _behind(self, successor: int, lag_ms: int) -> Partition | None:
+        """A partition of which the successor lacks something, and did so for longer than `lag_ms`."""
+        now_ms = self._node.monotonic_ms()
+        for partition in self._partitions():
+            end = partition.log.log_end_offset
+            state = partition.followers.get(successor)
+            if end == 0 or (state is not None and state.log_end.message_offset >= end):
+                continue
+            if state is None or not lag_ms or not state.is_caught_up(end, now_ms, lag_ms):
+                return partition
+        return None
+
+    def _has_all(self, successor: int) -> bool:
+        return not self._node.replicas.is_appending and self._behind(successor, 0) is None
+
+    def _not_caught_up(self, successor: int, lag_ms: int) -> KafkalogError:
+        found = self._behind(successor, lag_ms)
+        if not self._node.quorum.leads:
+            return FencedLeaderEpoch("another node leads meanwhile")
+        _LOG.warning("node %d did not catch up, and this node leads on: %s", successor, found)
+        where = "an append" if found is None else str(found.topic_partition)
+        return NotCaughtUp(f"node {successor} did not catch up with {where}")
+
+    async def _until(self, is_so: Callable[[], bool], seconds: float) -> bool:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while not is_so():
+            if loop.time() >= deadline or not self._node.quorum.leads:
+                return False
+            await asyncio.sleep(_LOOK_SECONDS)
+        return True
+
+    def _hold(self) -> None:
+        self._node.replicas.hold_writes()
+        self._node.quorum.is_handing_over = True
+        self.on_change()
+
+    def _release(self) -> None:
+        self._node.quorum.is_handing_over = False
+        self.on_change()
+        self._node.replicas.release_writes()
+
+    # After it
+
+    async def _settle_task(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _wait_for_vote(self, term: int) -> None:
+        quorum = self._node.quorum
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + HELD_SECONDS
+        try:
+            while (quorum.leads or quorum.leader == NOBODY) and loop.time() < deadline:
+                await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            self._release()  # who waited is told of the next leader
+        if quorum.leads:
+            _LOG.warning("the successor did not ask for votes: this node leads on in term %d", term)
+            return
+        for _ in range(TRIES):
+            await asyncio.sleep(RETURN_SECONDS)
+            if quorum.state.leader != NOBODY:
+                return
+            try:
+                await quorum.promote()
+            except (KafkalogError, OSError) as error:
+                _LOG.warning("nobody leads, and this node, which did, cannot lead on: %s", error)

@@ -1,0 +1,124 @@
+"""A leader hands over to the node that an operator chose, or leads on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.errors import NotLeaderOrFollower
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.quorum.errors import ElectionFailed
+from kafkalog.server.quorum.handover import NotCaughtUp
+from kafkalog.server.quorum.messages import VOTE, end_request
+from tests.server.looping import in_loop
+from tests.server.nodes import call
+from tests.server.quorum.sets import T0, Peers, Set, eventually, fetch, set_of
+from tests.server.quorum.test_leading import append, with_topic
+from tests.server.replica.partitions import plain
+
+
+async def with_leader(nodes: Set) -> int:
+    """Node 1 leads, with one record; its term."""
+    await with_topic(nodes, 1, 2, 3)
+    await nodes.promote(1)
+    await append(nodes[1])
+    await eventually(lambda: nodes.quorum(2).leader == nodes.quorum(3).leader == 1)
+    return nodes.quorum(1).state.term
+
+
+async def asked(nodes: Set, term: int, successor: int = 2, leader: int = 1) -> int:
+    """The error code of the question whether node 1 hands over."""
+    request = end_request(term, leader, successor, nodes[1].cluster_id)
+    answer = await call(nodes[1], "end_quorum_epoch", 1, request)
+    return int(answer.error_code)
+
+
+@in_loop
+async def test_appends_wait_for_the_one_who_leads_next(tmp_path: Path) -> None:
+    """FLOW-4: they are told that this node does not lead."""
+    async with set_of(tmp_path) as nodes:
+        term = await with_leader(nodes)
+        await fetch(nodes[1], 2, 1, current_leader_epoch=term)
+        assert await asked(nodes, term) == 0
+        waiting = asyncio.ensure_future(append(nodes[1]))
+        with pytest.raises(NotLeaderOrFollower, match="hands over"):
+            nodes[1].replicas.append_now(T0, plain())
+        create = {"topics": [], "timeout": 1000, "validate_only": False}
+        assert (await call(nodes[1], "create_topics", 7, create)).topics == ()
+        assert nodes[1].leaders_calls and not waiting.done()
+        await nodes.quorum(1).heard(term + 1, -1)
+        assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@in_loop
+async def test_a_leader_whose_successor_does_not_ask_for_votes_leads_on(tmp_path: Path) -> None:
+    async with set_of(tmp_path) as nodes:
+        term = await with_leader(nodes)
+        await fetch(nodes[1], 2, 1, current_leader_epoch=term)
+        assert await asked(nodes, term) == 0
+        assert (await append(nodes[1])).error_code == 0  # it waited
+        assert nodes.quorum(1).leads and nodes.quorum(1).state.term == term
+        assert not nodes[1].leaders_calls
+
+
+@in_loop
+async def test_a_successor_that_fetches_no_more_leads_not_and_nothing_has_changed(tmp_path: Path) -> None:
+    async with set_of(tmp_path, kafkalog_handover_timeout_ms=100) as nodes:
+        term = await with_leader(nodes)
+        assert await asked(nodes, term) == NotCaughtUp.code
+        assert await asked(nodes, term - 1) == ErrorCode.FENCED_LEADER_EPOCH
+        assert await asked(nodes, term, successor=1) == ErrorCode.FENCED_LEADER_EPOCH
+        assert await asked(nodes, term, successor=9) == ErrorCode.FENCED_LEADER_EPOCH
+        assert await asked(nodes, term, leader=3) == ErrorCode.FENCED_LEADER_EPOCH
+        assert (await append(nodes[1])).error_code == 0
+        assert nodes.quorum(1).state.term == term and nodes.quorum(1).leads
+
+
+class WithoutVotes(Peers):
+    """The way of a node that gets no answer to what is no pre-vote."""
+
+    async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
+        answer = await super().ask(node_id, api_key, request)
+        if api_key == VOTE and not request["topics"][0]["partitions"][0]["pre_vote"]:
+            raise ConnectionResetError("the answer is lost")
+        return answer
+
+
+@in_loop
+async def test_a_leader_that_stepped_down_for_nobody_takes_a_new_term(tmp_path: Path) -> None:
+    async with set_of(tmp_path) as nodes:
+        await with_topic(nodes, 1, 2, 3)
+        await nodes.promote(1)
+        await eventually(lambda: nodes.quorum(2).leader == nodes.quorum(3).leader == 1)
+        term = nodes.quorum(1).state.term
+        nodes.quorum(2).peers = WithoutVotes(nodes, 2)
+        with pytest.raises(ElectionFailed, match="of 3 nodes 1 voted for node 2"):
+            await nodes.quorum(2).promote()
+        assert not nodes.quorum(1).leads  # its vote was given
+        await eventually(lambda: bool(nodes.quorum(1).leads))
+        assert nodes.quorum(1).state.term > term + 1
+        assert (await append(nodes[1])).error_code == 0
+
+
+@in_loop
+async def test_a_leader_that_cannot_be_reached_is_not_waited_for(tmp_path: Path) -> None:
+    async with set_of(tmp_path) as nodes:
+        await with_leader(nodes)
+        for one in (2, 3):
+            await append_as_follower(nodes, one)
+        nodes.cut.add(1)
+        await nodes.promote(2)
+        await eventually(lambda: nodes.quorum(3).leader == 2)
+        nodes.cut.clear()
+        await eventually(lambda: nodes.quorum(1).leader == 2)
+        assert (await append(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def append_as_follower(nodes: Set, number: int) -> None:
+    source = nodes[1].replicas.find(T0)
+    data = source.log.read(0, 1 << 20, "log_end", True).records.read()
+    nodes[number].replicas.find(T0).append_as_follower(bytearray(data), source.leader_epoch)

@@ -1,0 +1,71 @@
+"""A node that does not lead tells clients who does, with the error itself (KIP-951): they need not ask first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.server.error_codes import ErrorCode
+from tests.server.looping import in_loop
+from tests.server.nodes import call
+from tests.server.quorum.sets import eventually, set_of
+from tests.server.quorum.test_leading import with_topic
+from tests.server.replica.partitions import plain
+
+
+def produce(acks: int = 1) -> dict[str, Any]:
+    rows = [{"index": 0, "records": plain()}]
+    topics = [{"name": "t", "partition_data": rows}]
+    return {"transactional_id": None, "acks": acks, "timeout": 1000, "topic_data": topics}
+
+
+def fetch(**more: Any) -> dict[str, Any]:
+    row = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "last_fetched_epoch": -1,
+           "log_start_offset": -1, "partition_max_bytes": 1000, **more}  # fmt: skip
+    return {"max_wait": 0, "min_bytes": 1, "max_bytes": 1000, "isolation_level": 0, "session_id": 0,
+            "session_epoch": -1, "topics": [{"topic": "t", "partitions": [row]}], "forgotten_topics_data": [],
+            "rack_id": ""}  # fmt: skip
+
+
+@in_loop
+@pytest.mark.parametrize("version", [9, 10, 12])
+async def test_a_produce_elsewhere_is_told_of_the_leader(tmp_path: Path, version: int) -> None:
+    """FLOW-4."""
+    async with set_of(tmp_path) as nodes:
+        await with_topic(nodes, 1, 2, 3)
+        answer = await call(nodes[3], "produce", version, produce())
+        [row] = answer.responses[0].partition_responses
+        assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert not getattr(answer, "node_endpoints", ())  # nobody leads
+        await nodes.promote(2)
+        await eventually(lambda: nodes.quorum(3).leader == 2)
+        answer = await call(nodes[3], "produce", version, produce())
+        [row] = answer.responses[0].partition_responses
+        assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if version >= 10:
+            assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, nodes.quorum(2).state.term)
+            [one] = answer.node_endpoints
+            assert (one.node_id, one.host, one.port) == (2, "host2", 9092)
+        answer = await call(nodes[2], "produce", version, produce())
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        assert not getattr(answer, "node_endpoints", ())
+
+
+@in_loop
+async def test_a_fetch_elsewhere_is_told_of_the_leader(tmp_path: Path) -> None:
+    async with set_of(tmp_path) as nodes:
+        await with_topic(nodes, 1, 2, 3)
+        topic_id = nodes[3].topics.get("t").id
+        await nodes.promote(2)
+        await eventually(lambda: nodes.quorum(3).leader == 2)
+        term = nodes.quorum(2).state.term
+        for epoch, code in ((-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (0, ErrorCode.FENCED_LEADER_EPOCH)):
+            tree = fetch(current_leader_epoch=epoch)
+            tree["topics"][0]["topic_id"] = topic_id
+            answer = await call(nodes[3], "fetch", 16, tree)
+            [row] = answer.responses[0].partitions
+            assert row.error_code == code
+            assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, term)
+            assert [(one.node_id, one.host, one.port) for one in answer.node_endpoints] == [(2, "host2", 9092)]
