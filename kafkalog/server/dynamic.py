@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kafkalog.config_keys import parse_value, value_text
@@ -45,6 +45,8 @@ class DynamicSettings:
         self._changed: Changed = {}
         self._groups: Changed = {}
         self._changing = asyncio.Lock()
+        self.on_group_change: Callable[[], object] = lambda: None
+        """Called when the settings of a group are on disk."""
 
     def of(self, resource: str) -> Mapping[str, str]:
         """What counts for all nodes (""), or was changed for one.
@@ -127,15 +129,33 @@ class DynamicSettings:
         """Set these, on disk and at once; None takes one back to what it was without. ConfigError, StorageError."""
         async with self._changing:
             self.check(changes, resource)
-            changed = _with(self._changed, resource, changes)
-            before = {name: self._effective(self._changed, name) for name in changes}
-            self._node.alter_config({name: self._effective(changed, name) for name in changes})
-            try:
-                await self._node.run(self._write, changed, self._groups)
-            except (StorageError, PolicyViolation):
+            await self._set(_with(self._changed, resource, changes), self._groups, changes)
+
+    @property
+    def everywhere(self) -> Mapping[str, str]:
+        """What was changed for all nodes."""
+        return self._changed.get("", {})
+
+    async def take(self, everywhere: Mapping[str, str], groups: Changed) -> None:
+        """Have these for all nodes and for groups, as the leader of the set has. ConfigError, StorageError."""
+        async with self._changing:
+            own = self.everywhere
+            names = {name for name in (*own, *everywhere) if own.get(name) != everywhere.get(name)}
+            changes = {name: everywhere.get(name) for name in sorted(names) if name in self._node.config}
+            if changes or groups != self._groups:
+                await self._set(_with(self._changed, "", changes), groups, changes)
+
+    async def _set(self, changed: Changed, groups: Changed, names: Iterable[str]) -> None:
+        before = {name: self._effective(self._changed, name) for name in names}
+        if before:
+            self._node.alter_config({name: self._effective(changed, name) for name in before})
+        try:
+            await self._node.run(self._write, changed, groups)
+        except (StorageError, PolicyViolation):
+            if before:
                 self._node.alter_config(before)
-                raise
-            self._changed = changed
+            raise
+        self._changed, self._groups = changed, groups
 
     async def change_group(self, group_id: str, changes: Mapping[str, str | None]) -> None:
         """Set these, which were checked, for a group; None takes one back. StorageError, PolicyViolation."""
@@ -143,6 +163,7 @@ class DynamicSettings:
             groups = _with(self._groups, group_id, changes)
             await self._node.run(self._write, self._changed, groups)
             self._groups = groups
+            self.on_group_change()
 
     def _effective(self, changed: Mapping[str, Mapping[str, str]], name: str) -> str | None:
         for values in (changed.get(str(self._node.node_id), {}), changed.get("", {}), self.given):

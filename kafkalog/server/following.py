@@ -12,6 +12,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.server.client.cluster import Cluster, read_cluster, read_topic_settings
 from kafkalog.server.client.login import connect
 from kafkalog.server.client.settings import PeerSettings
+from kafkalog.server.quorum import metadata
 from kafkalog.server.quorum.file import NOBODY
 from kafkalog.server.replica.following import FetchLimits
 from kafkalog.server.replica.following_throttle import FollowingThrottle
@@ -178,6 +179,7 @@ class Following:
         connection = await connect(member.host, member.port, self._peers)
         try:
             cluster = await read_cluster(connection)
+            common = await metadata.ask(connection, self._node.node_id, now[1])
             settings = await read_topic_settings(connection, sorted(cluster.topics))
             surplus = [name for name in self._node.topics.names() if name not in cluster.topics]
             # a list leaves out what we may not see; asked by its name, that is an error
@@ -186,6 +188,7 @@ class Following:
             await connection.close()
         if self._now() != now or (kept is not None and kept.topics):
             return
+        await metadata.take(self._node, common)
         wanted = _states(cluster, settings)
         for change in topic_changes(wanted, self._own()):
             if self._now() != now:

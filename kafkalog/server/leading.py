@@ -25,12 +25,9 @@ _COORDINATORS: Final = (
     "join_group", "leave_group", "offset_commit", "offset_delete", "offset_fetch", "sync_group", "txn_offset_commit",
 )  # fmt: skip
 _CONTROLLERS: Final = (
-    "alter_configs",
-    "create_partitions",
-    "create_topics",
-    "delete_topics",
-    "incremental_alter_configs",
-)
+    "alter_client_quotas", "alter_configs", "alter_user_scram_credentials", "create_acls", "create_partitions",
+    "create_topics", "delete_acls", "delete_topics", "incremental_alter_configs",
+)  # fmt: skip
 REFUSED: Final[Mapping[str, type[KafkalogError]]] = {
     **dict.fromkeys(_COORDINATORS, NotCoordinator), **dict.fromkeys(_CONTROLLERS, NotController),
 }  # fmt: skip

@@ -109,6 +109,8 @@ class Quorum:
         self.state = QuorumState(last) if kept is None else kept
         self._node.topics.on_change(self._changed)
         self._node.on_config_change.append(self._changed)
+        self._node.credentials.file.on_change = self._changed
+        self._node.dynamic.on_group_change = self._changed
         if self.state.leader == self._node.node_id or len(self.replica_set) == 1:
             self._later(self._resume())
         self._later(watch(self, self._node.node_id))

@@ -53,6 +53,8 @@ class SecurityFile:
     ) -> None:
         self.path = os.path.join(os.fspath(directory), SECURITY_FILE)
         self.state = SecurityState()
+        self.on_change: Callable[[], object] = lambda: None
+        """Called on the loop when a change is on disk."""
         self._before = before
         self._fs = fs
         self._changing = asyncio.Lock()
@@ -92,4 +94,5 @@ class SecurityFile:
             made = change(self.state)
             if made != self.state:
                 await run(self.write, made)
+                self.on_change()
             return self.state

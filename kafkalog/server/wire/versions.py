@@ -90,6 +90,7 @@ APIS = _table(
     Api(53, "begin_quorum_epoch", 0, 1, 1),
     Api(54, "end_quorum_epoch", 0, 1, 1),
     Api(55, "describe_quorum", 0, 2, 0),
+    Api(59, "fetch_snapshot", 0, 1, 0),
     Api(60, "describe_cluster", 0, 2, 0),
     Api(61, "describe_producers", 0, 0, 0),
     Api(65, "describe_transactions", 0, 0, 0),
@@ -100,7 +101,7 @@ APIS = _table(
     Api(75, "describe_topic_partitions", 0, 0, 0),
 )
 
-OF_A_SET = frozenset({52, 53, 54, 55})
+OF_A_SET = frozenset({52, 53, 54, 55, 59})
 """Calls that are served where there is a replica set."""
 ALONE = {key: api for key, api in APIS.items() if key not in OF_A_SET}
 

@@ -1,0 +1,40 @@
+"""FetchSnapshot (KIP-630): a node of the replica set asks the leader for users, ACLs, quotas and settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import InvalidRequest
+from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.quorum.messages import WHOLE
+from kafkalog.server.quorum.metadata import content_of, part_of
+from kafkalog.server.security.acls import Operation
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+
+async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+    """A part of the snapshot of `__cluster_metadata`, to who may act for the cluster alone."""
+    if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
+        return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    rows = [row for topic in request.topics if topic.name == WHOLE.topic for row in topic.partitions]
+    if len(rows) != 1 or rows[0].partition != WHOLE.partition:
+        raise InvalidRequest(f"one snapshot is there, of {WHOLE.topic}")
+    quorum = node.quorum
+    if not quorum.leads:
+        return refused(node, context, request, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    snapshot = (quorum.changes, quorum.state.term)
+    asked = (rows[0].snapshot_id.end_offset, rows[0].snapshot_id.epoch)
+    position = rows[0].position if asked == snapshot else 0
+    row = part_of(content_of(node), snapshot, position, request.max_bytes, (quorum.leader, quorum.state.term))
+    topics = [{"name": WHOLE.topic, "partitions": [row]}]
+    return {"throttle_time": context.throttle_ms, "error_code": 0, "topics": topics, "node_endpoints": ()}
+
+
+def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+    """The error for the whole, and at the row that a node of the set looks at."""
+    row = part_of(b"", (-1, -1), 0, 1, (-1, -1))
+    topics = [{"name": WHOLE.topic, "partitions": [{**row, "error_code": error_code}]}]
+    return {"throttle_time": context.throttle_ms, "error_code": error_code, "topics": topics, "node_endpoints": ()}

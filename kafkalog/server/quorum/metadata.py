@@ -1,0 +1,109 @@
+"""What a set has in common besides topics, as one snapshot: ACLs, quotas, users, settings of all nodes and of groups.
+
+It is asked for with FetchSnapshot, part by part; it holds what passwords are checked by, and goes to nodes of the set
+alone. Its id is the number of changes with the leader's term: one that changes meanwhile is asked for from its begin.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog.server.quorum.messages import WHOLE, Tree
+from kafkalog.server.security.state import SecurityState, format_state, parse_state
+
+if TYPE_CHECKING:
+    from kafkalog.server.client.connection import PeerConnection
+    from kafkalog.server.node import Node
+
+FETCH_SNAPSHOT: Final = 59
+VERSION: Final = 1
+PART_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 128 << 20
+_TRIES: Final = 5
+
+
+class Common(NamedTuple):
+    """What all nodes of a set have."""
+
+    security: SecurityState
+    settings: dict[str, str]
+    groups: dict[str, dict[str, str]]
+
+
+def content_of(node: Node) -> bytes:
+    """What this node has, as the others get it."""
+    dynamic = node.dynamic
+    tree = {
+        "version": VERSION,
+        "security": json.loads(format_state(node.credentials.file.state)),
+        "settings": dict(dynamic.everywhere),
+        "groups": {name: dict(dynamic.of_group(name)) for name in dynamic.groups()},
+    }
+    return json.dumps(tree).encode()
+
+
+def read_content(content: bytes) -> Common:
+    """What a leader has. ValueError where it is none."""
+    data = json.loads(content)
+    if not isinstance(data, dict) or data.get("version") != VERSION:
+        raise ValueError(f"the leader's settings are no object with version {VERSION}")
+    settings: Any = data.get("settings")
+    groups: Any = data.get("groups")
+    if not _is_text(settings) or not isinstance(groups, dict) or not all(_is_text(one) for one in groups.values()):
+        raise ValueError("the leader's settings are no names with text")
+    return Common(parse_state(json.dumps(data.get("security")).encode()), settings, groups)
+
+
+def _is_text(values: Any) -> bool:
+    return isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
+
+
+async def ask(connection: PeerConnection, node_id: int, term: int) -> Common:
+    """The leader's, in as many parts as it takes. PeerError; ValueError where the answers are none."""
+    for _ in range(_TRIES):
+        found, snapshot, size = b"", (-1, -1), -1
+        while size < 0 or len(found) < size:
+            row = (await connection.request(FETCH_SNAPSHOT, _request(node_id, term, snapshot, len(found)))).topics[0]
+            part = row.partitions[0]
+            if part.error_code:
+                raise ValueError(f"the leader does not give its settings: error {int(part.error_code)}")
+            told = (part.snapshot_id.end_offset, part.snapshot_id.epoch)
+            if (found and told != snapshot) or part.position != len(found):
+                break  # it changed meanwhile
+            records = bytes(part.unaligned_records or b"")
+            snapshot, size, found = told, part.size, found + records
+            if size > MAX_BYTES or (not records and len(found) < size):
+                raise ValueError("the leader's settings have no end")
+        else:
+            return read_content(found)
+    raise ValueError("the leader's settings change too often")
+
+
+def _request(node_id: int, term: int, snapshot: tuple[int, int], position: int) -> Tree:
+    row = {
+        "partition": WHOLE.partition, "current_leader_epoch": term, "position": position,
+        "snapshot_id": {"end_offset": snapshot[0], "epoch": snapshot[1]}, "replica_directory_id": None,
+    }  # fmt: skip
+    topics = [{"name": WHOLE.topic, "partitions": [row]}]
+    return {"cluster_id": None, "replica_id": node_id, "max_bytes": PART_BYTES, "topics": topics}
+
+
+def part_of(content: bytes, snapshot: tuple[int, int], position: int, max_bytes: int, leader: tuple[int, int]) -> Tree:
+    """A part of what is asked for, as a row of the answer."""
+    begin = position if 0 <= position <= len(content) else 0
+    return {
+        "index": WHOLE.partition, "error_code": 0,
+        "snapshot_id": {"end_offset": snapshot[0], "epoch": snapshot[1]},
+        "current_leader": {"leader_id": leader[0], "leader_epoch": leader[1]},
+        "size": len(content), "position": begin,
+        "unaligned_records": content[begin : begin + max(1, min(max_bytes, PART_BYTES))],
+    }  # fmt: skip
+
+
+async def take(node: Node, common: Common) -> None:
+    """Have what the leader has; what is the same already is not written. StorageError, ConfigError."""
+    file = node.credentials.file
+    if format_state(common.security) != format_state(file.state):
+        await file.change(node.run, lambda _: common.security)
+    await node.dynamic.take(common.settings, common.groups)

@@ -1,0 +1,44 @@
+"""Users, ACLs, quotas and settings that the leader takes are those of all nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.quorum.metadata import content_of
+from kafkalog.server.security.acls import Acl, Operation, PatternType, Permission, ResourceType
+from kafkalog.server.security.scram import keys_of_password
+from kafkalog.server.security.state import SecurityState
+from tests.server.looping import in_loop
+from tests.server.nodes import call
+from tests.server.replica.copies import until
+from tests.server.replicated.test_following_leader import set_of_three
+
+ENTRY = Acl(ResourceType.TOPIC, "t", PatternType.LITERAL, "User:a", "*", Operation.READ, Permission.ALLOW)
+QUOTA = {(("user", "a"),): {"producer_byte_rate": 1000.0}}
+USERS = {"a": {"SCRAM-SHA-256": keys_of_password("SCRAM-SHA-256", "secret", 4096)}}
+
+
+@in_loop
+async def test_what_the_leader_takes_is_taken_by_all(tmp_path: Path) -> None:
+    async with set_of_three(tmp_path) as servers:
+        await servers[1].node.quorum.promote()
+        first = servers[1].node
+        state = SecurityState((ENTRY,), QUOTA, USERS)
+        await first.credentials.file.change(first.run, lambda _: state)
+        await first.dynamic.change("", {"log.retention.ms": "123456"})
+        await first.dynamic.change_group("g", {"consumer.session.timeout.ms": "50000"})
+        await until(lambda: len({content_of(one.node) for one in servers.values()}) == 1)
+        second = servers[2].node
+        assert second.credentials.file.state == state
+        assert second.config["log.retention.ms"] == 123456
+        assert second.credentials.keys_of("a", "SCRAM-SHA-256") == USERS["a"]["SCRAM-SHA-256"]
+
+        user = {"name": "b", "mechanism": 1, "iterations": 4096, "salt": b"s" * 24, "salted_password": b"p" * 32}
+        answer = await call(second, "alter_user_scram_credentials", 0, {"deletions": [], "upsertions": [user]})
+        assert answer.results[0].error_code == ErrorCode.NOT_CONTROLLER
+
+        await second.quorum.promote()  # and what is taken back at the next one is taken back at all
+        await second.credentials.file.change(second.run, lambda _: SecurityState())
+        await second.dynamic.change("", {"log.retention.ms": None})
+        await until(lambda: not first.credentials.file.state.acls and not first.dynamic.everywhere)
