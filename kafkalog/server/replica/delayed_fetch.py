@@ -45,7 +45,9 @@ class DelayedFetch(DelayedOperation):
             if available is None:
                 return self.force_complete()
             gathered += available
-        return gathered >= self._params.min_bytes and self.force_complete()
+            if gathered >= self._params.min_bytes:
+                return self.force_complete()
+        return False
 
     def on_complete(self) -> None:
         self._respond()

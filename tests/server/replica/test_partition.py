@@ -226,6 +226,7 @@ def grown(partition: Partition, epochs: list[tuple[int, int]], end: int) -> None
 def with_epochs(tmp_path: Path) -> Partition:
     partition = lone(tmp_path / "t-0", leader_epoch=0)
     grown(partition, [(0, 0), (3, 2), (4, 8), (7, 13), (9, 14)], 17)
+    partition.log.begin_epoch(10)
     partition.become_leader(Role(NODE, 10, 1, (NODE,), (NODE,)))
     return partition
 
@@ -241,15 +242,13 @@ def test_a_last_epoch_that_ended_elsewhere_is_told(with_epochs: Partition) -> No
     """PART-6."""
     assert with_epochs.leader_epoch == 10
     expected = {(2, 5): (0, 2), (0, 4): (0, 2), (6, 6): (4, 13), (5, 9): (4, 13), (10, 18): (10, 17)}
-    # the leader's own epoch begins at its end, with its first record
-    with_epochs.append(bytearray(plain()), 1)
-    expected[10, 18] = None  # type: ignore[assignment]
-    expected[10, 19] = (10, 18)
     expected[9, 17] = (10, 17)  # it has all from before the epoch, and begins it
     assert {key: divergence(with_epochs, *key) for key in expected} == expected
     assert all(divergence(with_epochs, *key) is None for key in ((0, 2), (7, 14), (10, 17)))
     with pytest.raises(OffsetOutOfRange):
-        divergence(with_epochs, 11, 18)
+        divergence(with_epochs, 11, 5)
+    with_epochs.append(bytearray(plain()), 1)
+    assert divergence(with_epochs, 10, 18) is None and divergence(with_epochs, 10, 19) == (10, 18)
 
 
 def test_the_log_start_wins_over_divergence(with_epochs: Partition) -> None:

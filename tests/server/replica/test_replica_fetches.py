@@ -146,6 +146,24 @@ def test_a_fetch_ends_where_its_partition_changes(tmp_path: Path) -> None:
     run(tmp_path, body)
 
 
+def test_a_fetch_whose_disk_fails_ends(tmp_path: Path) -> None:
+    """FLOW-13, and FLOW-20: what is known of the follower stays."""
+    async def body(replicas: Replicas) -> None:
+        partition = replicas.with_followers(T0, 2, isr=(2,))
+        await follow(replicas, T0, 2, 0)
+        known = dict(partition.followers)
+        params = consumer(9_000, 10_000, replica_id=2, isolation="log_end")
+        task = asyncio.create_task(replicas.fetch(params, [at(T0, 0, log_start_offset=0)]))
+        await settle()
+        assert not task.done()
+        replicas.store.fail_directory(tmp_path, OSError(5, "the disk"))
+        replicas.waiting.wake(T0)
+        assert (await task)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert partition.followers == known
+
+    run(tmp_path, body)
+
+
 def test_a_follower_whose_epoch_ended_elsewhere_is_woken(tmp_path: Path) -> None:
     """FLOW-13."""
     async def body(replicas: Replicas) -> None:
