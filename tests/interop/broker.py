@@ -24,7 +24,8 @@ class Broker:
 
     reference: who asks the broker for `ask` and what stands on it, None where that is not called; work: where settings
     and the broker's own log (`broker.log`) go; data: the directory of partitions; settings: over those that all
-    brokers here have; options: the JVM's.
+    brokers here have; options: the JVM's; ports: of clients and of the controller, where it has to come back on the
+    same ones.
     """
 
     def __init__(
@@ -34,8 +35,10 @@ class Broker:
         data: Path,
         settings: Mapping[str, str] | None = None,
         options: tuple[str, ...] | None = None,
+        ports: Iterable[int] | None = None,
     ) -> None:
         self._reference = reference
+        self._ports = None if ports is None else tuple(ports)
         self._work = work
         self._data = data
         self._own = dict(settings or {})
@@ -46,7 +49,7 @@ class Broker:
 
     def __enter__(self) -> Self:
         for _ in range(ATTEMPTS):
-            if self._starts(*_free_ports(2)):
+            if self._starts(*(self._ports or _free_ports(2))):
                 return self
         raise RuntimeError(f"the broker did not start:\n{self.log()[-3000:]}")
 
