@@ -2,8 +2,9 @@
 
 LINES sets the number of lines (default 10,000,000), KAFKA=0 leaves the embedded Kafka out; name groups to run only
 those: commands, compress, append, scan, lookup, read, crc, verify, recover, open, arrow, codecs, durability, clean,
-serve. VERIFY_MB sets the size of the log that is verified, recovered or cleaned (default 1000), SERVE_RECORDS the
-number of records of 1 KiB sent to the server (default 400,000).
+serve, replicate. VERIFY_MB sets the size of the log that is verified, recovered or cleaned (default 1000),
+SERVE_RECORDS the number of records of 1 KiB sent to the server (default 400,000), REPLICATE_S and REPLICATE_MB_S how
+long and how fast a replica set is written to (default 20 s, 100 MB/s: 6 GB of disk).
 """
 
 import os
@@ -21,6 +22,7 @@ from asv_benchmarks import (
     engine,
     opening,
     recovering,
+    replicating,
     serving,
     verifying,
 )
@@ -29,8 +31,9 @@ from asv_benchmarks.peers import kafka_embedded
 
 GROUPS = (
     "commands", "compress", "append", "scan", "lookup", "read", "crc", "verify", "recover", "open", "arrow", "codecs",
-    "durability", "clean", "serve",
+    "durability", "clean", "serve", "replicate",
 )  # fmt: skip
+REPLICATE = (("REPLICATE_S", "20"), ("REPLICATE_MB_S", "100"))
 # rows of the embedded Kafka that stand beside rows of ours: their name -> (our rows, theirs times this gives our unit)
 KAFKA_ROWS = {
     "append/1": (("append of ready batches of 1",), 1e-6),
@@ -82,6 +85,9 @@ def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
             rows += cleaning.rows(directory, int(os.environ.get("VERIFY_MB", "1000")), reference)
         elif group == "serve":
             rows += serving.rows(directory, int(os.environ.get("SERVE_RECORDS", "400000"))) if reference else []
+        elif group == "replicate":
+            seconds, mb_s = (float(os.environ.get(name, usual)) for name, usual in REPLICATE)
+            rows += replicating.rows(directory, seconds, mb_s)
         elif group == "open":
             rows += opening.rows(directory)
         elif group == "arrow":
