@@ -5,7 +5,7 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-LIMIT_S = 60
+LIMIT_S = 300
 
 
 def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.partition_calls import PartitionCall
@@ -16,12 +16,26 @@ _CALL: Final = PartitionCall(Operation.DELETE, {"low_watermark": -1})
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """The low watermark of each partition (PART-11)."""
+    """The low watermark of each partition, once all replicas have come to it (PART-11)."""
+    behind: dict[TopicPartition, int] = {}
 
     async def deleted(key: TopicPartition, one: Any) -> dict[str, Any]:
-        return {"low_watermark": await node.replicas.delete_records(key, one.offset)}
+        low = await node.replicas.delete_records(key, one.offset)
+        start = node.replicas.find(key).log.log_start_offset
+        wanted = start if one.offset < 0 else min(start, one.offset)
+        if low < wanted:
+            behind[key] = wanted
+        return {"low_watermark": low}
 
-    return await _CALL.answer(node, context, request, deleted)
+    answer: Any = await _CALL.answer(node, context, request, deleted)
+    if behind:
+        found = await node.replicas.deleted_everywhere(behind, request.timeout)
+        for topic in answer["topics"]:
+            for row in topic["partitions"]:
+                key = TopicPartition(topic["name"], row["partition_index"])
+                if key in found and not row["error_code"]:
+                    row.update(found[key]._asdict())
+    return cast(Answer, answer)
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:

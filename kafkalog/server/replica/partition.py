@@ -394,9 +394,11 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The lowest log start of all replicas."""
+        """The lowest log start of all replicas; of one that was not heard of for `lag_max_ms` nothing is waited for."""
         future = None if self.future_log is None else self.future_log.log_start_offset
-        return low_watermark(self.log.log_start_offset, self._followers.values(), future)
+        now_ms = self._now_ms()
+        heard_of = [one for one in tuple(self._followers.values()) if one.is_heard_of(now_ms, self.lag_max_ms)]
+        return low_watermark(self.log.log_start_offset, heard_of, future)
 
     # Followers
 
@@ -413,6 +415,8 @@ class Partition:
         place = result.place if last_epoch >= self.role.leader_epoch else UNKNOWN_PLACE
         state = self._followers[node_id] = state.fetched(place, log_start_offset, now_ms, result.log_end_offset)
         role = self.role
+        if self._told == result.log_end_offset == result.place.message_offset and node_id in role.isr:
+            return False  # it has all, and so have the others: most fetches of most partitions
         if node_id not in role.isr and may_join(state, self.log.high_watermark, self.leader_epoch_start_offset):
             self.role = with_isr(role, (*role.isr, node_id))
             _LOG.info("%s: node %d is in sync again: %s", self.topic_partition, node_id, self.role.isr)

@@ -12,6 +12,7 @@ from kafkalog._core.scan import BatchTable, scan
 from kafkalog.errors import InvalidTopic, KafkalogError, NotLeaderOrFollower, StorageError, UnknownTopicOrPartition
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.replica.append_results import appended, refused
+from kafkalog.server.replica.delayed_delete import DelayedDelete, Deletion
 from kafkalog.server.replica.delayed_fetch import DelayedFetch
 from kafkalog.server.replica.delayed_produce import DelayedProduce
 from kafkalog.server.replica.fetch_session import FetchSessions
@@ -404,6 +405,8 @@ class ReplicaManager:
                 continue
             if moved:
                 self.waiting.wake(one.topic_partition)
+            elif self.waiting.deletion.delayed:
+                self.waiting.deletion.check_and_complete(one.topic_partition)
 
     # Deleting
 
@@ -420,6 +423,18 @@ class ReplicaManager:
             raise InvalidTopic(f"Cannot delete records of internal topic {key.topic}")
         low: int = await self._run(partition.delete_records, offset)
         return low
+
+    async def deleted_everywhere(
+        self, wanted: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> dict[TopicPartition, Deletion]:
+        """What came of it that all replicas give up what lies below these offsets; it waits until they have."""
+        future: asyncio.Future[dict[TopicPartition, Deletion]] = asyncio.get_running_loop().create_future()
+        operation = DelayedDelete(timeout_ms, wanted, self.find, _answer(future))
+        self.waiting.watch(self.waiting.deletion, operation, wanted)
+        try:
+            return await future
+        finally:
+            self.waiting.deletion.cancel(operation)
 
 
 class _HighWatermarkListener:

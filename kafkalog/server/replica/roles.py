@@ -52,6 +52,10 @@ class FollowerState(NamedTuple):
         """Whether it has all, or had all at most `replica.lag.time.max.ms` ago."""
         return self.log_end.message_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
 
+    def is_heard_of(self, now_ms: int, lag_max_ms: int) -> bool:
+        """Whether it has fetched, or was in sync, at most `replica.lag.time.max.ms` ago."""
+        return now_ms - max(self.last_fetch_ms, self.last_caught_up_ms) <= lag_max_ms
+
 
 def effective_min_isr(min_insync_replicas: int, role: Role, least: int = 1) -> int:
     """How many replicas in sync a write with acks=all needs: never more than there are replicas (PART-1).
@@ -121,6 +125,6 @@ def without_late(
 
 
 def low_watermark(log_start_offset: int, followers: Iterable[FollowerState], future_start: int | None) -> int:
-    """The lowest log start of all replicas, the future one included (PART-11)."""
+    """The lowest log start of the leader, these followers, and the future replica (PART-11)."""
     starts = [log_start_offset, *(state.log_start_offset for state in followers)]
     return min(starts if future_start is None else [*starts, future_start])

@@ -1,4 +1,4 @@
-"""The produce and fetch requests that wait, and the timer that ends them."""
+"""The requests that wait for partitions, and the timer that ends them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from kafkalog.server.replica.delayed_delete import DelayedDelete
 from kafkalog.server.replica.delayed_produce import DelayedProduce
 from kafkalog.server.replica.purgatory import PURGE_INTERVAL, DelayedOperation, Purgatory
 from kafkalog.server.replica.timer import TimerWheel
@@ -17,7 +18,7 @@ Later = Callable[[float, Callable[[], object]], Any]
 
 
 class WaitingRequests:
-    """Two purgatories, `produce` and `fetch`, over one timer wheel that ticks only while something waits."""
+    """Purgatories for `produce`, `fetch` and `deletion`, over one timer wheel that ticks only while something waits."""
 
     def __init__(
         self,
@@ -34,6 +35,7 @@ class WaitingRequests:
         self._timer_due_ms = 0
         self.produce = Purgatory(self._wheel, monotonic_ms, _note, produce_purge_interval)
         self.fetch = Purgatory(self._wheel, monotonic_ms, _note, fetch_purge_interval)
+        self.deletion = Purgatory(self._wheel, monotonic_ms, _note, 1)
 
     def watch(self, purgatory: Purgatory, operation: DelayedOperation, keys: Iterable[TopicPartition]) -> bool:
         """True if it was answered at once; else it waits under the keys, as long as it says."""
@@ -48,11 +50,14 @@ class WaitingRequests:
             self.produce.check_and_complete(key)
         if self.fetch.delayed:
             self.fetch.check_and_complete(key)
+        if self.deletion.delayed:
+            self.deletion.check_and_complete(key)
 
     def stop(self) -> None:
         """Answer all that wait, with what there is."""
         self.produce.complete_all()
         self.fetch.complete_all()
+        self.deletion.complete_all()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -69,9 +74,13 @@ class WaitingRequests:
     def _tick(self) -> None:
         self._timer = None
         for operation in self._wheel.advance_to(self._now_ms()):
-            purgatory = self.produce if isinstance(operation, DelayedProduce) else self.fetch
-            purgatory.expire(operation)
+            self._purgatory_of(operation).expire(operation)
         self._set_timer()
+
+    def _purgatory_of(self, operation: Any) -> Purgatory:
+        if isinstance(operation, DelayedDelete):
+            return self.deletion
+        return self.produce if isinstance(operation, DelayedProduce) else self.fetch
 
 
 def _note(operation: DelayedOperation, error: Exception) -> None:
