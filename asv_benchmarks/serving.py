@@ -97,12 +97,12 @@ def _measure(server: Any, records: int) -> Figures:
             for acks in ("1", "all"):
                 topic = f"t{size}-{acks}"
                 _produce(bootstrap, topic, size, acks, count // 4)  # the client's and the broker's compilers warm up
-                began = cpu_s(process_id)
+                began = _cpu_s(process_id)
                 rate = _produce(bootstrap, topic, size, acks, count)
-                found[f"produce {size} B, acks={acks}"] = rate, (cpu_s(process_id) - began) / count * 1e6
-            began = cpu_s(process_id)
+                found[f"produce {size} B, acks={acks}"] = rate, (_cpu_s(process_id) - began) / count * 1e6
+            began = _cpu_s(process_id)
             rate = _consume(bootstrap, topic, count)
-            found[f"consume {size} B"] = rate, (cpu_s(process_id) - began) / count * 1e6
+            found[f"consume {size} B"] = rate, (_cpu_s(process_id) - began) / count * 1e6
         for acks in ("1", "all"):
             p99_ms[acks] = _sent(bootstrap, "single", 100, acks, SLOW_RECORDS, SLOW_RATE, SLOW_RECORDS // 4)[1]
         return Figures(found, p99_ms, start_s, idle_mb, _memory_mb(process_id))
@@ -178,7 +178,7 @@ def _own(work: Path) -> Iterator[Running]:
         process.wait()
 
 
-def cpu_s(process_id: int) -> float:
+def _cpu_s(process_id: int) -> float:
     """CPU seconds that a process has taken, user and system (Linux)."""
     fields = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

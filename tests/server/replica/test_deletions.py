@@ -18,7 +18,10 @@ from tests.server.replica.partitions import NODE, T0, T1, Replicas, at, consumer
 async def follow(replicas: Any, key: TopicPartition, node: int, offset: int, start: int) -> None:
     """The fetch of a follower whose log is from `start` to `offset`."""
     params = consumer(replica_id=node, isolation="log_end")
-    await replicas.read(params, [at(key, offset, max_bytes=0, log_start_offset=start)])
+    epoch = replicas.find(key).log.leader_epochs[-1][0]
+    await replicas.read(
+        params, [at(key, offset, max_bytes=0, last_fetched_epoch=epoch, log_start_offset=start)]
+    )
 
 
 async def deleted(replicas: Replicas, *keys: TopicPartition) -> asyncio.Task[dict[TopicPartition, Deletion]]:

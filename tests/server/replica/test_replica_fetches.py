@@ -150,10 +150,12 @@ def test_a_fetch_whose_disk_fails_ends(tmp_path: Path) -> None:
     """FLOW-13, and FLOW-20: what is known of the follower stays."""
     async def body(replicas: Replicas) -> None:
         partition = replicas.with_followers(T0, 2, isr=(2,))
-        await follow(replicas, T0, 2, 0)
+        await replicas.produce(T0)
+        await follow(replicas, T0, 2, 1)
         known = dict(partition.followers)
         params = consumer(9_000, 10_000, replica_id=2, isolation="log_end")
-        task = asyncio.create_task(replicas.fetch(params, [at(T0, 0, log_start_offset=0)]))
+        asked = at(T0, 1, last_fetched_epoch=0, log_start_offset=0)
+        task = asyncio.create_task(replicas.fetch(params, [asked]))
         await settle()
         assert not task.done()
         replicas.store.fail_directory(tmp_path, OSError(5, "the disk"))
