@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.client.cluster import Cluster, read_cluster, read_topic_settings
+from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.login import connect
 from kafkalog.server.client.settings import PeerSettings
 from kafkalog.server.quorum import metadata
+from kafkalog.server.quorum.cluster_id import OtherCluster
 from kafkalog.server.quorum.file import NOBODY
 from kafkalog.server.replica.following import FetchLimits
 from kafkalog.server.replica.following_throttle import FollowingThrottle
@@ -44,6 +46,7 @@ class Following:
         self._letting_go = asyncio.Lock()
         self._holds = 0  # who needs that nobody is followed
         self._taking = asyncio.Lock()
+        self._refusal = ""  # why this node cannot follow, as the log has been told
 
     @property
     def fetcher(self) -> ReplicaFetcher | None:
@@ -102,6 +105,11 @@ class Following:
             wait_s = LOOK_AGAIN_SECONDS
             try:
                 await self._follow()
+                self._refusal = ""
+            except OtherCluster as error:  # nothing changes that but an operator
+                if str(error) != self._refusal:
+                    self._refusal = str(error)
+                    _LOG.error("this node follows nobody: %s", error)
             except Exception as error:
                 expected = isinstance(error, KafkalogError | OSError)
                 _LOG.log(logging.INFO if expected else logging.ERROR, "the leader's topics are not known: %s", error,
@@ -132,10 +140,9 @@ class Following:
     def _fetcher_of(self, leader: int) -> ReplicaFetcher:
         node = self._node
         limits = FetchLimits()
-        member = node.quorum.replica_set[leader]
 
         async def to_leader() -> LeaderSource:
-            return LeaderSource(await connect(member.host, member.port, self._peers), node.node_id, limits)
+            return LeaderSource(await self._connected(leader), node.node_id, limits)
 
         fetcher = ReplicaFetcher(
             to_leader, run=node.run, monotonic_ms=node.monotonic_ms, limits=limits,
@@ -145,6 +152,18 @@ class Following:
         fetcher.start()
         return fetcher
 
+    async def _connected(self, leader: int) -> PeerConnection:
+        """A connection to the leader, which is of the same cluster. PeerError."""
+        member = self._node.quorum.replica_set[leader]
+        connection = await connect(member.host, member.port, self._peers)
+        try:
+            cluster = await read_cluster(connection, ())
+            self._node.quorum.cluster.check(cluster.cluster_id, f"the leader {connection.peer}")
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
     def _is_throttled(self, key: TopicPartition) -> bool:
         from kafkalog.server.replica.throttle import is_throttled
 
@@ -153,7 +172,7 @@ class Following:
 
     def _follow_partitions(self, now: tuple[int, int]) -> None:
         node, fetcher = self._node, self._fetcher
-        if fetcher is None or self._now() != now:
+        if fetcher is None or self._now() != now or not node.cluster_id:
             return
         fetcher.throttle.bytes_per_second = int(node.config[FOLLOWER_RATE])
         for name in node.topics.names():
@@ -175,10 +194,11 @@ class Following:
             await self._take_topics_now(now)
 
     async def _take_topics_now(self, now: tuple[int, int]) -> None:
-        member = self._node.quorum.replica_set[now[0]]
-        connection = await connect(member.host, member.port, self._peers)
+        connection = await self._connected(now[0])
         try:
             cluster = await read_cluster(connection)
+            who = f"the leader {connection.peer}"
+            await self._node.quorum.cluster.take(cluster.cluster_id, who, cluster.topics)
             common = await metadata.ask(connection, self._node.node_id, now[1])
             settings = await read_topic_settings(connection, sorted(cluster.topics))
             surplus = [name for name in self._node.topics.names() if name not in cluster.topics]

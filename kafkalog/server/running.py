@@ -83,7 +83,7 @@ def _say_what_runs(directories: Sequence[str], server: Server) -> None:
     count = sum(1 for _ in node.topics.names())
     _LOG.info(
         "kafkalog %s is node %d of cluster %s, with %d topics in %s",
-        version, node.node_id, node.cluster_id, count, ", ".join(directories),
+        version, node.node_id, node.cluster_id or "(none yet)", count, ", ".join(directories),
     )  # fmt: skip
     for name, address in server.addresses.items():
         _LOG.info("listener %s is at port %d; clients are told %s", name, server.ports[name], address)

@@ -27,7 +27,8 @@ _MAX_FILE_BYTES: Final = 1 << 16
 
 
 class Identity(NamedTuple):
-    """The node's number, and its cluster's id (22 characters)."""
+    """The node's number, and its cluster's id (22 characters); "" for a node of a replica set that was in no cluster
+    yet."""
 
     node_id: int
     cluster_id: str
@@ -66,7 +67,7 @@ def open_store(
     manager = opened.manager
     try:
         online = [one.path for one in manager.directories if one.is_online]
-        identity = _identity(online, config["node.id"], fs)
+        identity = _identity(online, config["node.id"], fs, makes_id=not config["kafkalog.replicas"])
         if config["kafkalog.replicas"]:
             restore_high_watermarks(manager)
         if not is_read_only:
@@ -78,8 +79,11 @@ def open_store(
     return Store(manager, opened.scheduler, opened.known, identity)
 
 
-def _identity(directories: Sequence[str], wanted: int | None, fs: FileSystem) -> Identity:
-    """What meta.properties, or our own file, says in the first directory that has one; else a new one, kept there."""
+def _identity(directories: Sequence[str], wanted: int | None, fs: FileSystem, *, makes_id: bool) -> Identity:
+    """What meta.properties, or our own file, says in the first directory that has one; else a new one, kept there.
+
+    Where no id may be made, nothing is kept: a replica set has one for all of its nodes.
+    """
     for directory in directories:
         meta = read_meta_properties(directory, fs)
         if meta is not None and meta.cluster_id is not None:
@@ -88,14 +92,20 @@ def _identity(directories: Sequence[str], wanted: int | None, fs: FileSystem) ->
         kept = _read(os.path.join(directory, NODE_FILE), fs)
         if kept is not None:
             return kept if wanted is None else Identity(wanted, kept.cluster_id)
-    made = Identity(DEFAULT_NODE_ID if wanted is None else wanted, new_topic_id())
-    path = os.path.join(directories[0], NODE_FILE)
-    content = json.dumps({"version": 1, "node_id": made.node_id, "cluster_id": made.cluster_id})
+    made = Identity(DEFAULT_NODE_ID if wanted is None else wanted, new_topic_id() if makes_id else "")
+    if makes_id:
+        keep_identity(directories[0], made, fs)
+    return made
+
+
+def keep_identity(directory: str, identity: Identity, fs: FileSystem = OS) -> None:
+    """Write who the node is into a data directory. StorageError."""
+    path = os.path.join(directory, NODE_FILE)
+    content = json.dumps({"version": 1, "node_id": identity.node_id, "cluster_id": identity.cluster_id})
     try:
         atomic_write(fs, path, content.encode() + b"\n")
     except OSError as error:
         raise StorageError.from_os(error, "write who the node is", path=path) from error
-    return made
 
 
 def _read(path: str, fs: FileSystem) -> Identity | None:

@@ -17,7 +17,9 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     """The term and the leader that this node knows now."""
     if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-    return begin_answer(await node.quorum.heard(*read_begin(request)))
+    term, leader = read_begin(request)
+    node.quorum.cluster.check(request.cluster_id, f"node {leader}")
+    return begin_answer(await node.quorum.heard(term, leader))
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:

@@ -22,6 +22,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     asked = read_end(request)
+    node.quorum.cluster.check(request.cluster_id, f"node {asked[2]}")
     code = 0
     try:
         await node.quorum.handover.give(*asked)

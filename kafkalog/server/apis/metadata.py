@@ -63,7 +63,7 @@ def _answer(node: Node, context: RequestContext, rows: list[Any], operations: in
     return {
         "throttle_time": context.throttle_ms,
         "brokers": brokers,
-        "cluster_id": node.cluster_id,
+        "cluster_id": node.cluster_id or None,
         "controller_id": node.quorum.leader,
         "topics": rows,
         "cluster_authorized_operations": operations,

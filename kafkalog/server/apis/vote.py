@@ -18,7 +18,12 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     ballot, is_pre_vote = read_ballot(request)
-    return vote_answer(*await node.quorum.vote(ballot, is_pre_vote=is_pre_vote))
+    cluster = node.quorum.cluster
+    cluster.check_candidate(request.cluster_id)
+    is_granted, state = await node.quorum.vote(ballot, is_pre_vote=is_pre_vote)
+    if is_granted and not is_pre_vote:
+        await cluster.take(request.cluster_id, f"node {ballot.candidate}")
+    return vote_answer(is_granted, state)
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:

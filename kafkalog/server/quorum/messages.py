@@ -27,7 +27,7 @@ def vote_request(ballot: Ballot, voter: int, cluster_id: str, *, is_pre_vote: bo
     for key, position in ballot.positions.items():
         by_topic.setdefault(key.topic, []).append(_row(ballot, key.partition, position, is_pre_vote))
     topics = [{"topic_name": name, "partitions": rows} for name, rows in by_topic.items()]
-    return {"cluster_id": cluster_id, "voter_id": voter, "topics": topics}
+    return {"cluster_id": cluster_id or None, "voter_id": voter, "topics": topics}
 
 
 def _row(ballot: Ballot, partition: int, position: Position, is_pre_vote: bool) -> Tree:
@@ -72,7 +72,7 @@ def begin_request(state: QuorumState, voter: int, cluster_id: str) -> Tree:
         "leader_epoch": state.term,
     }  # fmt: skip
     topics = [{"topic_name": WHOLE.topic, "partitions": [row]}]
-    return {"cluster_id": cluster_id, "voter_id": voter, "topics": topics, "leader_endpoints": ()}
+    return {"cluster_id": cluster_id or None, "voter_id": voter, "topics": topics, "leader_endpoints": ()}
 
 
 def read_begin(request: Any) -> tuple[int, int]:
@@ -97,7 +97,7 @@ def end_request(term: int, leader: int, successor: int, cluster_id: str) -> Tree
         "preferred_candidates": ({"candidate_id": successor, "candidate_directory_id": None},),
     }  # fmt: skip
     topics = [{"topic_name": WHOLE.topic, "partitions": [row]}]
-    return {"cluster_id": cluster_id, "topics": topics, "leader_endpoints": ()}
+    return {"cluster_id": cluster_id or None, "topics": topics, "leader_endpoints": ()}
 
 
 def read_end(request: Any) -> tuple[int, int, int]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.quorum import messages
+from kafkalog.server.quorum.cluster_id import ClusterId, OtherCluster
 from kafkalog.server.quorum.decisions import (
     Ballot,
     Positions,
@@ -87,6 +88,7 @@ class Quorum:
         self.before_taking_over: list[Callable[[], Awaitable[object]]] = []
         """Awaited while the leader that hands over waits: on return this node has its topics and settings."""
         self.handover = HandOver(node)
+        self.cluster = ClusterId(node)
         self.is_handing_over = False
         """Whether this node leads, and changes nothing: another one is about to."""
         self._node = node
@@ -233,6 +235,7 @@ class Quorum:
     async def _lead(self, state: QuorumState, alive: tuple[int, ...]) -> None:
         _LOG.info("this node leads in term %d, with %s", state.term, ", ".join(map(str, alive)))
         assert self._file is not None
+        await self.cluster.lead()
         await self._node.run(self._file.write, state)
         await self._node.run(self._begin_epochs, state.term)
         self.state, self.alive, self.leads = state, alive, True
@@ -334,10 +337,13 @@ class Quorum:
         return (leader,)
 
     async def _votes(self, ballot: Ballot, *, is_pre_vote: bool) -> set[int]:
-        cluster_id = self._node.cluster_id
+        cluster_id = self._node.cluster_id if is_pre_vote else self.cluster.offered
         told = await self._ask_all(
             messages.VOTE, lambda other: messages.vote_request(ballot, other, cluster_id, is_pre_vote=is_pre_vote)
         )
+        for one, answer in told.items():
+            if answer.error_code == OtherCluster.code:
+                _LOG.warning("node %d has data of another cluster than %s, and never votes", one, cluster_id or "none")
         seen = {one: _read(messages.read_vote, answer) for one, answer in told.items()}
         return {self._node.node_id, *(one for one, vote in seen.items() if vote is not None and vote[0])}
 

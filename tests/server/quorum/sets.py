@@ -11,11 +11,13 @@ from typing import Any
 from kafkalog.server.node import Node
 from kafkalog.server.quorum.quorum import Quorum
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
+from kafkalog.server.store import NODE_FILE, Identity, keep_identity
 from kafkalog.server.wire.versions import APIS
 from kafkalog.types import TopicPartition
 from tests.server.nodes import call, node_for
 
 T0 = TopicPartition("t", 0)
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
 
 async def eventually(is_so: Callable[[], bool]) -> None:
@@ -32,6 +34,7 @@ class Set:
         self.path = path
         self.nodes: dict[int, Node] = {}
         self.cut: set[int] = set()
+        self.cluster_id = CLUSTER_ID  # what the directories are of; "" for new ones
         self.asked: list[tuple[int, int, str]] = []
         self._settings = settings
         self._names = ",".join(f"{number}@host{number}:{9090 + number}" for number in range(1, count + 1))
@@ -50,6 +53,8 @@ class Set:
         stack = self._running[number] = AsyncExitStack()
         directory = self.path / str(number)
         directory.mkdir(exist_ok=True)
+        if self.cluster_id and not (directory / NODE_FILE).exists():
+            keep_identity(str(directory), Identity(number, self.cluster_id))
         settings = {"node_id": number, "kafkalog_replicas": self._names, **self._settings}
         found = node_for(directory, prepare=lambda node: setattr(node.quorum, "peers", Peers(self, number)), **settings)
         self.nodes[number] = await stack.enter_async_context(found)

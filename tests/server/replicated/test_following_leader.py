@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from kafkalog.server.config import ServerConfig
 from kafkalog.server.replica.results import AppendParams
-from kafkalog.server.serving import Server, serving
+from kafkalog.server.serving import Server
 from kafkalog.types import TopicPartition
 from tests.builder import R, batch
-from tests.server.client.peers import HOST
 from tests.server.looping import in_loop
-from tests.server.nodes import SMALL
 from tests.server.replica.copies import bytes_from, until
+from tests.server.replicated.servers import servers_of
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 @asynccontextmanager
 async def set_of_three(path: Path) -> AsyncIterator[dict[int, Server]]:
-    ports = dict(enumerate(free_ports(3), 1))
-    members = ",".join(f"{number}@{HOST}:{port}" for number, port in ports.items())
-    async with AsyncExitStack() as stack:
-        servers = {}
-        for number, port in ports.items():
-            config = ServerConfig({
-                **SMALL, "listeners": f"PLAINTEXT://{HOST}:{port}", "kafkalog.replicas": members,
-                "node.id": number, "min.insync.replicas": 2,
-            })  # fmt: skip
-            servers[number] = await stack.enter_async_context(serving([str(path / str(number))], config))
+    async with servers_of(path, 1, 2, 3) as servers:
         yield servers
 
 
