@@ -46,6 +46,7 @@ class Following:
         self._letting_go = asyncio.Lock()
         self._holds = 0  # who needs that nobody is followed
         self._taking = asyncio.Lock()
+        self._lacks_users = False  # as the log has been told
         self._refusal = ""  # why this node cannot follow, as the log has been told
 
     @property
@@ -93,7 +94,7 @@ class Following:
         """Have the topics and settings that the leader has now. KafkalogError, OSError."""
         now = self._now()
         if now is not None:
-            await self._take_topics(now)
+            await self._take_topics(now, needs_all=True)
 
     def _wake(self) -> None:
         if self._news is not None and not self._news.done():
@@ -188,18 +189,19 @@ class Following:
 
     # Topics
 
-    async def _take_topics(self, now: tuple[int, int]) -> None:
-        """Make, grow, delete and alter topics as the leader has them."""
+    async def _take_topics(self, now: tuple[int, int], *, needs_all: bool = False) -> None:
+        """Make, grow, delete and alter topics as the leader has them. NeedsTls where all is needed and users are not
+        told; else topics go on without."""
         async with self._taking:
-            await self._take_topics_now(now)
+            await self._take_topics_now(now, needs_all)
 
-    async def _take_topics_now(self, now: tuple[int, int]) -> None:
+    async def _take_topics_now(self, now: tuple[int, int], needs_all: bool) -> None:
         connection = await self._connected(now[0])
         try:
             cluster = await read_cluster(connection)
             who = f"the leader {connection.peer}"
             await self._node.quorum.cluster.take(cluster.cluster_id, who, cluster.topics)
-            common = await metadata.ask(connection, self._node.node_id, now[1])
+            common = await self._common(connection, now[1], needs_all)
             settings = await read_topic_settings(connection, sorted(cluster.topics))
             surplus = [name for name in self._node.topics.names() if name not in cluster.topics]
             # a list leaves out what we may not see; asked by its name, that is an error
@@ -208,12 +210,24 @@ class Following:
             await connection.close()
         if self._now() != now or (kept is not None and kept.topics):
             return
-        await metadata.take(self._node, common)
+        if common is not None:
+            await metadata.take(self._node, common)
         wanted = _states(cluster, settings)
         for change in topic_changes(wanted, self._own()):
             if self._now() != now:
                 return
             await self._make_so(change)
+
+    async def _common(self, connection: PeerConnection, term: int, is_needed: bool) -> metadata.Common | None:
+        try:
+            return await metadata.ask(connection, self._node.node_id, term)
+        except metadata.NeedsTls as error:
+            if is_needed:
+                raise
+            if not self._lacks_users:
+                _LOG.error("this node has the leader's topics alone: %s", error)
+            self._lacks_users = True
+            return None
 
     def _own(self) -> dict[str, TopicState]:
         topics = self._node.topics

@@ -72,6 +72,7 @@ _SECURITY: Final = (
     Key("quota.window.size.seconds", "int", 1, at_least(1), "length of a sample"),
     _start("sasl.enabled.mechanisms", "list", MECHANISMS, _KNOWN_MECHANISMS, "ways to authenticate"),
     _start("sasl.server.max.receive.size", "int", 524_288, at_least(1), "largest message of an authentication"),
+    _start("inter.broker.listener.name", "string", None, None, "a listener: other nodes have its protocol"),
     _start("sasl.mechanism.inter.broker.protocol", "string", None, one_of(*MECHANISMS), "login at other nodes"),
     _start("security.inter.broker.protocol", "string", "PLAINTEXT", one_of(*_PROTOCOLS), "protocol of other nodes"),
     _start("super.users", "string", "", None, "principals that may do everything, joined by semicolons"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import InvalidRequest
-from kafkalog.server.context import Answer, RequestContext
+from kafkalog.server.context import Answer, Connection, RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.quorum.messages import WHOLE
-from kafkalog.server.quorum.metadata import content_of, part_of
+from kafkalog.server.quorum.metadata import NeedsTls, content_of, part_of
 from kafkalog.server.security.acls import Operation
 
 if TYPE_CHECKING:
@@ -25,12 +26,25 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     quorum = node.quorum
     if not quorum.leads:
         return refused(node, context, request, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    if node.credentials.file.state.users and not is_private(context.connection):
+        return refused(node, context, request, NeedsTls.code, None)
     snapshot = (quorum.changes, quorum.state.term)
     asked = (rows[0].snapshot_id.end_offset, rows[0].snapshot_id.epoch)
     position = rows[0].position if asked == snapshot else 0
     row = part_of(content_of(node), snapshot, position, request.max_bytes, (quorum.leader, quorum.state.term))
     topics = [{"name": WHOLE.topic, "partitions": [row]}]
     return {"throttle_time": context.throttle_ms, "error_code": 0, "topics": topics, "node_endpoints": ()}
+
+
+def is_private(connection: Connection) -> bool:
+    """Whether nobody else reads what is sent: keys that passwords are checked by go nowhere else."""
+    if connection.security_protocol.endswith("SSL"):
+        return True
+    try:
+        address = ip_address(connection.peer_host.partition("%")[0])
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:

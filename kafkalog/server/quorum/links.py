@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final
 
+from kafkalog.errors import ConfigError
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.login import connect
 from kafkalog.server.client.settings import PeerSettings, peer_settings
+from kafkalog.server.config import ServerConfig
+from kafkalog.server.net.endpoints import listeners_of
 from kafkalog.server.quorum.replica_set import ReplicaSet
 
-
-class Values(Protocol):
-    """The server's settings, by the reference's names."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
+_TLS_NAMES: Final = (
+    "ssl.truststore.location", "ssl.truststore.certificates", "ssl.keystore.location", "ssl.key.password",
+)  # fmt: skip
+_PROTOCOL: Final = "security.inter.broker.protocol"
+_LISTENER: Final = "inter.broker.listener.name"
 
 
 class PeerLinks:
@@ -53,16 +56,27 @@ def _is_over(link: asyncio.Task[PeerConnection]) -> bool:
     return link.done() and (link.cancelled() or link.exception() is not None or not link.result().is_open)
 
 
-def settings_of(config: Values) -> PeerSettings:
+def settings_of(config: ServerConfig) -> PeerSettings:
     """How a node reaches the others of its set, from the server's settings. ConfigError, StorageError."""
+    listener = config[_LISTENER]
+    tls = {name: config[name] if listener is None else config.of_listener(listener, name) for name in _TLS_NAMES}
     given = {
         "client.id": f"kafkalog-replica-{config['node.id']}",
-        "security.protocol": config["security.inter.broker.protocol"],
+        "security.protocol": _protocol_of(config),
         "sasl.mechanism": config["sasl.mechanism.inter.broker.protocol"],
         "sasl.jaas.config": config["kafkalog.replicas.jaas.config"],
-        **{name: config[name] for name in _TLS_NAMES},
+        **tls,
     }
     return peer_settings({name: value for name, value in given.items() if value is not None})
 
 
-_TLS_NAMES = ("ssl.truststore.location", "ssl.truststore.certificates", "ssl.keystore.location", "ssl.key.password")
+def _protocol_of(config: ServerConfig) -> str:
+    name = config[_LISTENER]
+    if name is None:
+        return str(config[_PROTOCOL])
+    if config.is_set(_PROTOCOL):
+        raise ConfigError(f"{_LISTENER} and {_PROTOCOL} are both set", hint="set one of them")
+    for one in listeners_of(config):
+        if one.name == name.upper():
+            return one.protocol
+    raise ConfigError(f"{_LISTENER}={name}, and there is no such listener", hint="it names one of listeners")

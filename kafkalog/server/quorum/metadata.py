@@ -1,7 +1,8 @@
 """What a set has in common besides topics, as one snapshot: ACLs, quotas, users, settings of all nodes and of groups.
 
 It is asked for with FetchSnapshot, part by part; it holds what passwords are checked by, and goes to nodes of the set
-alone. Its id is the number of changes with the leader's term: one that changes meanwhile is asked for from its begin.
+alone: where there are users, over TLS or inside one machine. Its id is the number of changes with the leader's term:
+one that changes meanwhile is asked for from its begin.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafkalog.server.client.errors import PeerRefused
 from kafkalog.server.quorum.messages import WHOLE, Tree
 from kafkalog.server.security.state import SecurityState, format_state, parse_state
 
@@ -21,6 +23,12 @@ VERSION: Final = 1
 PART_BYTES: Final = 1 << 20
 MAX_BYTES: Final = 128 << 20
 _TRIES: Final = 5
+
+
+class NeedsTls(PeerRefused):
+    """The leader has users, and does not tell what their passwords are checked by over a connection in clear."""
+
+    code = 54
 
 
 class Common(NamedTuple):
@@ -60,12 +68,15 @@ def _is_text(values: Any) -> bool:
 
 
 async def ask(connection: PeerConnection, node_id: int, term: int) -> Common:
-    """The leader's, in as many parts as it takes. PeerError; ValueError where the answers are none."""
+    """The leader's, in as many parts as it takes. PeerError, NeedsTls; ValueError where the answers are none."""
     for _ in range(_TRIES):
         found, snapshot, size = b"", (-1, -1), -1
         while size < 0 or len(found) < size:
-            row = (await connection.request(FETCH_SNAPSHOT, _request(node_id, term, snapshot, len(found)))).topics[0]
-            part = row.partitions[0]
+            request = snapshot_request(node_id, term, snapshot, len(found))
+            part = (await connection.request(FETCH_SNAPSHOT, request)).topics[0].partitions[0]
+            if part.error_code == NeedsTls.code:
+                words = "users, ACLs, quotas and settings are not given in clear, for there are users with passwords"
+                raise NeedsTls(words, peer=connection.peer, hint="set security.inter.broker.protocol=SASL_SSL")
             if part.error_code:
                 raise ValueError(f"the leader does not give its settings: error {int(part.error_code)}")
             told = (part.snapshot_id.end_offset, part.snapshot_id.epoch)
@@ -80,7 +91,8 @@ async def ask(connection: PeerConnection, node_id: int, term: int) -> Common:
     raise ValueError("the leader's settings change too often")
 
 
-def _request(node_id: int, term: int, snapshot: tuple[int, int], position: int) -> Tree:
+def snapshot_request(node_id: int, term: int, snapshot: tuple[int, int], position: int) -> Tree:
+    """The question for the part that begins at a position; (-1, -1) asks for whichever snapshot there is."""
     row = {
         "partition": WHOLE.partition, "current_leader_epoch": term, "position": position,
         "snapshot_id": {"end_offset": snapshot[0], "epoch": snapshot[1]}, "replica_directory_id": None,

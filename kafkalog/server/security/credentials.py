@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import os
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.server.security.file import Run, SecurityFile, kept_by_broker
-from kafkalog.server.security.jaas import plain_users
+from kafkalog.server.security.jaas import own_login, plain_users
 from kafkalog.server.security.state import MECHANISMS, MIN_ITERATIONS, ScramKeys
 
 if TYPE_CHECKING:
@@ -21,10 +22,16 @@ _NOBODY: Final = ScramKeys(bytes(24), bytes(32), bytes(32), MIN_ITERATIONS)
 
 
 class Credentials:
-    """The users in a security file. PLAIN is checked by the keys of SCRAM: no password is kept as it is."""
+    """The users in a security file. PLAIN is checked by the keys of SCRAM: no password is kept as it is.
 
-    def __init__(self, file: SecurityFile, run: Run) -> None:
+    `login` is the user and the password that the nodes of a replica set have in their settings: a node lets the others
+    in before it has the leader's users.
+    """
+
+    def __init__(self, file: SecurityFile, run: Run, login: tuple[str, str] | None = None) -> None:
         self.file = file
+        self._login = login
+        self._login_keys: dict[str, ScramKeys] = {}
         self._run = run
         self._checking = asyncio.Semaphore(_CHECKS)
         self._seen: object = None
@@ -33,12 +40,19 @@ class Credentials:
     async def start(self) -> None:
         """Read the file. CorruptCheckpoint, StorageError."""
         await self._run(self.file.read)
+        if self._login is not None:
+            from kafkalog.server.security.scram import keys_of_password
+
+            for mechanism in MECHANISMS:
+                self._login_keys[mechanism] = await self._run(keys_of_password, mechanism, self._login[1])
 
     async def stop(self) -> None:
         """Nothing to do: every change is on disk."""
 
     def keys_of(self, user: str, mechanism: str) -> ScramKeys | None:
         """A user's keys for a mechanism."""
+        if self._login is not None and user == self._login[0]:
+            return self._login_keys.get(mechanism)
         return self.file.state.users.get(user, {}).get(mechanism)
 
     def scram(self, mechanism: str) -> ScramServer:
@@ -67,6 +81,8 @@ class Credentials:
         """Whether this is the user's password; who is not known is checked, too, with the fewest rounds."""
         from kafkalog.server.security.scram import password_fits
 
+        if self._login is not None and user == self._login[0]:
+            return hmac.compare_digest(self._login[1].encode(), password.encode())
         async with self._checking:
             kept = self.file.state.users.get(user, {})
             for mechanism in MECHANISMS:
@@ -82,4 +98,6 @@ def make(node: Any) -> Credentials:
         if name.endswith(".plain.sasl.jaas.config"):
             plain_users(value)
     directory = node.store.directories[0].path
-    return Credentials(SecurityFile(os.fspath(directory), before=partial(kept_by_broker, node.known)), node.run)
+    jaas = node.config["kafkalog.replicas.jaas.config"]
+    login = own_login(jaas) if jaas and node.config["kafkalog.replicas"] else None
+    return Credentials(SecurityFile(os.fspath(directory), before=partial(kept_by_broker, node.known)), node.run, login)
