@@ -24,8 +24,8 @@ def command(address: str, force: bool, config_file: str | None) -> int:
     majority of the set has voted; requests that come meanwhile wait. Where this server does not catch up within
     kafkalog.handover.timeout.ms, the leader leads on, and nothing has changed.
 
-    A leader that does not answer is dead or cut off: this server leads where a majority of the set, itself counted,
-    has nothing that it lacks. No record that was acknowledged with acks=all is lost.
+    A leader that does not answer is dead or cut off: this server copies what the others have more of, and leads where
+    a majority of the set, itself counted, answers. No record that was acknowledged with acks=all is lost.
 
     With --force it leads without hand-over and votes: what it lacks is lost. That is for a set of which the majority
     is gone. A node that led before steps down as soon as it hears of it.

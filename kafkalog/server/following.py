@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, UnknownTopicOrPartition
 from kafkalog.server.client.cluster import Cluster, read_cluster, read_topic_settings
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.login import connect
@@ -21,6 +21,7 @@ from kafkalog.server.replica.following_throttle import FollowingThrottle
 from kafkalog.server.replica.leader_source import LeaderSource
 from kafkalog.server.replica.replica_fetcher import ReplicaFetcher
 from kafkalog.server.replica.topic_changes import Alter, Delete, Grow, Make, TopicState, topic_changes
+from kafkalog.server.replica.voter_source import LIMITS, VoterSource, copy_ahead
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Following:
         quorum.on_change(self._wake)
         quorum.on_leaders_change = self._wake
         quorum.before_taking_over.append(self.catch_up)
+        quorum.copy_ahead = self.copy_from
         self._task = asyncio.get_running_loop().create_task(self._follow_on())
 
     async def stop(self) -> None:
@@ -95,6 +97,22 @@ class Following:
         now = self._now()
         if now is not None:
             await self._take_topics(now, needs_all=True)
+
+    async def copy_from(self, voter: int, ahead: Mapping[TopicPartition, int]) -> None:
+        """Have what a voter lends, of partitions with the last epoch of each there; nobody is followed meanwhile.
+        KafkalogError, OSError."""
+        node = self._node
+        partitions = []
+        for key, last_epoch in ahead.items():
+            with suppress(UnknownTopicOrPartition):
+                partitions.append((node.replicas.find(key), last_epoch))
+        source = VoterSource(await self._connected(voter), node.node_id, LIMITS)
+        try:
+            await copy_ahead(
+                source, partitions, run=node.run, monotonic_ms=node.monotonic_ms, on_appended=node.replicas.appended_to
+            )
+        finally:
+            await source.close()
 
     def _wake(self) -> None:
         if self._news is not None and not self._news.done():

@@ -150,23 +150,24 @@ class LogOwner(LogFlusher):
 
     # Cutting and deleting
 
-    def truncate_to(self, offset: int) -> bool:
+    def truncate_to(self, offset: int, *, keeps_begin: bool = False) -> bool:
         """True when records were cut: the log then ends at `offset` (LOG-53). False where it ended there or before.
 
-        A batch that holds the offset inside goes whole, while the log end is the offset asked for. IllegalArgument
-        below 0; StorageError.
+        A batch that holds the offset inside goes whole, while the log end is the offset asked for. With `keeps_begin`
+        an epoch that begins at the new end stays: it is still true that the log has all from before it.
+        IllegalArgument below 0; StorageError.
         """
         with self._lock:
             state = self._ready_locked()
             plan = plan_truncate(state, offset)
             if plan is None:
-                self._epochs.truncate_from_end(offset)
+                self._epochs.truncate_from_end(offset + keeps_begin)
                 self._state = state.replace(leader_epoch=self._epochs.latest_epoch)
             elif plan.start_anew:
                 self._start_anew_locked(offset, None)
             else:
                 with self._cutting_locked():
-                    self._cut_locked(state, plan)
+                    self._cut_locked(state, plan, keeps_begin)
         self._do_chores()
         return plan is not None
 
@@ -190,7 +191,7 @@ class LogOwner(LogFlusher):
         with self._lock:
             return self._cuts
 
-    def _cut_locked(self, state: LogState, plan: TruncatePlan) -> None:
+    def _cut_locked(self, state: LogState, plan: TruncatePlan, keeps_begin: bool) -> None:
         """Delete from the end, then cut: whatever fails, what is left is the front of the log."""
         segments = state.segments
         try:
@@ -205,7 +206,7 @@ class LogOwner(LogFlusher):
             raise
         end = plan.log_end_offset
         self._durable = min(self._durable, end)
-        self._epochs.truncate_from_end(end)
+        self._epochs.truncate_from_end(end + keeps_begin)
         start = min(state.log_start_offset, end)
         cut = at_end(state, segments, end, log_start_offset=start, leader_epoch=self._epochs.latest_epoch)
         try:

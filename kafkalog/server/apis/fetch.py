@@ -127,7 +127,8 @@ def _forgotten(version: int, request: Any) -> list[Key]:
 def _params(node: Node, context: RequestContext, request: Any, replica_id: int) -> FetchParams:
     most = min(request.max_bytes, node.config["fetch.max.bytes"])
     if replica_id >= 0:
-        return FetchParams(request.max_wait, min(request.min_bytes, most), most, "log_end", replica_id)
+        copies = node.quorum.lending.lends_to(replica_id)
+        return FetchParams(request.max_wait, min(request.min_bytes, most), most, "log_end", replica_id, copies)
     by_quota = node.quotas.max_fetch_bytes(context)
     if by_quota is not None:
         most = min(most, by_quota)

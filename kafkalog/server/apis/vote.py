@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """One vote for all partitions, in the row of `__cluster_metadata`."""
+    """One vote for all partitions, in the row of `__cluster_metadata`; other rows are of what the candidate may copy
+    from here."""
     if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     ballot, is_pre_vote = read_ballot(request)
     cluster = node.quorum.cluster
     cluster.check_candidate(request.cluster_id)
-    is_granted, state = await node.quorum.vote(ballot, is_pre_vote=is_pre_vote)
-    if is_granted and not is_pre_vote:
+    vote = await node.quorum.vote(ballot, is_pre_vote=is_pre_vote)
+    if vote.is_granted and not is_pre_vote:
         await cluster.take(request.cluster_id, f"node {ballot.candidate}")
-    return vote_answer(is_granted, state)
+    return vote_answer(vote.is_granted, vote.state, vote.ahead)
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:

@@ -19,6 +19,14 @@ by partition, with the begin of an epoch in a log's epoch file where Raft writes
   acknowledged, in a log whose last epoch is that of the leader who acknowledged it, or later; the candidate is not
   behind that one, so it has it, too.
 
+A candidate first copies from a voter what that one has more of (`replica/voter_source.py`): under load each of two
+nodes that are left may be ahead in another partition, and neither would vote for the other. Nothing is lost by it: a
+log that is ahead has all that the candidate was counted for. What was acknowledged with its help was so in a term that
+the candidate's log has begun, and the log that is ahead has the same last epoch, and is longer, or a later one, whose
+leader had a vote of the majority that acknowledged. So what is cut was nobody's acknowledged record, at each step of
+the copy; the candidate then stands where the voter does, and asks for votes as that one could. It follows nobody
+meanwhile, nor does the voter: the comparison that the copy began with stays true.
+
 An acknowledgement is thus worth as much as the disks of a majority: what a machine has not flushed when its power goes
 is as if it had never come there. Who is forced needs no votes, and may lack what others have.
 """
@@ -26,6 +34,7 @@ is as if it had never come there. Who is forced needs no votes, and may lack wha
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kafkalog.server.quorum.file import NOBODY, QuorumState
@@ -47,11 +56,12 @@ class Ballot(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """What a node answers, what it keeps before that, and why it refuses."""
+    """What a node answers, what it keeps before that, why it refuses, and what it has more of than the candidate."""
 
     is_granted: bool
     state: QuorumState
     reason: str = ""
+    ahead: Positions = MappingProxyType({})
 
 
 def position_of(last_epoch: int, log_end_offset: int) -> Position:
@@ -59,9 +69,9 @@ def position_of(last_epoch: int, log_end_offset: int) -> Position:
     return (last_epoch, log_end_offset) if log_end_offset > 0 else EMPTY
 
 
-def first_ahead(mine: Positions, theirs: Positions) -> TopicPartition | None:
-    """A partition of which there is more here than there, None where there is none."""
-    return next((key for key, position in mine.items() if position > theirs.get(key, EMPTY)), None)
+def ahead_of(mine: Positions, theirs: Positions) -> dict[TopicPartition, Position]:
+    """The partitions of which there is more here than there."""
+    return {key: position for key, position in mine.items() if position > theirs.get(key, EMPTY)}
 
 
 def next_term(term: int, node_id: int, replicas: ReplicaSet) -> int:
@@ -91,10 +101,10 @@ def decide_vote(state: QuorumState, ballot: Ballot, mine: Positions, replicas: R
     is_open = (state.term, state.leader) == (ballot.term, NOBODY) and state.voted_for in (NOBODY, ballot.candidate)
     if ballot.term <= state.term and not is_open:
         return Vote(False, state, f"its term {ballot.term} is not above {state.term}")
-    ahead = first_ahead(mine, ballot.positions)
-    if ahead is not None:
-        theirs = ballot.positions.get(ahead, EMPTY)
-        return Vote(False, state, f"{ahead} is at (epoch, offset) {mine[ahead]} here, and there at {theirs}")
+    ahead = ahead_of(mine, ballot.positions)
+    for key, position in ahead.items():
+        theirs = ballot.positions.get(key, EMPTY)
+        return Vote(False, state, f"{key} is at (epoch, offset) {position} here, and there at {theirs}", ahead)
     return Vote(True, QuorumState(ballot.term, NOBODY, ballot.candidate))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kafkalog.errors import InvalidRequest
 from kafkalog.server.quorum.decisions import EMPTY, Ballot, Position, Positions
-from kafkalog.server.quorum.file import QuorumState
+from kafkalog.server.quorum.file import NOBODY, QuorumState
 from kafkalog.types import TopicPartition
 
 VOTE: Final = 52
@@ -19,6 +19,7 @@ END_QUORUM_EPOCH: Final = 54
 DESCRIBE_QUORUM: Final = 55
 WHOLE: Final = TopicPartition("__cluster_metadata", 0)
 Tree = Mapping[str, Any]
+_NOTHING: Final[Positions] = {}
 
 
 def vote_request(ballot: Ballot, voter: int, cluster_id: str, *, is_pre_vote: bool) -> Tree:
@@ -54,15 +55,31 @@ def read_ballot(request: Any) -> tuple[Ballot, bool]:
     return Ballot(whole.replica_epoch, whole.replica_id, positions), bool(getattr(whole, "pre_vote", False))
 
 
-def vote_answer(is_granted: bool, state: QuorumState) -> Tree:
-    """The answer to a request for a vote."""
-    return _answer({"leader_id": state.leader, "leader_epoch": state.term, "vote_granted": is_granted})
+def vote_answer(is_granted: bool, state: QuorumState, ahead: Positions = _NOTHING) -> Tree:
+    """The answer to a request for a vote: in the rows of partitions that the candidate may copy from here, the leader
+    epoch is the last one of the log."""
+    answer = _answer({"leader_id": state.leader, "leader_epoch": state.term, "vote_granted": is_granted})
+    by_topic: dict[str, list[Tree]] = {}
+    for key, (last_epoch, _) in ahead.items():
+        by_topic.setdefault(key.topic, []).append({
+            "partition_index": key.partition, "error_code": 0, "leader_id": NOBODY, "leader_epoch": last_epoch,
+            "vote_granted": False,
+        })  # fmt: skip
+    topics = [{"topic_name": name, "partitions": rows} for name, rows in by_topic.items()]
+    return {**answer, "topics": [*answer["topics"], *topics]}
 
 
 def read_vote(response: Any) -> tuple[bool, int]:
     """Whether an answer grants the vote, and its term. ValueError where it is none."""
     row = _whole_of(response)
     return bool(row.vote_granted), row.leader_epoch
+
+
+def read_ahead(response: Any) -> dict[TopicPartition, int]:
+    """The partitions of which the voter has more, and lends it, with the last epoch there."""
+    rows = ((TopicPartition(topic.topic_name, row.partition_index), row) for topic in response.topics
+            for row in topic.partitions)  # fmt: skip
+    return {key: row.leader_epoch for key, row in rows if key != WHOLE}
 
 
 def begin_request(state: QuorumState, voter: int, cluster_id: str) -> Tree:

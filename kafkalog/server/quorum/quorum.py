@@ -29,15 +29,19 @@ from kafkalog.server.quorum.decisions import (
 from kafkalog.server.quorum.errors import ElectionFailed
 from kafkalog.server.quorum.file import NOBODY, QuorumFile, QuorumState
 from kafkalog.server.quorum.handover import HELD_SECONDS, TIMEOUT, HandOver, NotCaughtUp
+from kafkalog.server.quorum.lending import Lending
 from kafkalog.server.quorum.replica_set import ReplicaSet, check_member, parse_replicas
 from kafkalog.server.quorum.watch import watch
 from kafkalog.server.replica.roles import Role
+from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
+LastEpochs = Mapping[TopicPartition, int]
+"""Partitions of which a voter has more, with the last epoch of each there."""
 ASK_SECONDS: Final = 5.0
 """A node of the set has so long to answer."""
 REGAIN_SECONDS: Final = ASK_SECONDS + 1
@@ -87,6 +91,10 @@ class Quorum:
         self.on_leaders_change: Callable[[], object] = lambda: None
         self.before_taking_over: list[Callable[[], Awaitable[object]]] = []
         """Awaited while the leader that hands over waits: on return this node has its topics and settings."""
+        self.copy_ahead: Callable[[int, LastEpochs], Awaitable[object]] = _no_copy
+        """Awaited when a voter has more of some partitions, each with its last epoch there: then this node has it too.
+        KafkalogError, OSError where it has not."""
+        self.lending = Lending(node)
         self.handover = HandOver(node)
         self.cluster = ClusterId(node)
         self.is_handing_over = False
@@ -120,6 +128,7 @@ class Quorum:
     async def stop(self) -> None:
         """Ends what goes on; the others are not told."""
         await self.handover.stop()
+        await self.lending.stop()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -149,13 +158,19 @@ class Quorum:
 
     # What the others ask and tell
 
-    async def vote(self, ballot: Ballot, *, is_pre_vote: bool = False) -> tuple[bool, QuorumState]:
+    async def vote(self, ballot: Ballot, *, is_pre_vote: bool = False) -> Vote:
         """Whether the candidate has this node's vote, which is on disk by then, and the state. StorageError.
 
-        With `is_pre_vote` nothing changes: it is what the answer would be.
+        With `is_pre_vote` nothing changes: it is what the answer would be. What is `ahead` here may then be copied.
         """
         async with self._changing:
             vote = self._decide(ballot, "asks about" if is_pre_vote else "wants")
+            may_copy = False
+            if vote.ahead and is_pre_vote and not self.leads and not self._electing.locked():
+                may_copy = await self.lending.begin(ballot.candidate)
+                vote = self._decide(ballot, "may copy before")
+            elif vote.is_granted:
+                self.lending.end()
             if vote.is_granted and not is_pre_vote:
                 # what this node has is compared when it follows nobody any more: what it told a leader to have counts
                 async with self._node.following.held():
@@ -165,7 +180,7 @@ class Quorum:
                     if vote.is_granted:
                         _LOG.info("node %d has this node's vote for term %d", ballot.candidate, ballot.term)
                         await self._take(vote.state)
-            return vote.is_granted, self.state
+            return Vote(vote.is_granted, self.state, vote.reason, vote.ahead if may_copy else {})
 
     def _decide(self, ballot: Ballot, verb: str) -> Vote:
         vote = decide_vote(self.state, ballot, self.positions(), self._set)
@@ -212,17 +227,17 @@ class Quorum:
         needed: tuple[int, ...] = ()  # who handed over steps down by its vote, or not at all
         if not is_forced:
             needed = await self._taken_over(told)
-            ballot = Ballot(term, me, self.positions())
-            would = await self._votes(ballot, is_pre_vote=True)
-            if not has_won(would, self._set) or not would.issuperset(needed):
-                raise self._failed(would, "would vote")
         async with self._node.following.held():  # nothing of another leader is written behind the begin of the term
+            if not is_forced:
+                would = await self._would_vote(term)
+                if not has_won(would, self._set) or not would.issuperset(needed):
+                    raise self._failed(would, "would vote")
             mine = QuorumState(term, NOBODY, me)
             async with self._changing:
                 if term <= self.state.term:
                     raise ElectionFailed(f"term {self.state.term} has begun meanwhile")
                 await self._take(mine)
-            votes = await self._votes(Ballot(term, me, self.positions()), is_pre_vote=False)
+            votes, _ = await self._votes(Ballot(term, me, self.positions()), is_pre_vote=False)
             async with self._changing:
                 if self.state != mine:
                     raise ElectionFailed(f"term {self.state.term} has begun meanwhile")
@@ -287,6 +302,7 @@ class Quorum:
             _LOG.warning("this node leads no more: term %d, leader %d", state.term, state.leader)
             self._later(self._regain())
         self.state, self.leads, self.leaders_changes = state, False, -1
+        self.lending.end()
         self._notify()
         assert self._file is not None
         await self._node.run(self._file.write, state)
@@ -336,7 +352,8 @@ class Quorum:
             raise ElectionFailed(f"the topics of node {leader} are not known here: {error}", hint="try again") from None
         return (leader,)
 
-    async def _votes(self, ballot: Ballot, *, is_pre_vote: bool) -> set[int]:
+    async def _votes(self, ballot: Ballot, *, is_pre_vote: bool) -> tuple[set[int], dict[int, LastEpochs]]:
+        """Who votes for this node, and what the others say that may be copied from them."""
         cluster_id = self._node.cluster_id if is_pre_vote else self.cluster.offered
         told = await self._ask_all(
             messages.VOTE, lambda other: messages.vote_request(ballot, other, cluster_id, is_pre_vote=is_pre_vote)
@@ -345,7 +362,28 @@ class Quorum:
             if answer.error_code == OtherCluster.code:
                 _LOG.warning("node %d has data of another cluster than %s, and never votes", one, cluster_id or "none")
         seen = {one: _read(messages.read_vote, answer) for one, answer in told.items()}
-        return {self._node.node_id, *(one for one, vote in seen.items() if vote is not None and vote[0])}
+        votes = {self._node.node_id, *(one for one, vote in seen.items() if vote is not None and vote[0])}
+        ahead = {one: _read(messages.read_ahead, told[one]) for one in told if one not in votes}
+        return votes, {one: found for one, found in ahead.items() if found}
+
+    async def _would_vote(self, term: int) -> set[int]:
+        """Who would vote for this node, once it has copied what others have more of: from one after the other, since
+        each comparison counts for the logs as they are."""
+        left, within_s = set(self._set.ids), self._node.config[TIMEOUT] / 1000
+        while True:
+            ballot = Ballot(term, self._node.node_id, self.positions())
+            would, ahead = await self._votes(ballot, is_pre_vote=True)
+            voters = left & ahead.keys()
+            if has_won(would, self._set) or not voters:
+                return would
+            voter = min(voters)
+            left.discard(voter)
+            _LOG.info("node %d has more of %d partitions: it is copied first", voter, len(ahead[voter]))
+            try:
+                async with asyncio.timeout(within_s):
+                    await self.copy_ahead(voter, ahead[voter])
+            except (KafkalogError, OSError, TimeoutError) as error:
+                _LOG.warning("what node %d has more of cannot be copied: %s", voter, error or type(error).__name__)
 
     async def _tell(self, other: int, state: QuorumState) -> None:
         try:
@@ -379,6 +417,10 @@ class Quorum:
             f"of {len(self._set)} nodes {len(votes)} {verb} for node {self._node.node_id}, a majority is needed",
             hint=f"see the logs of {others}: who is ahead may be promoted instead",
         )
+
+
+async def _no_copy(voter: int, ahead: object) -> None:
+    raise ConnectionRefusedError(f"there is no way to copy from node {voter}")
 
 
 def _read(read: Callable[[Any], T], answer: Any) -> T | None:

@@ -71,7 +71,7 @@ def _carry_out(work: Work) -> None:
         case CutToEpoch(epoch, leader_end) if epoch == work.leader_epoch and _may_begin(log, epoch, leader_end):
             log.begin_epoch(epoch)
         case CutToEpoch(epoch, leader_end):
-            _cut(log, cut_offset(leader_end, log.log_end_offset, log.end_offset_for_epoch(epoch)))
+            _cut(log, cut_offset(leader_end, log.log_end_offset, log.end_offset_for_epoch(epoch)), keeps_begin=True)
         case CutTo(offset):
             _cut(log, offset)
         case BeginAt(offset):
@@ -91,10 +91,12 @@ def _may_begin(log: UnifiedLog, epoch: int, offset: int) -> bool:
     return epoch > log.state.leader_epoch and offset == log.log_end_offset
 
 
-def _cut(log: UnifiedLog, offset: int) -> None:
-    log.truncate_to(offset)
+def _cut(log: UnifiedLog, offset: int, *, keeps_begin: bool = False) -> None:
+    """With `keeps_begin` the log is the same as the leader's up to there, and an epoch that began there stays: what was
+    acknowledged in it lies before, and logs of earlier epochs must not count as ahead before the leader's has begun."""
+    log.truncate_to(offset, keeps_begin=keeps_begin)
     if log.data_end_offset < log.log_end_offset:  # it lay inside a batch, which is asked for as a whole
-        log.truncate_to(log.data_end_offset)
+        log.truncate_to(log.data_end_offset, keeps_begin=keeps_begin)
 
 
 def _take(partition: Partition, plan: Take, leader_epoch: int) -> None:

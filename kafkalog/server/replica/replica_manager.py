@@ -369,9 +369,10 @@ class ReplicaManager:
 
     async def read(self, params: FetchParams, asked: Sequence[FetchPartition]) -> list[FetchResult]:
         """As `fetch`, of what there is now."""
-        held_back = None if self._throttle is None or not params.is_from_follower else self._held_back(params)
+        follows = params.is_from_follower and not params.is_from_candidate
+        held_back = None if self._throttle is None or not follows else self._held_back(params)
         results = await read_partitions(params, asked, self.find, held_back)
-        if params.is_from_follower:
+        if follows:
             self._follower_read(params, asked, results)
         return results
 

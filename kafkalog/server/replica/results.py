@@ -58,6 +58,8 @@ class FetchParams(NamedTuple):
     max_bytes: int
     isolation: Isolation = "high_watermark"
     replica_id: int = CONSUMER
+    is_from_candidate: bool = False
+    """Whether a replica copies what it lacks, before it asks for a vote: from a node that leads nothing."""
 
     @property
     def is_from_follower(self) -> bool:
@@ -67,7 +69,7 @@ class FetchParams(NamedTuple):
     @property
     def only_leader(self) -> bool:
         """Whether only a leader may answer; a debugging reader takes any replica."""
-        return self.replica_id != DEBUGGER
+        return self.replica_id != DEBUGGER and not self.is_from_candidate
 
 
 class FetchPartition(NamedTuple):

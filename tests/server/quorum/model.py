@@ -1,4 +1,4 @@
-"""A replica set of one partition as values: its logs, terms and high watermarks change by the server's own decisions.
+"""A replica set of some partitions as values: its logs, terms and high watermarks change by the server's own decisions.
 
 Steps may come in any order. What is acknowledged is remembered, and looked for in the log of each leader after that.
 """
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from kafkalog.server.quorum.decisions import (
     Ballot,
+    ahead_of,
     decide_vote,
     has_won,
     heard,
@@ -34,7 +35,6 @@ from kafkalog.server.replica.roles import (
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.types import LogOffsetMetadata, TopicPartition
 
-T0 = TopicPartition("t", 0)
 LAG_MS = 10
 
 
@@ -45,55 +45,78 @@ class Rules(NamedTuple):
     needs_majority: bool = True
     votes_hold_still: bool = True
     keeps_begun_epochs: bool = True
+    keeps_begins_at_cuts: bool = True
+    copies_what_is_ahead: bool = True
 
 
 class Lost(AssertionError):
     """An acknowledged record is not in a leader's log."""
 
 
-class Node:
-    """A log whose records are numbers, and what a node keeps of the set."""
+class Stuck(AssertionError):
+    """A majority is alive, and the node that was promoted does not lead."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+
+class Part:
+    """A log whose records are numbers, and what a node that leads knows of its followers."""
+
+    def __init__(self) -> None:
         self.log: list[int] = []
-        self.epochs = LeaderEpochCache(f"/nowhere/{number}")
-        self.state = QuorumState(0)
+        self.epochs = LeaderEpochCache("/nowhere")
         self.restart()
 
     def restart(self) -> None:
-        self.leads = False
         self.high_watermark = 0
         self.followers: dict[int, FollowerState] = {}
         self.role = Role(NOBODY, 0, 0, (), ())
-        self.followed: tuple[int, int] | None = None  # the leader, and its term
 
     @property
     def position(self) -> tuple[int, int]:
         return position_of(self.epochs.latest_epoch, len(self.log))
 
+    def cut(self, offset: int, keeps_begins: bool) -> None:
+        del self.log[offset:]
+        self.epochs.truncate_from_end(offset + keeps_begins)
+
+
+class Node:
+    """What a node keeps of the set, and its partitions."""
+
+    def __init__(self, number: int, partitions: int) -> None:
+        self.number = number
+        self.parts = {TopicPartition("t", index): Part() for index in range(partitions)}
+        self.state = QuorumState(0)
+        self.restart()
+
+    def restart(self) -> None:
+        self.leads = False
+        self.followed: tuple[int, int] | None = None  # the leader, and its term
+        for part in self.parts.values():
+            part.restart()
+
+    @property
+    def positions(self) -> dict[TopicPartition, tuple[int, int]]:
+        return {key: part.position for key, part in self.parts.items()}
+
     def take(self, state: QuorumState) -> None:
         if state != self.state:
             self.state, self.leads = state, False
-
-    def cut(self, offset: int) -> None:
-        del self.log[offset:]
-        self.epochs.truncate_from_end(offset)
 
 
 class Model:
     """The set, and the steps that it can take. Deterministic for a seed."""
 
-    def __init__(self, seed: int, rules: Rules, count: int = 3, min_isr: int = 1) -> None:
+    def __init__(self, seed: int, rules: Rules, count: int = 3, min_isr: int = 1, partitions: int = 1) -> None:
         self.random = random.Random(seed)
         self.rules = rules
         self.replicas = ReplicaSet(Member(one, "h", 9000 + one) for one in range(1, count + 1))
-        self.nodes = {one: Node(one) for one in self.replicas.ids}
+        self.nodes = {one: Node(one, partitions) for one in self.replicas.ids}
+        self.keys = tuple(TopicPartition("t", index) for index in range(partitions))
         self.min_isr = min_isr
         self.ballots: list[tuple[Ballot, set[int]]] = []
         self.down: set[int] = set()
-        self.acknowledged: dict[int, tuple[int, int]] = {}  # by offset: the record, and the term
-        self.elections = self.written = self.now_ms = 0
+        self.acknowledged: dict[tuple[TopicPartition, int], tuple[int, int]] = {}  # by offset: the record, the term
+        self.elections = self.promotions = self.copied = self.written = self.now_ms = 0
         self.story: list[str] = []
 
     def run(self, steps: int) -> None:
@@ -102,6 +125,8 @@ class Model:
             self.append: 3, self.fetch: 20, self.tell: 5, self.stop: 3, self.late: 1, self.stand: 1, self.ask: 2,
             self.count: 2, self.elect: 4,
         }  # fmt: skip
+        if len(self.keys) > 1:
+            kinds[self.promote], kinds[self.copy_some] = 3, 3
         weights = [self.random.choice((0.3, 1, 3)) * weight for weight in kinds.values()]
         for step in self.random.choices(list(kinds), weights, k=steps):
             self.now_ms += 1
@@ -110,38 +135,46 @@ class Model:
     def alive(self) -> list[Node]:
         return [one for one in self.nodes.values() if one.number not in self.down]
 
+    def a_key(self) -> TopicPartition:
+        return self.random.choice(self.keys) if len(self.keys) > 1 else self.keys[0]
+
     # Leading
 
     def append(self) -> None:
         """Every leader takes writes, one that is deposed and does not know it as well."""
         for leader in [one for one in self.alive() if one.leads]:
+            key = self.a_key()
+            part = leader.parts[key]
             self.written += 1
-            leader.log.append(self.written)
-            if leader.epochs.latest_epoch < leader.state.term:
-                leader.epochs.assign(leader.state.term, len(leader.log) - 1)
-            self.raise_high_watermark(leader)
+            part.log.append(self.written)
+            if part.epochs.latest_epoch < leader.state.term:
+                part.epochs.assign(leader.state.term, len(part.log) - 1)
+            self.raise_high_watermark(leader, key)
 
-    def raise_high_watermark(self, leader: Node) -> None:
+    def raise_high_watermark(self, leader: Node, key: TopicPartition) -> None:
+        part = leader.parts[key]
         least = majority_of(len(self.replicas)) if self.rules.needs_majority else 1
-        if len(leader.role.isr) < effective_min_isr(self.min_isr, leader.role, least):
+        if len(part.role.isr) < effective_min_isr(self.min_isr, part.role, least):
             return
-        end = LogOffsetMetadata(len(leader.log))
-        mark = next_high_watermark(end, leader.role, leader.followers, self.now_ms, LAG_MS).message_offset
-        if mark > leader.high_watermark:
-            leader.high_watermark = mark
-            self.story.append(f"{leader.number} acknowledges {leader.log[:mark]} in term {leader.state.term}")
+        end = LogOffsetMetadata(len(part.log))
+        mark = next_high_watermark(end, part.role, part.followers, self.now_ms, LAG_MS).message_offset
+        if mark > part.high_watermark:
+            part.high_watermark = mark
+            self.story.append(f"{leader.number} acknowledges {key} {part.log[:mark]} in term {leader.state.term}")
             for offset in range(mark):
-                record, _ = self.acknowledged.setdefault(offset, (leader.log[offset], leader.state.term))
-                if record != leader.log[offset]:
-                    raise Lost(f"offset {offset} was acknowledged twice: {self.story}")
+                record, _ = self.acknowledged.setdefault((key, offset), (part.log[offset], leader.state.term))
+                if record != part.log[offset]:
+                    raise Lost(f"offset {offset} of {key} was acknowledged twice: {self.story}")
 
     def late(self) -> None:
         """A follower is late, and in sync no more."""
-        for leader in [one for one in self.alive() if one.leads and len(one.role.isr) > 1]:
-            gone = self.random.choice([one for one in leader.role.isr if one != leader.number])
-            leader.role = with_isr(leader.role, [one for one in leader.role.isr if one != gone])
-            leader.followers[gone] = FollowerState(last_caught_up_ms=-LAG_MS - 1)
-            self.raise_high_watermark(leader)
+        key = self.a_key()
+        for leader in [one for one in self.alive() if one.leads and len(one.parts[key].role.isr) > 1]:
+            part = leader.parts[key]
+            gone = self.random.choice([one for one in part.role.isr if one != leader.number])
+            part.role = with_isr(part.role, [one for one in part.role.isr if one != gone])
+            part.followers[gone] = FollowerState(last_caught_up_ms=-LAG_MS - 1)
+            self.raise_high_watermark(leader, key)
 
     # Following
 
@@ -159,40 +192,97 @@ class Model:
         leader, term = self.nodes[node.followed[0]], node.followed[1]
         if leader.number in self.down or not leader.leads or leader.state.term != term:
             return
-        self.answer(leader, node)
+        self.answer(leader, node, self.a_key())
 
-    def answer(self, leader: Node, node: Node) -> None:
-        term, offset = leader.state.term, len(node.log)
-        last = last_epoch_for(term, node.epochs.entries, offset)
-        if not self.rules.keeps_begun_epochs:
-            last = node.epochs.latest_epoch
-        if last >= 0:
-            there = leader.epochs.end_offset_for(last, len(leader.log))
-            if there.epoch < last or there.start_offset < offset:
-                own = node.epochs.end_offset_for(there.epoch, offset)
-                node.cut(cut_offset(there.start_offset, offset, None if own.start_offset < 0 else own))
-                return
-        if self.rules.followers_begin_epochs:
-            begins = epoch_to_begin(leader.epochs.entries[-1], offset, last, 0)
-            if begins is not None:
-                node.epochs.assign(*begins)
-                return
+    def answer(self, leader: Node, node: Node, key: TopicPartition) -> None:
+        """A leader answers a follower."""
+        there, part, term = leader.parts[key], node.parts[key], leader.state.term
+        offset = len(part.log)
+        last = self.compared(there, part, term)
+        if last is None:
+            return
         counts = last >= term or not self.rules.followers_begin_epochs
         place = LogOffsetMetadata(offset) if counts else UNKNOWN_PLACE
-        state = leader.followers[node.number].fetched(place, 0, self.now_ms, len(leader.log))
-        leader.followers[node.number] = state
-        begin = leader.epochs.entries[-1].start_offset
-        if node.number not in leader.role.isr and may_join(state, leader.high_watermark, begin):
-            leader.role = with_isr(leader.role, (*leader.role.isr, node.number))
-        self.raise_high_watermark(leader)
-        taken = leader.log[offset : offset + self.random.choice((0, 1, 1, 2, 9))]
-        if taken and begins_for_nothing(node.epochs.entries, offset, leader.epochs.epoch_for(offset)):
-            node.epochs.truncate_from_end(offset)
+        state = there.followers[node.number].fetched(place, 0, self.now_ms, len(there.log))
+        there.followers[node.number] = state
+        begin = there.epochs.entries[-1].start_offset
+        if node.number not in there.role.isr and may_join(state, there.high_watermark, begin):
+            there.role = with_isr(there.role, (*there.role.isr, node.number))
+        self.raise_high_watermark(leader, key)
+        self.taken(there, part)
+
+    def compared(self, there: Part, part: Part, term: int) -> int | None:
+        """The last epoch that was told, where the logs are the same so far; None where the own one was mended."""
+        offset = len(part.log)
+        last = last_epoch_for(term, part.epochs.entries, offset)
+        if not self.rules.keeps_begun_epochs:
+            last = part.epochs.latest_epoch
+        if last >= 0:
+            told = there.epochs.end_offset_for(last, len(there.log))
+            if told.epoch < last or told.start_offset < offset:
+                own = part.epochs.end_offset_for(told.epoch, offset)
+                at = cut_offset(told.start_offset, offset, None if own.start_offset < 0 else own)
+                part.cut(at, self.rules.keeps_begins_at_cuts)
+                return None
+        if self.rules.followers_begin_epochs and there.epochs.entries:
+            begins = epoch_to_begin(there.epochs.entries[-1], offset, last, 0)
+            if begins is not None:
+                part.epochs.assign(*begins)
+                return None
+        return last
+
+    def taken(self, there: Part, part: Part) -> None:
+        """Some of the records that come next."""
+        offset = len(part.log)
+        taken = there.log[offset : offset + self.random.choice((0, 1, 1, 2, 9))]
+        if taken and begins_for_nothing(part.epochs.entries, offset, there.epochs.epoch_for(offset)):
+            part.epochs.truncate_from_end(offset)
         for at, record in enumerate(taken, offset):
-            epoch = leader.epochs.epoch_for(at)
-            if epoch > node.epochs.latest_epoch:
-                node.epochs.assign(epoch, at)
-            node.log.append(record)
+            epoch = there.epochs.epoch_for(at)
+            if epoch > part.epochs.latest_epoch:
+                part.epochs.assign(epoch, at)
+            part.log.append(record)
+
+    # Copying what a voter has more of
+
+    def copy_some(self) -> None:
+        """A candidate begins to copy, and does not come to the end."""
+        if len(self.alive()) > 1:
+            node, voter = self.random.sample(self.alive(), 2)
+            self.copy(node, voter, self.random.randrange(4))
+
+    def copy(self, node: Node, voter: Node, steps: int) -> None:
+        """So many steps at most of each partition of which the voter has more."""
+        if node.leads or voter.leads or not self.rules.copies_what_is_ahead:
+            return
+        for key, position in ahead_of(voter.positions, node.positions).items():
+            for _ in range(steps):
+                if node.parts[key].position >= position:
+                    break
+                self.copied += 1
+                if self.compared(voter.parts[key], node.parts[key], position[0]) is not None:
+                    self.taken(voter.parts[key], node.parts[key])
+
+    def promote(self) -> None:
+        """An operator promotes a node while nobody that lives leads; no message is lost."""
+        alive = self.alive()
+        if any(one.leads for one in alive) or not self.replicas.is_majority([one.number for one in alive]):
+            return
+        node = self.random.choice(alive)
+        for voter in alive:
+            self.copy(node, voter, 1000)
+        term = next_term(max(one.state.term for one in alive), node.number, self.replicas)
+        ballot, votes = Ballot(term, node.number, node.positions), {node.number}
+        node.take(QuorumState(term, NOBODY, node.number))
+        for voter in alive:
+            vote = decide_vote(voter.state, ballot, voter.positions, self.replicas)
+            if vote.is_granted and voter is not node:
+                voter.take(vote.state)
+                votes.add(voter.number)
+        self.lead(ballot, votes)
+        if not node.leads:
+            raise Stuck(f"{node.number} has {node.positions}: {self.story}")
+        self.promotions += 1
 
     # Elections, one message at a time
 
@@ -212,14 +302,14 @@ class Model:
         known = max(one.state.term for one in self.alive())
         term = next_term(known, node.number, self.replicas)
         node.take(QuorumState(term, NOBODY, node.number))
-        self.ballots.append((Ballot(term, node.number, {T0: node.position}), {node.number}))
+        self.ballots.append((Ballot(term, node.number, node.positions), {node.number}))
 
     def ask(self) -> None:
         """All who live are asked for their vote, in any order; some of the messages are lost."""
         for ballot, votes in self.ballots[-2:]:
             for node in self.random.sample(self.alive(), len(self.alive())):
                 if self.random.random() < 0.6 and node.number != ballot.candidate:
-                    vote = decide_vote(node.state, ballot, {T0: node.position}, self.replicas)
+                    vote = decide_vote(node.state, ballot, node.positions, self.replicas)
                     if vote.is_granted:
                         node.take(vote.state)
                         votes.add(node.number)
@@ -236,18 +326,20 @@ class Model:
             return
         node.take(QuorumState(ballot.term, node.number, node.number))
         self.elections += 1
-        self.story.append(f"{node.number} leads in {ballot.term} by {sorted(votes)}, with {node.log} {node.position}")
-        for offset, (record, term) in self.acknowledged.items():
+        logs = {key: part.log for key, part in node.parts.items()}
+        self.story.append(f"{node.number} leads in {ballot.term} by {sorted(votes)}, with {logs} {node.positions}")
+        for (key, offset), (record, term) in self.acknowledged.items():
             # who won in an earlier term, and hears of it late, gets nothing acknowledged
-            if term < ballot.term and node.log[offset : offset + 1] != [record]:
-                raise Lost(f"record {record} was acknowledged: {self.story}")
-        node.epochs.assign(ballot.term, len(node.log))
+            if term < ballot.term and logs[key][offset : offset + 1] != [record]:
+                raise Lost(f"record {record} of {key} was acknowledged: {self.story}")
         node.leads, node.followed = True, None
-        node.role = Role(node.number, ballot.term, 0, self.replicas.ids, tuple(sorted(votes)))
         fresh = FollowerState(last_caught_up_ms=self.now_ms)
         others = self.replicas.others(node.number)
-        node.followers = {one: fresh if one in votes else FollowerState(last_caught_up_ms=-99) for one in others}
-        node.high_watermark = min(node.high_watermark, len(node.log))
+        for part in node.parts.values():
+            part.epochs.assign(ballot.term, len(part.log))
+            part.role = Role(node.number, ballot.term, 0, self.replicas.ids, tuple(sorted(votes)))
+            part.followers = {one: fresh if one in votes else FollowerState(last_caught_up_ms=-99) for one in others}
+            part.high_watermark = min(part.high_watermark, len(part.log))
 
     # What happens to nodes
 
@@ -285,4 +377,4 @@ def losses(rules: Rules, seeds: range, *, steps: int = 150, **more: Any) -> tupl
     return lost, elections, acknowledged
 
 
-__all__ = ["ALL", "Lost", "Model", "Rules", "losses"]
+__all__ = ["ALL", "Lost", "Model", "Rules", "Stuck", "losses"]

@@ -59,6 +59,7 @@ class Set:
         found = node_for(directory, prepare=lambda node: setattr(node.quorum, "peers", Peers(self, number)), **settings)
         self.nodes[number] = await stack.enter_async_context(found)
         self.quorum(number).before_taking_over.clear()  # a follower has no way to the leader here
+        self.quorum(number).copy_ahead = no_copy
         return self.nodes[number]
 
     async def stop(self, number: int) -> None:
@@ -73,6 +74,10 @@ class Set:
     async def close(self) -> None:
         for number in tuple(self.nodes):
             await self.stop(number)
+
+
+async def no_copy(voter: int, ahead: object) -> None:
+    raise ConnectionRefusedError("nodes have no way to each other's logs here")
 
 
 class Peers:

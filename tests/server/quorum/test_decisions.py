@@ -12,8 +12,8 @@ from kafkalog.server.quorum.decisions import (
     EMPTY,
     Ballot,
     Position,
+    ahead_of,
     decide_vote,
-    first_ahead,
     first_term,
     has_won,
     heard,
@@ -33,12 +33,12 @@ THREE = ReplicaSet(Member(one, "h", 9000 + one) for one in (1, 2, 3))
 def test_the_larger_epoch_is_ahead_and_then_the_longer_log() -> None:
     assert position_of(4, 10) == (4, 10)
     assert position_of(4, 0) == EMPTY  # an epoch that was begun and has nothing is not ahead
-    assert first_ahead({T0: (2, 5)}, {T0: (2, 5)}) is None
-    assert first_ahead({T0: (2, 6)}, {T0: (2, 5)}) == T0
-    assert first_ahead({T0: (3, 1)}, {T0: (2, 500)}) == T0
-    assert first_ahead({T0: (2, 500)}, {T0: (3, 1), T1: (3, 1)}) is None
-    assert first_ahead({T0: (0, 1), T1: (0, 1)}, {T0: (0, 1)}) == T1
-    assert first_ahead({T0: EMPTY}, {}) is None
+    assert ahead_of({T0: (2, 5)}, {T0: (2, 5)}) == {}
+    assert ahead_of({T0: (2, 6)}, {T0: (2, 5)}) == {T0: (2, 6)}
+    assert ahead_of({T0: (3, 1)}, {T0: (2, 500)}) == {T0: (3, 1)}
+    assert ahead_of({T0: (2, 500)}, {T0: (3, 1), T1: (3, 1)}) == {}
+    assert ahead_of({T0: (0, 1), T1: (0, 1)}, {T0: (0, 1)}) == {T1: (0, 1)}
+    assert ahead_of({T0: EMPTY}, {}) == {}
 
 
 @given(st.integers(0, 1000), st.sampled_from(THREE.ids))

@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafkalog.server.replica.following import CutTo, CutToEpoch
+from kafkalog.server.replica.following_disk import Work, carry_out
 from kafkalog.server.replica.results import FetchResult
 from kafkalog.server.replica.roles import Role, epoch_to_begin
 from tests.server.replica.partitions import NODE, T0, Replicas, at, consumer, run
+
+
+@pytest.mark.parametrize(("plan", "epochs"), [(CutToEpoch(0, 2), [(0, 0), (4, 2)]), (CutTo(2), [(0, 0)])])
+def test_an_epoch_that_begins_where_a_log_is_cut_was_begun_all_the_same(
+    tmp_path: Path, plan: Any, epochs: list[tuple[int, int]]
+) -> None:
+    """EPOCH-5: what was acknowledged in it lies before the cut; where nobody says that it is the same, it goes."""
+    async def body(replicas: Replicas) -> None:
+        for _ in range(2):
+            await replicas.produce(T0, acks=1)
+        partition = replicas.find(T0)
+        partition.become_leader(Role(NODE, 4, 1, (NODE, 2), (NODE,)))
+        await replicas.produce(T0, acks=1)
+        partition.become_follower(Role(2, 7, 2, (NODE, 2), (2,)))
+        (done,) = carry_out([Work(T0, partition, plan, 7)])
+        assert done.error is None and partition.log.log_end_offset == 2
+        assert list(partition.log.leader_epochs) == epochs
+        assert partition.log.state.leader_epoch == epochs[-1][0]
+
+    run(tmp_path, body)
 
 
 def test_who_has_not_begun_the_leaders_epoch_counts_for_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from kafkalog.server.replica.results import AppendParams
 from kafkalog.server.serving import Server
@@ -12,14 +13,14 @@ from kafkalog.types import TopicPartition
 from tests.builder import R, batch
 from tests.server.looping import in_loop
 from tests.server.replica.copies import bytes_from, until
-from tests.server.replicated.servers import servers_of
+from tests.server.replicated.servers import Servers, servers_of
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @asynccontextmanager
-async def set_of_three(path: Path) -> AsyncIterator[dict[int, Server]]:
-    async with servers_of(path, 1, 2, 3) as servers:
+async def set_of_three(path: Path, **settings: Any) -> AsyncIterator[Servers]:
+    async with servers_of(path, 1, 2, 3, settings=settings) as servers:
         yield servers
 
 

@@ -1,0 +1,67 @@
+"""How a candidate copies what a voter has more of: the follower's way, from a node that leads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.replica.following import UNKNOWN, FetchLimits
+from kafkalog.server.replica.following_session import Ask
+from kafkalog.server.replica.leader_source import Answers, Bounds, LeaderSource
+from kafkalog.server.replica.partition import Partition
+from kafkalog.server.replica.replica_fetcher import ReplicaFetcher
+from kafkalog.server.replica.results import DEBUGGER
+from kafkalog.types import TopicPartition
+
+LIMITS: Final = FetchLimits(max_wait_ms=0, min_bytes=0)
+"""A voter's log does not grow meanwhile: there is nothing to wait for."""
+
+
+class VoterSource(LeaderSource):
+    """A voter that lends its logs. It is told no epoch of a leader: there is none."""
+
+    is_dry = False
+    """Whether the last answer had nothing new at all: an answer with room has something of a log that has more."""
+
+    async def fetch(self, ask: Ask, ids: Mapping[str, UUID | None]) -> Answers:
+        """As `LeaderSource.fetch`."""
+        rows = {key: row._replace(leader_epoch=UNKNOWN) for key, row in ask.rows.items()}
+        answers = await super().fetch(ask._replace(rows=rows), ids)
+        self.is_dry = not answers.error_code and not any(
+            one.records or one.diverging or one.error_code == ErrorCode.OFFSET_OUT_OF_RANGE for _, one in answers.rows
+        )
+        return answers
+
+    async def bounds(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, Bounds]:
+        """As `LeaderSource.bounds`; asked as who reads from any replica."""
+        anyone = LeaderSource(self.connection, DEBUGGER, LIMITS)
+        return await anyone.bounds(dict.fromkeys(asked, UNKNOWN))
+
+
+async def copy_ahead(
+    source: VoterSource,
+    partitions: Iterable[tuple[Partition, int]],
+    *,
+    run: Callable[..., Awaitable[Any]],
+    monotonic_ms: Callable[[], int],
+    on_appended: Callable[[Partition], object],
+) -> None:
+    """Return when the voter has nothing more of these partitions; each comes with the last epoch of its log there.
+
+    A log is cut where the voter's went another way, as a follower does, and then has the voter's records and epochs.
+    What cannot be copied stays as it is. Errors as `LeaderSource.fetch`; on return nothing is being written.
+    """
+
+    async def again() -> LeaderSource:
+        return source
+
+    fetcher = ReplicaFetcher(again, run=run, monotonic_ms=monotonic_ms, limits=LIMITS, on_appended=on_appended)
+    for partition, last_epoch in partitions:
+        fetcher.follow(partition, last_epoch)
+    try:
+        while fetcher.states and not source.is_dry:
+            await fetcher.fetch_once(source)
+    finally:
+        await fetcher.settled()
