@@ -13,6 +13,7 @@ from kafkalog.server.client.cluster import Cluster, read_cluster, read_topic_set
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.login import connect
 from kafkalog.server.client.settings import PeerSettings
+from kafkalog.server.config import ServerConfig
 from kafkalog.server.quorum import metadata
 from kafkalog.server.quorum.cluster_id import OtherCluster
 from kafkalog.server.quorum.file import NOBODY
@@ -158,7 +159,7 @@ class Following:
 
     def _fetcher_of(self, leader: int) -> ReplicaFetcher:
         node = self._node
-        limits = FetchLimits()
+        limits = limits_of(node.config)
 
         async def to_leader() -> LeaderSource:
             return LeaderSource(await self._connected(leader), node.node_id, limits)
@@ -270,6 +271,18 @@ class Following:
 
     def _keys(self, name: str) -> Iterable[TopicPartition]:
         return [TopicPartition(name, index) for index in range(self._node.topics.get(name).partitions)]
+
+
+def limits_of(config: ServerConfig) -> FetchLimits:
+    """How a node's settings let it fetch."""
+    return FetchLimits(
+        max_wait_ms=max(0, config["replica.fetch.wait.max.ms"]),
+        min_bytes=max(0, config["replica.fetch.min.bytes"]),
+        max_bytes=config["replica.fetch.response.max.bytes"],
+        partition_max_bytes=config["replica.fetch.max.bytes"],
+        backoff_ms=max(1, config["replica.fetch.backoff.ms"]),
+        timeout_ms=max(1, config["replica.socket.timeout.ms"]),
+    )
 
 
 def _states(cluster: Cluster, settings: dict[str, dict[str, str]]) -> dict[str, TopicState]:

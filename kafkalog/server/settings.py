@@ -86,8 +86,16 @@ _CALLS: Final = (
     _start("max.incremental.fetch.session.cache.slots", "int", 1000, at_least(0), "fetch sessions"),
     Key("follower.replication.throttled.rate", "long", MAX_LONG, at_least(0), "bytes/s that a follower fetches late"),
     Key("leader.replication.throttled.rate", "long", MAX_LONG, at_least(0), "bytes/s for followers that are behind"),
+    Key("num.replica.fetchers", "int", 1, at_least(1), "without effect: one connection to the leader fetches all"),
     _start("max.request.partition.size.limit", "int", 2000, at_least(1), "partitions of one DescribeTopicPartitions"),
     _start("producer.purgatory.purge.interval.requests", "int", 1000, None, "as fetch.purgatory..., for produce"),
+    _start("replica.fetch.backoff.ms", "int", 1000, at_least(0), "longest pause of a follower after a failure"),
+    _start("replica.fetch.max.bytes", "int", 1_048_576, at_least(0), "of one partition in a follower's fetch"),
+    _start("replica.fetch.min.bytes", "int", 1, None, "a follower's fetch waits for so much"),
+    _start("replica.fetch.response.max.bytes", "int", 10_485_760, at_least(0), "of a follower's fetch in all"),
+    _start("replica.fetch.wait.max.ms", "int", 500, None, "a follower's fetch waits at the leader at most so long"),
+    _start("replica.socket.receive.buffer.bytes", "int", -1, at_least(-1), "SO_RCVBUF to the leader; -1: the system's"),
+    _start("replica.socket.timeout.ms", "int", 30_000, None, "the leader has so long to answer a follower's fetch"),
     _start("replica.lag.time.max.ms", "long", 30_000, None, "a follower that is behind for so long is out of sync"),
     _start("unstable.api.versions.enable", "bool", False, None, "without effect: only stable versions are served"),
 )
@@ -154,4 +162,8 @@ def check_together(values: dict[str, Any]) -> None:
     if values["group.min.session.timeout.ms"] > values["group.max.session.timeout.ms"]:
         least = values["group.min.session.timeout.ms"]
         raise ConfigError(f"group.min.session.timeout.ms={least} is above group.max.session.timeout.ms")
+    wait_ms = values["replica.fetch.wait.max.ms"]
+    for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):  # else followers are late that are not
+        if wait_ms > values[name]:
+            raise ConfigError(f"replica.fetch.wait.max.ms={wait_ms} is above {name}={values[name]}")
     parse_replicas(values["kafkalog.replicas"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from typing import Any, Final
 
@@ -33,10 +34,13 @@ async def connect(host: str, port: int, settings: PeerSettings | None = None) ->
     is_ready = False
     try:
         async with asyncio.timeout(how.connect_ms / 1000):
-            _, connection = await loop.create_connection(
+            transport, connection = await loop.create_connection(
                 lambda: PeerConnection(peer, how), host, port, ssl=how.tls,
                 server_hostname=host if how.tls is not None else None,
             )  # fmt: skip
+            if how.receive_buffer_bytes >= 0:
+                receiving = transport.get_extra_info("socket")
+                receiving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, how.receive_buffer_bytes)
             await _learn_versions(connection)
             if how.mechanism is not None:
                 await _log_in(connection, how, how.mechanism)

@@ -30,6 +30,8 @@ class PeerSettings:
     connect_ms: int = 10_000
     request_ms: int = 30_000
     max_answer_bytes: int = 128 << 20
+    receive_buffer_bytes: int = -1
+    """SO_RCVBUF; -1: the system's, which grows."""
 
 
 def peer_settings(given: Mapping[str, str]) -> PeerSettings:

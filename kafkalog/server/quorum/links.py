@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+from kafkalog.config_keys import MAX_INT
 from kafkalog.errors import ConfigError
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.login import connect
@@ -67,7 +69,11 @@ def settings_of(config: ServerConfig) -> PeerSettings:
         "sasl.jaas.config": config["kafkalog.replicas.jaas.config"],
         **tls,
     }
-    return peer_settings({name: value for name, value in given.items() if value is not None})
+    found = peer_settings({name: value for name, value in given.items() if value is not None})
+    most = max(found.max_answer_bytes, min(MAX_INT, 2 * config["replica.fetch.response.max.bytes"]))
+    return replace(
+        found, max_answer_bytes=most, receive_buffer_bytes=config["replica.socket.receive.buffer.bytes"]
+    )
 
 
 def _protocol_of(config: ServerConfig) -> str:

@@ -90,7 +90,7 @@ async def test_a_leader_takes_no_writes_once_another_node_leads(tmp_path: Path) 
 @in_loop
 async def test_acks_all_waits_for_the_replicas_in_sync_and_for_no_others(tmp_path: Path) -> None:
     """PART-1, PART-2, PART-3."""
-    settings = {"min_insync_replicas": 2, "replica_lag_time_max_ms": 300}
+    settings = {"min_insync_replicas": 2, "replica_lag_time_max_ms": 300, "replica_fetch_wait_max_ms": 100}
     async with set_of(tmp_path, **settings) as nodes:
         await with_topic(nodes, 1, 2, 3)
         await nodes.promote(1)
