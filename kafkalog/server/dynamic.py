@@ -44,6 +44,8 @@ class DynamicSettings:
         self._fs = fs
         self._changed: Changed = {}
         self._groups: Changed = {}
+        self.check_change: Callable[[], object] = lambda: None
+        """Called before each change, and raises where none may begin."""
         self._changing = asyncio.Lock()
         self.on_group_change: Callable[[], object] = lambda: None
         """Called when the settings of a group are on disk."""
@@ -125,9 +127,15 @@ class DynamicSettings:
                 f"Missing entries : {','.join(missing)}"
             )
 
+    async def settled(self) -> None:
+        """Return when no change that has begun goes on."""
+        async with self._changing:
+            pass
+
     async def change(self, resource: str, changes: Mapping[str, str | None]) -> None:
         """Set these, on disk and at once; None takes one back to what it was without. ConfigError, StorageError."""
         async with self._changing:
+            self.check_change()
             self.check(changes, resource)
             await self._set(_with(self._changed, resource, changes), self._groups, changes)
 
@@ -160,6 +168,7 @@ class DynamicSettings:
     async def change_group(self, group_id: str, changes: Mapping[str, str | None]) -> None:
         """Set these, which were checked, for a group; None takes one back. StorageError, PolicyViolation."""
         async with self._changing:
+            self.check_change()
             groups = _with(self._groups, group_id, changes)
             await self._node.run(self._write, self._changed, groups)
             self._groups = groups

@@ -78,6 +78,10 @@ class Topics:
         self._run = run
         self._numbers = numbers
         self._known = known
+        self.check_change: Callable[[], object] = lambda: None
+        """Called before each change, and raises where none may begin."""
+        self.first_epoch: Callable[[], int] = lambda: 0
+        """The leader epoch that partitions begin with."""
         self._changing = asyncio.Lock()
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
@@ -91,6 +95,10 @@ class Topics:
 
     async def stop(self) -> None:
         """Wait for a change that goes on."""
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Return when no change that has begun goes on."""
         async with self._changing:
             pass
 
@@ -145,10 +153,11 @@ class Topics:
         if validate_only:
             return plan.topic
         async with self._changing:
+            self.check_change()
             if name in self._topics:
                 raise TopicExists(f"Topic '{name}' already exists.")
             topic = plan.topic if topic_id is None else plan.topic._replace(id=topic_id)
-            await self._run(self._make_new, topic, plan.settings)
+            await self._run(self._make_new, topic, plan.settings, self.first_epoch())
             _LOG.info("made topic %s with %d partitions", name, topic.partitions)
             self._change(None, topic)
         return topic
@@ -177,9 +186,10 @@ class Topics:
     async def add_partitions(self, name: str, count: int) -> Topic:
         """The topic, which has `count` partitions now. UnknownTopicOrPartition, InvalidPartitions, StorageError."""
         async with self._changing:
+            self.check_change()
             before = self.check_growth(name, count)
             after = before._replace(partitions=count)
-            await self._run(self._make, after, before.partitions, None)
+            await self._run(self._make, after, before.partitions, None, self.first_epoch())
             self._change(before, after)
         return after
 
@@ -203,6 +213,7 @@ class Topics:
         UnknownTopicOrPartition; StorageError, then what is left of it is there again.
         """
         async with self._changing:
+            self.check_change()
             topic = self._topics.get(name)
             if topic is None:
                 raise UnknownTopicOrPartition()
@@ -220,6 +231,7 @@ class Topics:
         UnknownTopicOrPartition, ConfigError, StorageError.
         """
         async with self._changing:
+            self.check_change()
             topic = self._topics.get(name)
             if topic is None:
                 raise UnknownTopicOrPartition()
@@ -295,11 +307,11 @@ class Topics:
 
     # What waits for a disk
 
-    def _make_new(self, topic: Topic, settings: Mapping[str, str]) -> None:
+    def _make_new(self, topic: Topic, settings: Mapping[str, str], epoch: int) -> None:
         """All of a topic or nothing: its client is told that there is none, and may ask for it again."""
         is_ours = not any(key.topic == topic.name for key in self._store.logs)
         try:
-            self._make(topic, 0, settings)
+            self._make(topic, 0, settings, epoch)
         except KafkalogError:
             if is_ours:
                 try:
@@ -308,7 +320,7 @@ class Topics:
                     _LOG.error("what was made of topic %s cannot be taken away: %s", topic.name, error)
             raise
 
-    def _make(self, topic: Topic, first: int, settings: Mapping[str, str] | None) -> None:
+    def _make(self, topic: Topic, first: int, settings: Mapping[str, str] | None, epoch: int) -> None:
         """The last partition first: with it the topics file has them all, and the next start makes what is missing.
 
         The first epoch begins here, so that no first append waits for the disk with all clients behind it.
@@ -317,7 +329,7 @@ class Topics:
             log = self._store.get_or_create(
                 TopicPartition(topic.name, number), topic_id=id_text(topic.id), settings=settings
             )
-            log.begin_epoch(0)
+            log.begin_epoch(epoch)
 
     def _load(self) -> list[Topic]:
         store, found = self._store, []

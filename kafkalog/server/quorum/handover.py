@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import ApiError, FencedLeaderEpoch, KafkalogError
+from kafkalog.server.quorum.errors import NotController
 from kafkalog.server.quorum.file import NOBODY
 from kafkalog.server.replica.partition import Partition
 
@@ -49,6 +50,11 @@ class HandOver:
         self.on_change: Callable[[], object] = lambda: None
         """Called when the leader begins to wait for its successor, and when it does no more."""
 
+    def start(self) -> None:
+        """From now on nothing is changed while this node hands over."""
+        for one in self._changing:
+            one.check_change = self._check_change
+
     async def stop(self) -> None:
         """Ends what goes on; who waits for it goes on."""
         task, self._task = self._task, None
@@ -73,6 +79,7 @@ class HandOver:
             self._hold()
             is_given = False
             try:
+                await self._changes_settled(min(within_s, HELD_SECONDS))
                 is_given = await self._until(lambda: self._has_all(successor), min(within_s, HELD_SECONDS))
                 if not is_given:
                     raise self._not_caught_up(successor, 0)
@@ -89,6 +96,25 @@ class HandOver:
             raise FencedLeaderEpoch(f"node {self._node.node_id} does not lead in term {term}")
         if successor not in quorum.others(self._node.node_id):
             raise FencedLeaderEpoch(f"node {successor} is none of the others")
+
+    @property
+    def _changing(self) -> tuple[Any, ...]:
+        node = self._node
+        return node.topics, node.dynamic, node.credentials.file
+
+    def _check_change(self) -> None:
+        if self._node.quorum.is_handing_over:
+            raise NotController("another node is about to lead the replica set")
+
+    async def _changes_settled(self, seconds: float) -> None:
+        """Return when changes of topics and settings that began before are done: the successor asks for all of them
+        once it has the records."""
+        waiting = [asyncio.ensure_future(one.settled()) for one in self._changing]
+        _, late = await asyncio.wait(waiting, timeout=seconds)
+        for one in late:
+            one.cancel()
+        if late:
+            raise NotCaughtUp("a change of topics or settings is not done in time")
 
     def _partitions(self) -> Iterator[Partition]:
         for key in tuple(self._node.store.logs):

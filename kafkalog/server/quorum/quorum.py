@@ -121,6 +121,8 @@ class Quorum:
         self._node.on_config_change.append(self._changed)
         self._node.credentials.file.on_change = self._changed
         self._node.dynamic.on_group_change = self._changed
+        self._node.topics.first_epoch = lambda: self.state.term if self.leads else 0
+        self.handover.start()
         if self.state.leader == self._node.node_id or len(self.replica_set) == 1:
             self._later(self._resume())
         self._later(watch(self, self._node.node_id))

@@ -57,6 +57,8 @@ class SecurityFile:
         """Called on the loop when a change is on disk."""
         self._before = before
         self._fs = fs
+        self.check_change: Callable[[], object] = lambda: None
+        """Called before each change, and raises where none may begin."""
         self._changing = asyncio.Lock()
 
     def read(self) -> SecurityState:
@@ -85,12 +87,18 @@ class SecurityFile:
             raise StorageError.from_os(error, "write the ACLs and users", path=self.path) from error
         self.state = state
 
+    async def settled(self) -> None:
+        """Return when no change that has begun goes on."""
+        async with self._changing:
+            pass
+
     async def change(self, run: Run, change: Change) -> SecurityState:
         """What `change` makes of the state, once it is on disk; one change goes after the other. StorageError.
 
         Errors of `change` reach the caller, and nothing has changed then.
         """
         async with self._changing:
+            self.check_change()
             made = change(self.state)
             if made != self.state:
                 await run(self.write, made)

@@ -11,9 +11,10 @@ import pytest
 
 from kafkalog.errors import NotLeaderOrFollower
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.quorum.errors import ElectionFailed
+from kafkalog.server.quorum.errors import ElectionFailed, NotController
 from kafkalog.server.quorum.handover import NotCaughtUp
 from kafkalog.server.quorum.messages import VOTE, end_request
+from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
 from tests.server.nodes import call
 from tests.server.quorum.sets import T0, Peers, Set, eventually, fetch, set_of
@@ -122,3 +123,47 @@ async def append_as_follower(nodes: Set, number: int) -> None:
     source = nodes[1].replicas.find(T0)
     data = source.log.read(0, 1 << 20, "log_end", True).records.read()
     nodes[number].replicas.find(T0).append_as_follower(bytearray(data), source.leader_epoch)
+
+
+@in_loop
+async def test_a_change_that_has_begun_is_done_before_the_successor_has_all(tmp_path: Path) -> None:
+    """FLOW-4: and none begins after that, by whichever way."""
+    async with set_of(tmp_path) as nodes:
+        term = await with_leader(nodes)
+        await fetch(nodes[1], 2, 1, current_leader_epoch=term)
+        topics, go_on = nodes[1].topics, asyncio.Event()
+        run = topics._run
+
+        async def slow(*work: Any) -> Any:
+            await go_on.wait()
+            return await run(*work)
+
+        topics._run = slow
+        making = asyncio.ensure_future(topics.create("begun", 1))
+        await asyncio.sleep(0)
+        late = asyncio.ensure_future(asked(nodes, term))
+        await eventually(lambda: bool(nodes.quorum(1).is_handing_over))
+        refused = asyncio.ensure_future(topics.create("late", 1))
+        await asyncio.sleep(0)
+        assert not late.done() and not making.done()
+        go_on.set()
+        assert (await making).name == "begun" and await late == 0
+        with pytest.raises(NotController):
+            await refused
+        with pytest.raises(NotController):
+            await nodes[1].dynamic.change("", {"message.max.bytes": "1000"})
+        with pytest.raises(NotController):
+            await nodes[1].credentials.file.change(nodes[1].run, lambda state: state)
+
+
+@in_loop
+async def test_a_topic_of_a_leader_begins_with_its_term(tmp_path: Path) -> None:
+    """EPOCH-5: made in the pool, so that the first look-up writes nothing on the loop."""
+    async with set_of(tmp_path) as nodes:
+        term = await with_leader(nodes)
+        await nodes[1].topics.create("new", 1)
+        await nodes[1].topics.add_partitions("new", 2)
+        for index in range(2):
+            assert list(nodes[1].store.get(TopicPartition("new", index)).leader_epochs) == [(term, 0)]
+        await nodes[2].topics.create("new", 1)
+        assert list(nodes[2].store.get(TopicPartition("new", 0)).leader_epochs) == [(0, 0)]
