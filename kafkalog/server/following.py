@@ -172,13 +172,13 @@ class Following:
         fetcher.start()
         return fetcher
 
-    async def _connected(self, leader: int) -> PeerConnection:
-        """A connection to the leader, which is of the same cluster. PeerError."""
-        member = self._node.quorum.replica_set[leader]
+    async def _connected(self, other: int) -> PeerConnection:
+        """A connection to a node that is of the same cluster. PeerError, OtherCluster."""
+        member = self._node.quorum.replica_set[other]
         connection = await connect(member.host, member.port, self._peers)
         try:
             cluster = await read_cluster(connection, ())
-            self._node.quorum.cluster.check(cluster.cluster_id, f"the leader {connection.peer}")
+            self._node.quorum.cluster.check(cluster.cluster_id, connection.peer)
         except BaseException:
             await connection.close()
             raise
