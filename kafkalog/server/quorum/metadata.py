@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafkalog.errors import from_code
 from kafkalog.server.client.errors import PeerRefused
 from kafkalog.server.quorum.messages import WHOLE, Tree
 from kafkalog.server.security.state import SecurityState, format_state, parse_state
@@ -68,7 +69,8 @@ def _is_text(values: Any) -> bool:
 
 
 async def ask(connection: PeerConnection, node_id: int, term: int) -> Common:
-    """The leader's, in as many parts as it takes. PeerError, NeedsTls; ValueError where the answers are none."""
+    """The leader's, in as many parts as it takes. PeerError, NeedsTls, the error that
+    the leader tells; ValueError where the answers are none."""
     for _ in range(_TRIES):
         found, snapshot, size = b"", (-1, -1), -1
         while size < 0 or len(found) < size:
@@ -78,7 +80,7 @@ async def ask(connection: PeerConnection, node_id: int, term: int) -> Common:
                 words = "users, ACLs, quotas and settings are not given in clear, for there are users with passwords"
                 raise NeedsTls(words, peer=connection.peer, hint="set security.inter.broker.protocol=SASL_SSL")
             if part.error_code:
-                raise ValueError(f"the leader does not give its settings: error {int(part.error_code)}")
+                raise from_code(int(part.error_code), "the leader does not give its settings")  # it may lead no more
             told = (part.snapshot_id.end_offset, part.snapshot_id.epoch)
             if (found and told != snapshot) or part.position != len(found):
                 break  # it changed meanwhile
