@@ -25,10 +25,14 @@ def addresses(node: Node, listener: str) -> tuple[NodeAddress, ...]:
     return tuple(me if one.node_id == me.node_id else NodeAddress(*one) for one in replicas.members)
 
 
+def address_of(node: Node, listener: str, node_id: int) -> NodeAddress | None:
+    """Where a node is; None where there is none of this id, as -1. IllegalArgument."""
+    return next((one for one in addresses(node, listener) if one.node_id == node_id), None)
+
+
 def address_of_leader(node: Node, listener: str) -> NodeAddress | None:
     """Where the leader is; None while nobody is known to lead. IllegalArgument."""
-    leader = node.quorum.leader
-    return next((one for one in addresses(node, listener) if one.node_id == leader), None)
+    return address_of(node, listener, node.quorum.leader)
 
 
 def rack_of(node: Node, node_id: int) -> Any:

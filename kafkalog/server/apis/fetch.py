@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.nodes import address_of_leader
+from kafkalog.server.nodes import address_of
 from kafkalog.server.replica.fetch_session import (
     FINAL,
     FULL,
@@ -20,6 +20,7 @@ from kafkalog.server.replica.fetch_session import (
     next_epoch,
 )
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
+from kafkalog.server.replica.roles import Role
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.turns import Turns
 from kafkalog.server.wire.fetch_response import FetchAnswer, FetchedPartition, FetchedTopic, NodeEndpoint
@@ -81,8 +82,8 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
         if made is not None:
             answered_id = made.id
             made.news(answers)
-    is_led_elsewhere = any(one.current_leader is not None for _, one in answers)
-    endpoints = leader_endpoints(node, context) if is_led_elsewhere else ()
+    leaders = {one.current_leader[0] for _, one in answers if one.current_leader is not None}
+    endpoints = leader_endpoints(node, context, leaders) if leaders else ()
     return FetchAnswer(_topics(answers, names), 0, answered_id, context.throttle_ms, endpoints)
 
 
@@ -205,15 +206,20 @@ def _fetched(node: Node, context: RequestContext, asked: FetchPartition, result:
         one.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if code in _MOVED and context.api_version >= _FIRST_WITH_LEADERS:
         with suppress(KafkalogError):  # it was deleted meanwhile
-            role = node.replicas.find(asked.topic_partition).role
-            one.current_leader = (role.leader, role.leader_epoch)
+            one.current_leader = hint_of(node.replicas.find(asked.topic_partition).role)
     return one
 
 
-def leader_endpoints(node: Node, context: RequestContext) -> Sequence[NodeEndpoint]:
-    """Where the leader is; nothing while nobody is known to lead (KIP-951)."""
-    found = address_of_leader(node, context.connection.listener)
-    return () if found is None else (NodeEndpoint(*found),)
+def hint_of(role: Role) -> tuple[int, int] | None:
+    """(leader, epoch) to tell with an error (KIP-951); None while nobody leads. Between two that are told, a leader of
+    -1 makes librdkafka read memory that it has not set, so such a partition tells nothing."""
+    return (role.leader, role.leader_epoch) if role.leader >= 0 else None
+
+
+def leader_endpoints(node: Node, context: RequestContext, leaders: Iterable[int]) -> Sequence[NodeEndpoint]:
+    """Where those nodes are that are told to lead: each of them, and no other (KIP-951)."""
+    found = (address_of(node, context.connection.listener, leader) for leader in sorted(leaders))
+    return tuple(NodeEndpoint(*one) for one in found if one is not None)
 
 
 def _topics(answers: Answers, names: Mapping[Any, str]) -> list[FetchedTopic]:

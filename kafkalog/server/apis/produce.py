@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from kafkalog._core.scan import REASON_PARTIAL, BatchTable, scan
-from kafkalog.server.apis.fetch import leader_endpoints
+from kafkalog.server.apis.fetch import hint_of, leader_endpoints
 from kafkalog.server.context import CLOSE, Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.results import AppendParams, AppendResult
@@ -157,7 +157,6 @@ def _answer(
         return CLOSE if any(one.error_code for _, parts in rows for _, one in parts) else None
     answer = ProduceAnswer(rows)
     if context.api_version >= _FIRST_WITH_LEADERS and node.quorum.replica_set is not None and not node.quorum.leads:
-        role = node.quorum.role()
-        answer.endpoints = leader_endpoints(node, context)
-        answer.leader = (role.leader, role.leader_epoch) if answer.endpoints else None
+        answer.leader = hint_of(node.quorum.role())
+        answer.endpoints = leader_endpoints(node, context, [answer.leader[0]]) if answer.leader else ()
     return answer

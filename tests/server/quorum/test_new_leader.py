@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkalog.server.apis.dispatch import dispatch
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
-from tests.server.nodes import call
+from tests.server.nodes import call, connection_for, joined, request_bytes
 from tests.server.quorum.sets import eventually, set_of
 from tests.server.quorum.test_leading import with_topic
 from tests.server.replica.partitions import plain
@@ -69,3 +72,41 @@ async def test_a_fetch_elsewhere_is_told_of_the_leader(tmp_path: Path) -> None:
             assert row.error_code == code
             assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, term)
             assert [(one.node_id, one.host, one.port) for one in answer.node_endpoints] == [(2, "host2", 9092)]
+
+
+@in_loop
+async def test_each_leader_that_a_fetch_is_told_of_has_an_endpoint(tmp_path: Path) -> None:
+    """A partition without a leader tells none: librdkafka 2.16 counts a leader of -1 beside others, and then reads
+    memory that it has not set (confluentinc/librdkafka#5280)."""
+    async with set_of(tmp_path) as nodes:
+        for number in (1, 2, 3):
+            await nodes[number].topics.create("t", 3)
+        await nodes.promote(2)
+        await eventually(lambda: nodes.quorum(3).leader == 2)
+        term = nodes.quorum(2).state.term
+        for index, leader in ((1, -1), (2, 1)):
+            partition = nodes[3].replicas.find(TopicPartition("t", index))
+            role = partition.role
+            partition.become_follower(role._replace(leader=leader, partition_epoch=role.partition_epoch + 1))
+        tree = fetch()
+        [row] = tree["topics"][0]["partitions"]
+        tree["topics"][0]["partitions"] = [{**row, "partition": index} for index in range(3)]
+        tree["topics"][0]["topic_id"] = nodes[3].topics.get("t").id
+        pieces = await dispatch(nodes[3], connection_for(), request_bytes("fetch", 16, tree))
+        data = joined(pieces)
+        told = [data.count(struct.pack(">BBii", 1, 9, leader, term)) for leader in (2, -1, 1)]
+        assert told == [1, 0, 1]
+        answer = await call(nodes[3], "fetch", 16, tree)
+        assert {one.error_code for one in answer.responses[0].partitions} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert [one.node_id for one in answer.node_endpoints] == [1, 2]
+
+
+@in_loop
+async def test_while_nobody_leads_nothing_is_told_of_a_leader(tmp_path: Path) -> None:
+    async with set_of(tmp_path) as nodes:
+        await with_topic(nodes, 1, 2, 3)
+        tree = fetch()
+        tree["topics"][0]["topic_id"] = nodes[3].topics.get("t").id
+        data = joined(await dispatch(nodes[3], connection_for(), request_bytes("fetch", 16, tree)))
+        assert struct.pack(">BBi", 1, 9, -1) not in data
+        assert data.endswith(b"\0\0\0")  # no tags of the partition, of the topic, of the whole
