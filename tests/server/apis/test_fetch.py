@@ -178,7 +178,7 @@ def test_where_the_leader_is_comes_with_the_error(tmp_path: Path) -> None:
         [one] = rows(answer)
         assert one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (one.current_leader.leader_id, one.current_leader.leader_epoch) == (node.node_id + 1, 3)
-        assert [(end.host, end.port) for end in answer.node_endpoints] == [("localhost", 9092)]
+        assert not answer.node_endpoints  # this node is alone, and has no address of that one
 
     run(tmp_path, body)
 

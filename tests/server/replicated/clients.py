@@ -27,6 +27,8 @@ OUT_OF_RANGE: Final = {1, -140, -139}
 class Client(threading.Thread):
     """Runs until `is_over`; `history` is shared by all. `told` counts what is worth a line at the end."""
 
+    is_writer = False
+
     def __init__(self, name: str, bootstrap: str, topics: Mapping[str, int], history: list[Operation]) -> None:
         super().__init__(name=name, daemon=True)
         self.bootstrap = bootstrap
@@ -58,6 +60,8 @@ class Client(threading.Thread):
 
 
 class LibrdkafkaWriter(Client):
+    is_writer = True
+
     def __init__(self, *arguments: Any, acks: int, is_idempotent: bool) -> None:
         super().__init__(*arguments)
         self.acks = acks
@@ -108,6 +112,8 @@ class LibrdkafkaWriter(Client):
 
 class AioKafkaWriter(Client):
     """Idempotent, with acks=all."""
+
+    is_writer = True
 
     def work(self, process: str) -> None:
         asyncio.run(self._work(process))

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,30 +14,58 @@ import pytest
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("aiokafka")
 from tests.commands import ROOT, environment
-from tests.server.replicated.checker import Fault
+from tests.server.replicated.apart import Apart
+from tests.server.replicated.checker import OK, UNKNOWN, Append, Fault, Operation
+from tests.server.replicated.clients import NEVER, Client
 from tests.server.replicated.trial import SAFE, is_allowed
 
 SECONDS = os.environ.get("KAFKALOG_TRIAL_S", "12")
-TRIES = 3
 
 
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_no_finding(tmp_path: Path, seed: int) -> None:
-    """In a process of its own, tried again where that crashed: librdkafka 2.16 does now and then, when all nodes are
-    gone and come back. The third seed lets nodes lead by force."""
-    for number in range(TRIES):
-        place = tmp_path / str(number)
-        words = ["--seconds", "1", "--round", SECONDS, "--seed", str(seed), "--keep", str(place)]
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.server.replicated.soak", *words],
-            cwd=ROOT, env=environment(), capture_output=True, text=True,
-        )  # fmt: skip
-        if done.returncode != -signal.SIGSEGV:
-            break
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}\nkept in {place}"
+    """The third seed lets nodes lead by force."""
+    words = ["--seconds", "1", "--round", SECONDS, "--seed", str(seed), "--keep", str(tmp_path / "kept")]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.server.replicated.soak", *words],
+        cwd=ROOT, env=environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}\nkept in {tmp_path}"
     assert "findings: none" in done.stdout
+
+
+class Dies(Client):
+    """Is told of one record, and crashes behind it; the second time it goes on."""
+
+    is_writer = True
+
+    def work(self, process: str) -> None:
+        key, number = self.keys[0], int(process.rpartition(".")[2])
+        self.take(Append(process, key, number, f"{process}:0", 0, NEVER, UNKNOWN), OK, number, 1)
+        if not number:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        self.told["goes on"] += 1
+        self.is_over.wait()
+
+
+def test_a_client_that_crashes_is_told_of_and_what_it_knew_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history: list[Operation] = []
+    client = Apart(Dies, "dies", "nowhere:1", {SAFE: 1}, history, tmp_path)
+    client.start()
+    end = time.monotonic() + 60
+    while len(history) < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+    client.is_over.set()
+    client.join(60)
+    assert not client.is_alive() and client.failure is None
+    assert client.told == {"crashed by SIGSEGV": 1, "goes on": 1, "ok": 1}
+    assert client.acknowledged == {SAFE: 2}
+    assert [one.process for one in history] == ["dies.0", "dies.1"]
+    assert "Segmentation fault" in (tmp_path / "client-dies.log").read_text(encoding="utf-8")
 
 
 def test_what_a_promise_allows() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tests.server.replicated.apart import Apart
 from tests.server.replicated.checker import Fault, Key, Operation, check, from_line, to_line
 from tests.server.replicated.clients import (
     LIBRDKAFKA,
@@ -114,21 +115,23 @@ class Trial:
                  for index in range(TOPICS[name])]  # fmt: skip
         self._until(lambda: all(path.is_dir() for path in there), "the topics do not come")
         safe, quick = {SAFE: TOPICS[SAFE]}, {QUICK: TOPICS[QUICK]}
-        where, history = self._cluster.bootstrap, self.history
         self._clients = [
-            LibrdkafkaWriter("librdkafka", where, safe, history, acks=-1, is_idempotent=True),
-            AioKafkaWriter("aiokafka", where, safe, history),
-            LibrdkafkaWriter("one-ack", where, safe, history, acks=1, is_idempotent=False),
-            LibrdkafkaWriter("quick", where, quick, history, acks=-1, is_idempotent=True),
-            LibrdkafkaReader("reader", where, TOPICS, history),
-            AioKafkaReader("aioreader", where, safe, history),
+            self._client(LibrdkafkaWriter, "librdkafka", safe, acks=-1, is_idempotent=True),
+            self._client(AioKafkaWriter, "aiokafka", safe),
+            self._client(LibrdkafkaWriter, "one-ack", safe, acks=1, is_idempotent=False),
+            self._client(LibrdkafkaWriter, "quick", quick, acks=-1, is_idempotent=True),
+            self._client(LibrdkafkaReader, "reader", TOPICS),
+            self._client(AioKafkaReader, "aioreader", safe),
         ]
-        for client in self._clients:
-            client.start()
+
+    def _client(self, kind: type[Client], name: str, topics: Mapping[str, int], **options: Any) -> Client:
+        where = self._cluster.bootstrap
+        client = Apart(kind, name, where, topics, self.history, self.directory, **options)
+        client.start()
+        return client
 
     def _end_clients(self, *, is_patient: bool = True) -> None:
-        readers = [one for one in self._clients if isinstance(one, LibrdkafkaReader | AioKafkaReader)]
-        for some in ([one for one in self._clients if one not in readers], readers):
+        for some in ([one for one in self._clients if one.is_writer is is_writer] for is_writer in (True, False)):
             for client in some:
                 client.is_over.set()
             for client in some:
@@ -280,7 +283,7 @@ class Trial:
         """All is whole, and all writers go on."""
         self._note("heal")
         self._cluster.heal()
-        writers = [one for one in self._clients if isinstance(one, LibrdkafkaWriter | AioKafkaWriter)]
+        writers = [one for one in self._clients if one.is_writer]
         goals = {one.name: one.acknowledged.total() + PROGRESS for one in writers}
         patience = time.monotonic() + 5
 
@@ -302,8 +305,7 @@ class Trial:
     def _catch_up(self) -> None:
         """All replicas are in sync, and have a last record that all of them acknowledged."""
         self._until(lambda: self._cluster.in_sync(TOPICS) == len(NODES), "not all replicas come back in sync")
-        last = LibrdkafkaWriter("last", self._cluster.bootstrap, TOPICS, self.history, acks=-1, is_idempotent=True)
-        last.start()
+        last = self._client(LibrdkafkaWriter, "last", TOPICS, acks=-1, is_idempotent=True)
         self._until(lambda: last.acknowledged.total() >= 4 * len(last.keys), "the last records are not taken")
         last.is_over.set()
         last.join()
