@@ -288,7 +288,7 @@ class Partition:
         NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, OffsetOutOfRange, StorageError.
         """
         self.check_epoch(asked.current_leader_epoch, params.only_leader)
-        log = self.log
+        log, role = self.log, self.role
         state = log.state
         offset = asked.fetch_offset
         result = FetchResult(
@@ -307,7 +307,20 @@ class Partition:
             result.records = found.records
         if found.aborted_transactions is not None:
             result.aborted = [(one.producer_id, one.first_offset) for one in found.aborted_transactions]
+        if not result.size and offset >= result.end_for(params.isolation):
+            result.role = role
         return result
+
+    def reads_as(self, result: FetchResult) -> bool:
+        """Whether reading again what gave this, which had no records, would give the same: nothing has changed."""
+        state = self.log.state
+        return (
+            result.role is self.role
+            and result.log_end_offset == state.log_end_offset
+            and result.high_watermark == state.high_watermark
+            and result.last_stable_offset == state.last_stable_offset
+            and result.log_start_offset == state.log_start_offset
+        )
 
     def _diverging(self, asked: FetchPartition) -> tuple[int, int] | None:
         found = self.log.end_offset_for_epoch(asked.last_fetched_epoch)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from kafkalog.server.replica.append_results import code_for_reader
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
+from kafkalog.server.replica.throttle import ReplicationRate, is_throttled
 from kafkalog.server.turns import Turns
 from kafkalog.types import TopicPartition
 
@@ -14,24 +15,44 @@ HeldBack = Callable[[Partition, int | None], bool]
 """Whether a partition's follower gets no records now; given a size, so many bytes count as replicated before."""
 
 
+def held_back_by(throttle: ReplicationRate, node_id: int, replica_id: int) -> HeldBack:
+    """How the leader's limit holds back a follower: in partitions that are throttled, while it is not in sync
+    (FLOW-19)."""
+
+    def held_back(partition: Partition, size: int | None) -> bool:
+        replicas = partition.log.config.leader_replication_throttled_replicas
+        if not replicas or not is_throttled(replicas, partition.topic_partition.partition, node_id):
+            return False
+        if size is not None:
+            throttle.record(size)
+        return throttle.is_exceeded and replica_id not in partition.role.isr
+
+    return held_back
+
+
 async def read_partitions(
     params: FetchParams,
     asked: Sequence[FetchPartition],
     find: Callable[[TopicPartition], Partition],
     held_back: HeldBack | None = None,
+    before: Sequence[FetchResult] = (),
 ) -> list[FetchResult]:
     """What the partitions give, in order; others are served in between.
 
     A partition has what is left of the whole, at most its own limit. The first one with records gives one batch at
-    least, whatever the limits; those after it only whole batches that fit. One that is held back gives none.
+    least, whatever the limits; those after it only whole batches that fit. One that is held back gives none. `before`
+    are results of the same a moment ago: those of partitions in which nothing has changed since stand.
     """
     left, min_one_message = params.max_bytes, True
     results = []
     turns = Turns()
-    for one in asked:
+    for index, one in enumerate(asked):
         await turns.row()
         try:
             partition = find(one.topic_partition)
+            if before and partition.reads_as(before[index]):
+                results.append(before[index])
+                continue
             partition.check_topic_id(one.topic_id)
             if held_back is not None and held_back(partition, None):
                 result = partition.read(params, one, 0, False)

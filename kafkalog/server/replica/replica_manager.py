@@ -17,10 +17,10 @@ from kafkalog.server.replica.delayed_fetch import DelayedFetch
 from kafkalog.server.replica.delayed_produce import DelayedProduce
 from kafkalog.server.replica.fetch_session import FetchSessions
 from kafkalog.server.replica.partition import Partition
-from kafkalog.server.replica.reading import HeldBack, must_wait, read_partitions
+from kafkalog.server.replica.reading import held_back_by, must_wait, read_partitions
 from kafkalog.server.replica.results import AppendParams, AppendResult, FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import ALL, Role, majority_of
-from kafkalog.server.replica.throttle import LEADER_RATE, ReplicationRate, is_throttled
+from kafkalog.server.replica.throttle import LEADER_RATE, ReplicationRate
 from kafkalog.server.replica.verification import Verified, Verifier, transactional_batches, verified
 from kafkalog.server.replica.waiting import Later, WaitingRequests
 from kafkalog.server.turns import Turns
@@ -365,35 +365,26 @@ class ReplicaManager:
             await future
         finally:
             self.waiting.fetch.cancel(operation)
-        return await self.read(params, asked)
+        return await self.read(params, asked, results)
 
-    async def read(self, params: FetchParams, asked: Sequence[FetchPartition]) -> list[FetchResult]:
-        """As `fetch`, of what there is now."""
+    async def read(
+        self, params: FetchParams, asked: Sequence[FetchPartition], before: Sequence[FetchResult] = ()
+    ) -> list[FetchResult]:
+        """As `fetch`, of what there is now; `before` as in `read_partitions`."""
         follows = params.is_from_follower and not params.is_from_candidate
-        held_back = None if self._throttle is None or not follows else self._held_back(params)
-        results = await read_partitions(params, asked, self.find, held_back)
+        held_back = None
+        if self._throttle is not None and follows:
+            held_back = held_back_by(self._throttle, self._node_id, params.replica_id)
+        results = await read_partitions(params, asked, self.find, held_back, before)
         if follows:
-            self._follower_read(params, asked, results)
+            kept = {id(one) for one in before}
+            self._follower_read(
+                params, [(one, found) for one, found in zip(asked, results, strict=True) if id(found) not in kept]
+            )
         return results
 
-    def _held_back(self, params: FetchParams) -> HeldBack:
-        throttle, node_id = self._throttle, self._node_id
-        assert throttle is not None
-
-        def held_back(partition: Partition, size: int | None) -> bool:
-            replicas = partition.log.config.leader_replication_throttled_replicas
-            if not replicas or not is_throttled(replicas, partition.topic_partition.partition, node_id):
-                return False
-            if size is not None:
-                throttle.record(size)
-            return throttle.is_exceeded and params.replica_id not in partition.role.isr
-
-        return held_back
-
-    def _follower_read(
-        self, params: FetchParams, asked: Sequence[FetchPartition], results: Sequence[FetchResult]
-    ) -> None:
-        for one, result in zip(asked, results, strict=True):
+    def _follower_read(self, params: FetchParams, read: Iterable[tuple[FetchPartition, FetchResult]]) -> None:
+        for one, result in read:
             if result.error_code:
                 continue
             try:

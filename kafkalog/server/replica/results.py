@@ -11,6 +11,7 @@ from kafkalog.storage.append import Origin
 from kafkalog.types import Isolation, LogOffsetMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from kafkalog.server.replica.roles import Role
     from kafkalog.storage.file_slice import FileSlice
 
 CONSUMER: Final = -1
@@ -88,12 +89,13 @@ class FetchResult:
     """What a partition gives. With an error all offsets are -1.
 
     `aborted` are (producer id, first offset) for a committed read, else None. `place` is where the fetch begins, which
-    a fetch that waits compares with where the log ends; `log_end_offset` is the leader's.
+    a fetch that waits compares with where the log ends; `log_end_offset` is the leader's. `role` is the
+    partition's when a reading found all that there is told already, None otherwise.
     """
 
     __slots__ = (
         "aborted", "diverging_epoch", "error_code", "high_watermark", "last_stable_offset", "log_end_offset",
-        "log_start_offset", "place", "records",
+        "log_start_offset", "place", "records", "role",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +119,13 @@ class FetchResult:
         self.aborted = aborted
         self.diverging_epoch = diverging_epoch
         self.place = place
+        self.role: Role | None = None
+
+    def end_for(self, isolation: Isolation) -> int:
+        """Below which offset a reader of this kind saw records."""
+        if isolation == "log_end":
+            return self.log_end_offset
+        return self.last_stable_offset if isolation == "committed" else self.high_watermark
 
     @property
     def size(self) -> int:
