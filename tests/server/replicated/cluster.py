@@ -57,8 +57,12 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         self.proxy.__enter__()
-        for node in NODES:
-            self.start(node)
+        try:
+            for node in NODES:
+                self.start(node)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

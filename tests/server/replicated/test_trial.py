@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,6 +35,24 @@ def test_no_finding(tmp_path: Path, seed: int) -> None:
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout}{done.stderr}\nkept in {tmp_path}"
     assert "findings: none" in done.stdout
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+def test_a_soak_that_is_ended_tells_what_was_done_and_leaves_nothing(tmp_path: Path) -> None:
+    words = ["--seconds", "600", "--round", "1", "--seed", "4", "--keep", str(tmp_path)]
+    soak = subprocess.Popen(
+        [sys.executable, "-m", "tests.server.replicated.soak", *words],
+        cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with soak:
+        assert soak.stdout is not None
+        assert "seed 4: " in soak.stdout.readline()
+        soak.terminate()
+        said = soak.stdout.read()
+    assert soak.returncode == 0
+    assert re.search(r"ended early: soak of \d+ s, seeds 4 to 4: 1 rounds, 0 .* rounds with findings: 0\n", said)
+    assert not list(tmp_path.iterdir())
 
 
 class Dies(Client):

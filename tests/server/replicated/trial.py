@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tests.server.replicated.apart import Apart
-from tests.server.replicated.checker import Fault, Key, Operation, check, from_line, to_line
+from tests.server.replicated.checker import OK, UNKNOWN, Fault, Key, Operation, Poll, check, from_line, to_line
 from tests.server.replicated.clients import (
     LIBRDKAFKA,
     AioKafkaReader,
@@ -195,14 +195,18 @@ class Trial:
         self._note(f"isolate {node} by {how.cut}")
         for other in NODES:
             if other != node:
-                self._cluster.proxy.set(node, other, how)
-                self._cluster.proxy.set(other, node, how)
+                self._cut(node, other, how)
+                self._cut(other, node, how)
         if self._chance.random() < 0.3:
-            self._cluster.proxy.set(CLIENT, node, how)
+            self._cut(CLIENT, node, how)
         self._hold(0.2, 4)
         if self._chance.random() < 0.7:
             self._promote(self._chance.choice([one for one in NODES if one != node]))
             self._hold(0, 2)
+
+    def _cut(self, source: int, target: int, how: Condition) -> None:
+        self.counts["links cut"] += 1
+        self._cluster.proxy.set(source, target, how)
 
     def cut_links(self) -> None:
         """Some links are cut, each in its own way."""
@@ -211,7 +215,7 @@ class Trial:
                 if source != target and self._chance.random() < 0.3:
                     how = Condition(self._chance.choice(["reset", "hole", "mute"]))
                     self._note(f"cut {source} to {target}: {how.cut}")
-                    self._cluster.proxy.set(source, target, how)
+                    self._cut(source, target, how)
         self._hold(0.2, 4)
 
     def delay(self) -> None:
@@ -323,7 +327,7 @@ class Trial:
     def _judge(self) -> None:
         with (self.directory / HISTORY).open("w", encoding="utf-8") as file:
             file.writelines(to_line(one) + "\n" for one in self.history)
-        self.counts["operations"] = len(self.history)
+        self._count()
         faults = check(self.history, copies_in(self.directory))
         for fault in faults:
             self.counts[f"{fault.kind} in {fault.key[0]}"] += 1
@@ -335,6 +339,16 @@ class Trial:
             f"node {node} says: {words}" for node in NODES
             for words in sorted(set(complaints(self._cluster.log_of(node))))[:3]
         ]  # fmt: skip
+
+
+    def _count(self) -> None:
+        for one in self.history:
+            if isinstance(one, Poll):
+                self.counts["records read"] += len(one.records)
+            elif one.outcome == UNKNOWN:
+                self.counts["records sent"] += 1
+            elif one.outcome == OK:
+                self.counts["records acknowledged"] += 1
 
 
 class Stuck(AssertionError):
