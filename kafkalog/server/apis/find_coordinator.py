@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.forwarding import make_on_use
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC
 from kafkalog.server.nodes import address_of_leader
 from kafkalog.server.security.acls import Operation, ResourceType
@@ -44,6 +45,8 @@ async def _row(node: Node, context: RequestContext, kind: int, key: str) -> dict
         return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if node.quorum.leads:
         await node.topics.ensure_internal(_TOPICS[kind])
+    elif node.topics.get(_TOPICS[kind]) is None:
+        await make_on_use(node, [_TOPICS[kind]])
     return {"key": key, "error_code": 0, "error_message": "", **leader._asdict()}
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 from kafkalog.errors import InvalidRequest, InvalidTopic, KafkalogError
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.forwarding import make_on_use
 from kafkalog.server.nodes import addresses, rack_of
 from kafkalog.server.security.acls import CLUSTER_NAME, NOT_ASKED, Operation, ResourceType
 from kafkalog.server.topic_rows import error_row, topic_row
@@ -113,12 +114,12 @@ async def _asked_for(node: Node, context: RequestContext, request: Any, asked: A
         else:
             missing.append(name)
     may_create = getattr(request, "allow_auto_topic_creation", True) and node.config["auto.create.topics.enable"]
-    may_create = may_create and not node.is_read_only and node.quorum.leads
-    made = 0
-    for name in missing:
+    may_create = may_create and not node.is_read_only
+    wanted: list[str] = []
+    for index, name in enumerate(missing):
         await turns.row()
-        rows.append(await _unknown(node, context, name, may_create and made < MOST_MADE))
-        made += 1
+        rows.append(await _unknown(node, context, name, may_create and index < MOST_MADE, wanted))
+    await make_on_use(node, wanted)
     return rows
 
 
@@ -144,20 +145,38 @@ async def _row_by_id(node: Node, context: RequestContext, topic_id: UUID, turns:
     return await topic_row(node, topic, turns)
 
 
-async def _unknown(node: Node, context: RequestContext, name: str, may_create: bool) -> Tree:
+async def _unknown(node: Node, context: RequestContext, name: str, may_create: bool, wanted: list[str]) -> Tree:
+    """The row of a topic that is not there. A node that leads makes it; else it is `wanted` of the leader."""
     is_internal = name in INTERNAL
     try:
         check_name(name)
     except InvalidTopic:
         return error_row(ErrorCode.INVALID_TOPIC_EXCEPTION, name, is_internal=is_internal)
-    if may_create:
-        if not (
-            node.authorizer.allows_cluster(context, Operation.CREATE) or _may(node, context, Operation.CREATE, name)
-        ):
+    if may_create or (is_internal and _is_node(node, context)):  # another node's coordinators are kept in it
+        if not _may_create(node, context, name):
             return error_row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, is_internal=is_internal)
-        try:
-            topic = await node.topics.create_on_use(name)
-            node.quotas.record_mutations(context, topic.partitions, is_strict=False)
-        except KafkalogError as error:
-            _LOG.warning("topic %s, which a client asked for, cannot be made: %s", name, error)
+        if not node.quorum.leads:
+            wanted.append(name)
+        else:
+            await _create(node, context, name)
     return error_row(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, is_internal=is_internal)
+
+
+def _may_create(node: Node, context: RequestContext, name: str) -> bool:
+    may = node.authorizer.allows_cluster(context, Operation.CREATE) or _may(node, context, Operation.CREATE, name)
+    return may or _is_node(node, context)
+
+
+def _is_node(node: Node, context: RequestContext) -> bool:
+    """Whether another node of the set asks, which has looked at what its client may do."""
+    return node.quorum.replica_set is not None and bool(
+        node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION)
+    )
+
+
+async def _create(node: Node, context: RequestContext, name: str) -> None:
+    try:
+        topic = await node.topics.create_on_use(name)
+        node.quotas.record_mutations(context, topic.partitions, is_strict=False)
+    except KafkalogError as error:
+        _LOG.warning("topic %s, which a client asked for, cannot be made: %s", name, error)

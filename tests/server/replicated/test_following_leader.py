@@ -7,14 +7,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from kafkalog.server.client.login import connect
+from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.results import AppendParams
 from kafkalog.server.serving import Server
 from kafkalog.types import TopicPartition
 from tests.builder import R, batch
+from tests.server.client.peers import HOST
 from tests.server.looping import in_loop
 from tests.server.replica.copies import bytes_from, until
 from tests.server.replicated.servers import Servers, servers_of
 
+METADATA, FIND_COORDINATOR = 3, 10
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -74,3 +78,36 @@ async def test_followers_have_what_the_leader_has_and_go_on_with_the_next(tmp_pa
         await until(lambda: {one.node.topics.settings("t").retention_ms for one in servers.values()} == {1000000})
         await second.delete("t")
         await until(lambda: all(one.node.topics.get("t") is None for one in servers.values()))
+
+
+@in_loop
+async def test_a_topic_is_made_on_use_whichever_node_a_client_asks(tmp_path: Path) -> None:
+    """A client may have reached a follower alone: the leader makes the topic, and those that coordinators need."""
+    async with set_of_three(tmp_path) as servers:
+        await servers[1].node.quorum.promote()
+        await until(lambda: servers[2].node.quorum.leader == servers[3].node.quorum.leader == 1)
+        for number, name in ((2, "orders"), (3, "more")):
+            client = await connect(HOST, servers.ports[number])
+            try:
+                asked = {"topics": [{"topic_id": None, "name": name}], "allow_auto_topic_creation": True}
+                unasked = dict.fromkeys(
+                    ("include_topic_authorized_operations", "include_cluster_authorized_operations"), False
+                )
+                answer = await client.request(METADATA, {**asked, **unasked})
+                assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                assert servers[1].node.topics.get(name) is not None
+                await client.request(FIND_COORDINATOR, {"key_type": number - 2, "coordinator_keys": ["readers"]})
+            finally:
+                await client.close()
+        for name in ("orders", "more", "__consumer_offsets", "__transaction_state"):
+            assert servers[1].node.topics.get(name) is not None
+            await until(lambda name=name: all(one.node.topics.get(name) is not None for one in servers.values()))
+        await servers.stop(1)
+        client = await connect(HOST, servers.ports[2])
+        try:
+            answer = await client.request(METADATA, {
+                "topics": [{"topic_id": None, "name": "nobody.leads"}], "allow_auto_topic_creation": True, **unasked,
+            })  # fmt: skip
+            assert answer.topics[0].error_code != 0
+        finally:
+            await client.close()
