@@ -171,12 +171,12 @@ class Proxy:
         )
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        finally:
+        finally:  # first what needs no turn of the loop: this may be cancelled again
+            link.connections.discard(ends)
+            _reset(to_writer)
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            link.connections.discard(ends)
-            _reset(to_writer)
 
     async def _pump(
         self, link: _Link, asked: tuple[int, int] | None, data: bytes, reader: asyncio.StreamReader,

@@ -71,6 +71,7 @@ class Soak:
         self._round_s = round_s
         self._total: Counter[str] = Counter()
         self._kept = 0
+        self._slowest_s = 0.0
         self._begin = time.monotonic()
 
     def run(self, seconds: float) -> None:
@@ -117,6 +118,7 @@ class Soak:
     def _take(self, result: Result, is_forced: bool) -> None:
         self._total += result.counts
         self._total["rounds"] += 1
+        self._slowest_s = max(self._slowest_s, result.slowest_s)
         self._total["forced"] += is_forced
         if result.findings:
             self.failed.append(result.seed)
@@ -129,7 +131,8 @@ class Soak:
         seeds = f"seeds {self._first} to {self._seed - 1}" if total["rounds"] else f"seed {self._first}"
         return (
             f"soak of {time.monotonic() - self._begin:.0f} s, {seeds}: {total['rounds']} rounds, {total['forced']} of "
-            f"them with nodes forced to lead; {told}; clients that crashed: {crashes(total)}; "
+            f"them with nodes forced to lead; {told}; writers went on at most "
+            f"{self._slowest_s:.1f} s after a heal; clients that crashed: {crashes(total)}; "
             f"rounds with findings: {len(self.failed)}{f', seeds {self.failed}' if self.failed else ''}"
         )
 

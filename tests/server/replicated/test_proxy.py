@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import socketserver
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -145,3 +147,19 @@ def test_a_mute_node_is_asked_and_its_answers_are_held(proxy: Proxy, echoes: tup
     assert client.socket.recv(4) == (len(client.first) - 4 + 5).to_bytes(4, "big")
     client.close()
     other.close()
+
+
+def test_a_proxy_that_ends_leaves_no_connection_open(echoes: tuple[Echo, Echo]) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(5):
+            with Proxy({1: echoes[0].port, 2: echoes[1].port}) as proxy:
+                clients = [Client(proxy.ports[number % 2 + 1], b"kafkalog-replica-2") for number in range(20)]
+                for client in clients[:10]:  # the others are in all stages of beginning
+                    client.ask()
+                for client in clients:
+                    client.send(b"x")
+            for client in clients:
+                client.close()
+        gc.collect()
+    assert not [str(one.message) for one in told if issubclass(one.category, ResourceWarning)]

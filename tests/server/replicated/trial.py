@@ -36,15 +36,18 @@ HISTORY: Final = "history.jsonl"
 
 
 class Result(NamedTuple):
-    """What came of a trial: `findings` are what no promise allows, `counts` how often what happened."""
+    """What came of a trial: `findings` are what no promise allows, `counts` how often what happened, `slowest_s` the
+    longest time that it took after a heal until all writers went on."""
 
     seed: int
     findings: list[str]
     counts: Counter[str]
+    slowest_s: float = 0
 
     def __str__(self) -> str:
         told = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
-        return f"seed {self.seed}: {told}; findings: {self.findings or 'none'}"
+        slowest = f"whole again in {self.slowest_s:.1f} s at most"
+        return f"seed {self.seed}: {told}; {slowest}; findings: {self.findings or 'none'}"
 
 
 def is_allowed(fault: Fault, *, is_forced: bool) -> bool:
@@ -70,6 +73,7 @@ class Trial:
         self.findings: list[str] = []
         self._chance = random.Random(seed)
         self._begin = time.monotonic()
+        self._slowest_s = 0.0
         self._cluster = Cluster(directory, seed)
         self._clients: list[Client] = []
 
@@ -90,7 +94,7 @@ class Trial:
             for node in NODES:
                 self._end_node(node)
         self._judge()
-        return Result(self.seed, self.findings, self.counts)
+        return Result(self.seed, self.findings, self.counts, self._slowest_s)
 
     def _note(self, words: str) -> None:
         with (self.directory / "trial.log").open("a", encoding="utf-8") as file:
@@ -289,7 +293,8 @@ class Trial:
         self._cluster.heal()
         writers = [one for one in self._clients if one.is_writer]
         goals = {one.name: one.acknowledged.total() + PROGRESS for one in writers}
-        patience = time.monotonic() + 5
+        begin = time.monotonic()
+        patience = begin + 5
 
         def go_on() -> bool:
             nonlocal patience
@@ -304,6 +309,7 @@ class Trial:
             return False
 
         self._until(go_on, "writers do not go on")
+        self._slowest_s = max(self._slowest_s, time.monotonic() - begin)
         self._note("settled")
 
     def _catch_up(self) -> None:
