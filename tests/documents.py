@@ -97,13 +97,14 @@ def run_python(block: Block, where: str, names: dict[str, Any]) -> None:
 
 
 def run_document(
-    document: Path, directory: Path, names: dict[str, Any], run: Callable[[str, Path], str | None] = lambda *_: None
-) -> None:
+    document: Path, directory: Path, names: dict[str, Any], run: Callable[[str, Path], str | None] = lambda *_: None,
+    instead: tuple[str, str] = ("\0", ""),
+) -> None:  # fmt: skip
     """Runs all blocks; `names` are those that Python blocks find. A command that `run` gives an output for is not run
-    by bash.
+    by bash. `instead` has what is replaced everywhere, and by what.
     """
     shutil.copytree(EXAMPLES, directory / "examples", ignore=shutil.ignore_patterns("__pycache__"))
-    for block in blocks_of(document.read_text(encoding="utf-8")):
+    for block in blocks_of(document.read_text(encoding="utf-8").replace(*instead)):
         where = f"{document.relative_to(ROOT)}:{block.line}"
         if block.left_out:
             continue
