@@ -6,7 +6,8 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from tests.server.replicated.checker import OK, UNKNOWN, Append, Key, Operation, Poll
@@ -81,6 +82,13 @@ class LibrdkafkaWriter(Client):
             "retry.backoff.ms": 20, "retry.backoff.max.ms": 200, "enable.idempotence": self.is_idempotent,
             "message.timeout.ms": TIMEOUT_MS, "request.timeout.ms": 5000, "error_cb": failed,
         })  # fmt: skip
+
+        def serve(call: Callable[[float], object], seconds: float) -> None:
+            try:
+                call(seconds)
+            except ck.KafkaException as error:  # a fatal error comes this way too
+                fatal.append(str(error))
+
         number = 0
         while not self.is_over.is_set() and not fatal:
             key = self.keys[number % len(self.keys)]
@@ -101,11 +109,11 @@ class LibrdkafkaWriter(Client):
                                  on_delivery=delivered)  # fmt: skip
             except ck.KafkaException as error:  # what it knows of the topic, or what went wrong for good
                 self.told[error.args[0].name()] += 1
-                producer.poll(0.1)
-            producer.poll(PAUSE_S)
+                serve(producer.poll, 0.1)
+            serve(producer.poll, PAUSE_S)
             while len(producer) >= MOST_WAITING and not self.is_over.is_set() and not fatal:
-                producer.poll(0.05)
-        producer.flush(1 if fatal else FLUSH_S)
+                serve(producer.poll, 0.05)
+        serve(producer.flush, 1 if fatal else FLUSH_S)
         for text in fatal[:1]:
             self.told[f"fatal: {text}"] += 1
 
@@ -245,4 +253,5 @@ class AioKafkaReader(Client):
             self.told[type(error).__name__] += 1
             await asyncio.sleep(0.2)
         finally:
-            await consumer.stop()
+            with suppress(asyncio.CancelledError):  # of a task of its own that had not begun
+                await consumer.stop()
