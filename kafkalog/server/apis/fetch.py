@@ -163,11 +163,36 @@ async def _answers(
         )  # fmt: skip
         right.append((key, wanted))
     results = await node.replicas.fetch(params, [wanted for _, wanted in right])
+    if not params.is_from_follower:
+        results = await _surely_out_of_range(node, right, results)
     answers: Answers = []
     for (key, wanted), result in zip(right, results, strict=True):
         await turns.row()
         answers.append((key, _fetched(node, context, wanted, result)))
     return answers + wrong, names
+
+
+async def _surely_out_of_range(
+    node: Node, asked: Sequence[tuple[Key, FetchPartition]], results: Sequence[FetchResult]
+) -> Sequence[FetchResult]:
+    """The results, but that nobody is told to be beyond the end by a node that leads no more and does not know it yet:
+    a client would give up its position, and nothing else refuses one that names no leader epoch."""
+    late = {
+        at for at, ((_, one), result) in enumerate(zip(asked, results, strict=True))
+        if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and one.fetch_offset >= _start_of(node, one)
+    }  # fmt: skip
+    if not late or await node.quorum.is_confirmed():
+        return results
+    moved = FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return [moved if at in late else result for at, result in enumerate(results)]
+
+
+def _start_of(node: Node, asked: FetchPartition) -> int:
+    try:
+        start: int = node.replicas.find(asked.topic_partition).log.log_start_offset
+    except KafkalogError:  # it was deleted meanwhile
+        return 0
+    return start
 
 
 def _check_topic(
@@ -206,7 +231,9 @@ def _fetched(node: Node, context: RequestContext, asked: FetchPartition, result:
         one.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if code in _MOVED and context.api_version >= _FIRST_WITH_LEADERS:
         with suppress(KafkalogError):  # it was deleted meanwhile
-            one.current_leader = hint_of(node.replicas.find(asked.topic_partition).role)
+            role = node.replicas.find(asked.topic_partition).role
+            if role.leader != node.node_id or code == ErrorCode.FENCED_LEADER_EPOCH:  # else it is to ask others
+                one.current_leader = hint_of(role)
     return one
 
 

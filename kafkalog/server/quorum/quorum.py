@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafkalog.errors import KafkalogError
@@ -32,7 +33,7 @@ from kafkalog.server.quorum.handover import HELD_SECONDS, TIMEOUT, HandOver, Not
 from kafkalog.server.quorum.lending import Lending
 from kafkalog.server.quorum.replica_set import ReplicaSet, check_member, parse_replicas
 from kafkalog.server.quorum.watch import watch
-from kafkalog.server.replica.roles import Role
+from kafkalog.server.replica.roles import Role, majority_of
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -317,6 +318,28 @@ class Quorum:
     def _set(self) -> ReplicaSet:
         assert self.replica_set is not None, "a node alone is asked nothing about a set"
         return self.replica_set
+
+    async def is_confirmed(self) -> bool:
+        """Whether a majority says, asked now, that this node leads in its term: one that stood still may not know that
+        another has led since. A node alone leads."""
+        if self.replica_set is None:
+            return True
+        mine, says, needed = (self.state.term, self._node.node_id), 1, majority_of(len(self._set))
+        left = {
+            asyncio.ensure_future(self._ask(other, messages.DESCRIBE_QUORUM, messages.describe_request()))
+            for other in self._set.others(self._node.node_id)
+        }
+        try:
+            while left and says < needed:
+                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                for one in done:
+                    with suppress(KafkalogError, OSError, TimeoutError):
+                        says += _read(messages.read_described, one.result()) == mine
+        finally:
+            for one in left:
+                one.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+        return says >= needed and self.leads and self.state.term == mine[0]
 
     # Asking
 

@@ -110,3 +110,31 @@ async def test_while_nobody_leads_nothing_is_told_of_a_leader(tmp_path: Path) ->
         data = joined(await dispatch(nodes[3], connection_for(), request_bytes("fetch", 16, tree)))
         assert struct.pack(">BBi", 1, 9, -1) not in data
         assert data.endswith(b"\0\0\0")  # no tags of the partition, of the topic, of the whole
+
+
+@in_loop
+async def test_who_may_lead_no_more_tells_nobody_that_he_is_beyond_the_end(tmp_path: Path) -> None:
+    """A client that names no leader epoch gives up its position for that answer; it asks others for this one."""
+    async with set_of(tmp_path) as nodes:
+        await with_topic(nodes, 1, 2, 3)
+        await nodes.promote(1)
+        await eventually(lambda: nodes.quorum(3).leader == 1 and nodes.quorum(2).leader == 1)
+        asked = {version: fetch(fetch_offset=7) for version in (4, 16)}
+        asked[16]["topics"][0]["topic_id"] = nodes[1].topics.get("t").id
+
+        async def answers() -> list[Any]:
+            told = [await call(nodes[1], "fetch", version, tree) for version, tree in asked.items()]
+            return [row for one in told for topic in one.responses for row in topic.partitions]
+
+        assert [one.error_code for one in await answers()] == [ErrorCode.OFFSET_OUT_OF_RANGE] * 2
+        nodes.cut.add(3)
+        assert [one.error_code for one in await answers()] == [ErrorCode.OFFSET_OUT_OF_RANGE] * 2
+        nodes.cut.symmetric_difference_update({1, 3})
+        await nodes.promote(2)
+        assert nodes.quorum(1).leads  # it has not heard of it
+        told = await answers()
+        assert [one.error_code for one in told] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+        assert told[1].current_leader.leader_id == -1
+        for tree in asked.values():
+            tree["topics"][0]["partitions"][0]["fetch_offset"] = -1
+        assert [one.error_code for one in await answers()] == [ErrorCode.OFFSET_OUT_OF_RANGE] * 2  # whoever leads
