@@ -47,8 +47,8 @@ class DynamicSettings:
         self.check_change: Callable[[], object] = lambda: None
         """Called before each change, and raises where none may begin."""
         self._changing = asyncio.Lock()
-        self.on_group_change: Callable[[], object] = lambda: None
-        """Called when the settings of a group are on disk."""
+        self.on_change: Callable[[], object] = lambda: None
+        """Called when a change is on disk."""
 
     def of(self, resource: str) -> Mapping[str, str]:
         """What counts for all nodes (""), or was changed for one.
@@ -164,6 +164,7 @@ class DynamicSettings:
                 self._node.alter_config(before)
             raise
         self._changed, self._groups = changed, groups
+        self.on_change()
 
     async def change_group(self, group_id: str, changes: Mapping[str, str | None]) -> None:
         """Set these, which were checked, for a group; None takes one back. StorageError, PolicyViolation."""
@@ -172,7 +173,7 @@ class DynamicSettings:
             groups = _with(self._groups, group_id, changes)
             await self._node.run(self._write, self._changed, groups)
             self._groups = groups
-            self.on_group_change()
+            self.on_change()
 
     def _effective(self, changed: Mapping[str, Mapping[str, str]], name: str) -> str | None:
         for values in (changed.get(str(self._node.node_id), {}), changed.get("", {}), self.given):

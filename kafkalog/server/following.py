@@ -6,22 +6,22 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkalogError, UnknownTopicOrPartition
-from kafkalog.server.client.cluster import Cluster, read_cluster, read_topic_settings
+from kafkalog.server.client.cluster import read_cluster
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.login import connect
 from kafkalog.server.client.settings import PeerSettings
 from kafkalog.server.config import ServerConfig
-from kafkalog.server.quorum import metadata
+from kafkalog.server.leaders_metadata import LeadersMetadata
 from kafkalog.server.quorum.cluster_id import OtherCluster
+from kafkalog.server.quorum.decisions import METADATA
 from kafkalog.server.quorum.file import NOBODY
 from kafkalog.server.replica.following import FetchLimits
 from kafkalog.server.replica.following_throttle import FollowingThrottle
 from kafkalog.server.replica.leader_source import LeaderSource
 from kafkalog.server.replica.replica_fetcher import ReplicaFetcher
-from kafkalog.server.replica.topic_changes import Alter, Delete, Grow, Make, TopicState, topic_changes
 from kafkalog.server.replica.voter_source import LIMITS, VoterSource, copy_ahead
 from kafkalog.types import TopicPartition
 
@@ -47,8 +47,7 @@ class Following:
         self._task: asyncio.Task[None] | None = None
         self._letting_go = asyncio.Lock()
         self._holds = 0  # who needs that nobody is followed
-        self._taking = asyncio.Lock()
-        self._lacks_users = False  # as the log has been told
+        self.metadata = LeadersMetadata(node, self._leave)
         self._refusal = ""  # why this node cannot follow, as the log has been told
 
     @property
@@ -88,6 +87,7 @@ class Following:
         self._holds += 1
         try:
             await self.let_go()
+            await self.metadata.settled()
             yield
         finally:
             self._holds -= 1
@@ -100,9 +100,15 @@ class Following:
             await self._take_topics(now, needs_all=True)
 
     async def copy_from(self, voter: int, ahead: Mapping[TopicPartition, int]) -> None:
-        """Have what a voter lends, of partitions with the last epoch of each there; nobody is followed meanwhile.
-        KafkalogError, OSError."""
+        """Have what a voter lends, its topics and settings first, then records of partitions with the last epoch of
+        each there; nobody is followed meanwhile. KafkalogError, OSError, ValueError."""
         node = self._node
+        if METADATA in ahead:
+            connection = await self._connected(voter)
+            try:
+                await self.metadata.copy(connection)
+            finally:
+                await connection.close()
         partitions = []
         for key, last_epoch in ahead.items():
             with suppress(UnknownTopicOrPartition):
@@ -153,9 +159,13 @@ class Following:
                 self._leader, self._fetcher = now, self._fetcher_of(now[0])
         if now is None or self._leader != now:
             return
-        self._follow_partitions(now)
-        await self._take_topics(now)
-        self._follow_partitions(now)
+        if self._node.quorum.metadata.versions.complete[0] == now[1]:
+            self._follow_partitions(now)
+        try:
+            # records of a term come after its topics: a node with both is behind nobody who has neither
+            await self._take_topics(now)
+        finally:
+            self._follow_partitions(now)
 
     def _fetcher_of(self, leader: int) -> ReplicaFetcher:
         node = self._node
@@ -209,65 +219,15 @@ class Following:
     # Topics
 
     async def _take_topics(self, now: tuple[int, int], *, needs_all: bool = False) -> None:
-        """Make, grow, delete and alter topics as the leader has them. NeedsTls where all is needed and users are not
-        told; else topics go on without."""
-        async with self._taking:
-            await self._take_topics_now(now, needs_all)
-
-    async def _take_topics_now(self, now: tuple[int, int], needs_all: bool) -> None:
         connection = await self._connected(now[0])
         try:
-            cluster = await read_cluster(connection)
-            who = f"the leader {connection.peer}"
-            await self._node.quorum.cluster.take(cluster.cluster_id, who, cluster.topics)
-            common = await self._common(connection, now[1], needs_all)
-            settings = await read_topic_settings(connection, sorted(cluster.topics))
-            surplus = [name for name in self._node.topics.names() if name not in cluster.topics]
-            # a list leaves out what we may not see; asked by its name, that is an error
-            kept = await read_cluster(connection, surplus) if surplus else None
+            await self.metadata.take(connection, now, lambda: self._now() == now, needs_all=needs_all)
         finally:
             await connection.close()
-        if self._now() != now or (kept is not None and kept.topics):
-            return
-        if common is not None:
-            await metadata.take(self._node, common)
-        wanted = _states(cluster, settings)
-        for change in topic_changes(wanted, self._own()):
-            if self._now() != now:
-                return
-            await self._make_so(change)
 
-    async def _common(self, connection: PeerConnection, term: int, is_needed: bool) -> metadata.Common | None:
-        try:
-            return await metadata.ask(connection, self._node.node_id, term)
-        except metadata.NeedsTls as error:
-            if is_needed:
-                raise
-            if not self._lacks_users:
-                _LOG.error("this node has the leader's topics alone: %s", error)
-            self._lacks_users = True
-            return None
-
-    def _own(self) -> dict[str, TopicState]:
-        topics = self._node.topics
-        return {
-            name: TopicState(topics.get(name).id, topics.get(name).partitions, topics.own_settings(name))
-            for name in topics.names()
-        }
-
-    async def _make_so(self, change: Any) -> None:
-        topics = self._node.topics
-        match change:
-            case Make(name, topic_id, partitions, settings):
-                await topics.create(name, partitions, settings, topic_id=topic_id)
-            case Grow(name, partitions):
-                await topics.add_partitions(name, partitions)
-            case Alter(name, changes):
-                await topics.alter(name, changes)
-            case Delete(name):
-                if self._fetcher is not None:
-                    await self._fetcher.leave(self._keys(name))
-                await topics.delete(name)
+    async def _leave(self, name: str) -> None:
+        if self._fetcher is not None:
+            await self._fetcher.leave(self._keys(name))
 
     def _keys(self, name: str) -> Iterable[TopicPartition]:
         return [TopicPartition(name, index) for index in range(self._node.topics.get(name).partitions)]
@@ -283,12 +243,6 @@ def limits_of(config: ServerConfig) -> FetchLimits:
         backoff_ms=max(1, config["replica.fetch.backoff.ms"]),
         timeout_ms=max(1, config["replica.socket.timeout.ms"]),
     )
-
-
-def _states(cluster: Cluster, settings: dict[str, dict[str, str]]) -> dict[str, TopicState]:
-    return {
-        name: TopicState(topic.id, len(topic.leaders), settings.get(name)) for name, topic in cluster.topics.items()
-    }
 
 
 def make(node: Node) -> Following:

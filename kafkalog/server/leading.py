@@ -32,6 +32,8 @@ REFUSED: Final[Mapping[str, type[KafkalogError]]] = {
     **dict.fromkeys(_COORDINATORS, NotCoordinator), **dict.fromkeys(_CONTROLLERS, NotController),
 }  # fmt: skip
 """The calls that a node answers only while it leads, and the error that sends clients elsewhere."""
+USUAL_TIMEOUT_MS: Final = 30_000
+"""So long an answer waits for a majority where the request does not say it, as brokers wait for their controller."""
 WHILE_HANDING_OVER: Final[Mapping[str, type[KafkalogError]]] = dict.fromkeys(_CONTROLLERS, NotController)
 """Those that a leader does not answer either while another node takes its place."""
 
@@ -50,6 +52,8 @@ class Leading:
         """Follows the quorum from now on."""
         if self._node.quorum.replica_set is not None:
             self._node.quorum.on_change(self._changed)
+            if len(self._node.quorum.replica_set) > 1:
+                self._node.before_answers = dict.fromkeys(_CONTROLLERS, self._replicated)
             self._node.quorum.handover.on_change = self._handing_over
             self._changed()
 
@@ -60,6 +64,12 @@ class Leading:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._end()
+
+    async def _replicated(self, request: Any) -> None:
+        """Return when a majority has what this node changed: then no later leader is without it. Errors as
+        `MetadataVersion.replicated`."""
+        wait_ms = getattr(request, "timeout", None)
+        await self._node.quorum.metadata.replicated(USUAL_TIMEOUT_MS if wait_ms is None else wait_ms)
 
     def _changed(self) -> None:
         node = self._node

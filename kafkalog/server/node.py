@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog.errors import ConfigError, IllegalArgument, KafkalogError
@@ -72,6 +72,9 @@ class Node:
         """Mechanisms by which a client was refused, and the log says so; None for what is outside of an exchange."""
         self.leaders_calls: Mapping[str, type[KafkalogError]] = {}
         """Calls that only the leader of a replica set answers, with what is told: empty where this node leads."""
+        self.before_answers: Mapping[str, Callable[[Any], Awaitable[None]]] = {}
+        """Awaited with the request before some calls are answered: what they changed is replicated then. An error is
+        the answer. Empty where nobody has to agree."""
         self.producer_ids: asyncio.Future[Any] | None = None
         """What a node of a replica set gives producer ids from, once the first was asked for."""
         self._started: list[str] = []

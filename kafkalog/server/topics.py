@@ -221,7 +221,7 @@ class Topics:
             try:
                 await self._run(self._store.delete_topic, name)
             except KafkalogError:
-                self._put(topic)
+                self._change(topic, topic)  # who copies the topics may have seen that it was gone
                 raise
             self._tell(topic, None)
 

@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch (KIP-595): a node of the replica set tells that it leads."""
+"""BeginQuorumEpoch (KIP-595): a node of the replica set tells that it leads, and has news."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     term, leader = read_begin(request)
     node.quorum.cluster.check(request.cluster_id, f"node {leader}")
-    return begin_answer(await node.quorum.heard(term, leader))
+    state = await node.quorum.heard(term, leader)
+    node.quorum.news.set()
+    return begin_answer(state)
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:

@@ -31,7 +31,8 @@ _STRICT_FROM: Final = 6
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Make the topics, one after the other; the timeout is not needed, for nobody else has to agree."""
+    """Make the topics, one after the other. In a replica set the answer waits for a majority, as long as the timeout
+    says (`node.before_answers`)."""
     counts = Counter(topic.name for topic in request.topics)
     may_all = node.authorizer.allows_cluster(context, Operation.CREATE)
     too_many = _too_many(node, request.topics)

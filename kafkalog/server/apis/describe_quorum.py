@@ -26,7 +26,9 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
         for one in topic.partitions:
             await turns.row()
             if (topic.topic_name, one.partition_index) == WHOLE:
-                rows.append(describe_row(quorum.state, quorum.changes, quorum.replica_set.ids))
+                version = quorum.metadata
+                ends = version.ends(quorum.replica_set.ids)
+                rows.append(describe_row(quorum.state, version.kept_changes, ends))
             else:
                 rows.append(_unknown(one.partition_index))
         topics.append({"topic_name": topic.topic_name, "partitions": rows})

@@ -114,6 +114,8 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
             raise node.leaders_calls[api.name]("this node does not lead its replica set")
         work = call.module.handle(node, context, request)
         answer = await _measured(work, worked)
+        if node.before_answers and api.name in node.before_answers:
+            await node.before_answers[api.name](request)
         if worked[0] > LARGE_SECONDS:
             async with node.large:
                 pieces = await node.run(_pieces, context, _throttled(node, context, answer, worked[0]))

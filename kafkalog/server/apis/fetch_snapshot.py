@@ -1,4 +1,5 @@
-"""FetchSnapshot (KIP-630): a node of the replica set asks the leader for users, ACLs, quotas and settings."""
+"""FetchSnapshot (KIP-630): a node of the replica set asks the leader for users, ACLs, quotas and settings, or a
+voter that has newer ones and lends them before it votes."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     if len(rows) != 1 or rows[0].partition != WHOLE.partition:
         raise InvalidRequest(f"one snapshot is there, of {WHOLE.topic}")
     quorum = node.quorum
-    if not quorum.leads:
+    if not quorum.leads and not quorum.lending.lends_to(request.replica_id):
         return refused(node, context, request, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
     if node.credentials.file.state.users and not is_private(context.connection):
         return refused(node, context, request, NeedsTls.code, None)
-    snapshot = (quorum.changes, quorum.state.term)
+    snapshot = (quorum.metadata.changes, quorum.state.term)
     asked = (rows[0].snapshot_id.end_offset, rows[0].snapshot_id.epoch)
     position = rows[0].position if asked == snapshot else 0
     row = part_of(content_of(node), snapshot, position, request.max_bytes, (quorum.leader, quorum.state.term))

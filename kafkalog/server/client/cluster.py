@@ -28,12 +28,13 @@ class Leader(NamedTuple):
 
 
 class PeerTopic(NamedTuple):
-    """A topic: its id, None where the peer knows no ids, and the leader of each partition."""
+    """A topic: its id, None where the peer knows no ids, the leader of each partition, and who is in sync with it."""
 
     name: str
     id: UUID | None
     leaders: tuple[Leader, ...]
     is_internal: bool = False
+    in_sync: tuple[tuple[int, ...], ...] = ()
 
 
 class Cluster(NamedTuple):
@@ -72,7 +73,11 @@ def _topic(topic: Any, peer: str) -> PeerTopic:
     if sorted(leaders) != list(range(len(leaders))) or len(leaders) > _MOST_PARTITIONS:
         raise PeerMisbehaved(f"the partitions of topic {topic.name!r} are not numbered from 0 on", peer=peer)
     in_order = tuple(leaders[index] for index in range(len(leaders)))
-    return PeerTopic(topic.name, getattr(topic, "topic_id", None), in_order, getattr(topic, "is_internal", False))
+    in_sync = {one.partition_index: tuple(one.isr_nodes) for one in topic.partitions}
+    return PeerTopic(
+        topic.name, getattr(topic, "topic_id", None), in_order, getattr(topic, "is_internal", False),
+        tuple(in_sync[index] for index in range(len(leaders))),
+    )  # fmt: skip
 
 
 async def read_topic_settings(connection: PeerConnection, names: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -27,6 +27,13 @@ leader had a vote of the majority that acknowledged. So what is cut was nobody's
 the copy; the candidate then stands where the voter does, and asks for votes as that one could. It follows nobody
 meanwhile, nor does the voter: the comparison that the copy began with stays true.
 
+Topics, settings, users, ACLs and quotas are no log, but have a version (term, number of changes), which a vote compares
+as it compares the end of a log (`quorum/metadata_version.py`): a majority has the version that was answered for, so one
+of those who vote has it, and the candidate is not behind that one. Here, too, only versions of the leader's own term
+are counted. A deleted topic leaves nothing to compare: a node that has not heard of the delete has logs that the
+candidate lacks. They count, unless the candidate's version says that it knew all that the voter may know (`begun`), and
+is not older than the last leader that wrote to the log: another leader may have kept the topic that this one gave up.
+
 An acknowledgement is thus worth as much as the disks of a majority: what a machine has not flushed when its power goes
 is as if it had never come there. Who is forced needs no votes, and may lack what others have.
 """
@@ -36,23 +43,38 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from kafkalog.server.quorum.file import NOBODY, QuorumState
 from kafkalog.server.quorum.replica_set import ReplicaSet
+from kafkalog.server.quorum.version_file import NONE, Version, Versions
 from kafkalog.types import TopicPartition
 
 Position = tuple[int, int]
 """How far a log is: the last epoch in it, then its end offset. The larger one is ahead."""
 Positions = Mapping[TopicPartition, Position]
 EMPTY: Final = (-1, 0)
+METADATA: Final = TopicPartition("__cluster_metadata", 1)
+"""Stands among the logs of which a voter has more where its topics and settings are newer, or may be."""
 
 
 class Ballot(NamedTuple):
-    """A node that wants to lead, in which term, and how far its logs are."""
+    """A node that wants to lead, in which term, how far its logs are, which version of the metadata it has, and the
+    topics that it has, by name."""
 
     term: int
     candidate: int
     positions: Positions
+    version: Version = NONE
+    topics: Mapping[str, UUID | None] = MappingProxyType({})
+
+
+class Standing(NamedTuple):
+    """What a voter has: how far its logs are, between which versions its metadata is, and its topics by name."""
+
+    positions: Positions
+    versions: Versions = Versions()
+    topics: Mapping[str, UUID | None] = MappingProxyType({})
 
 
 class Vote(NamedTuple):
@@ -90,8 +112,41 @@ def first_term(last_epochs: Iterable[int]) -> int:
     return max(0, max(last_epochs, default=0))
 
 
-def decide_vote(state: QuorumState, ballot: Ballot, mine: Positions, replicas: ReplicaSet) -> Vote:
-    """Whether a node gives its vote: for a term above its own, to a candidate that is behind in no partition.
+def lacks(ballot: Ballot, name: str, topic_id: UUID | None) -> bool:
+    """Whether the candidate has no such topic, or another one of that name."""
+    theirs = ballot.topics.get(name)
+    return name not in ballot.topics or None not in (theirs, topic_id) and theirs != topic_id
+
+
+def is_deleted_there(version: Version, begun: Version, last_epoch: int) -> bool:
+    """Whether a topic that one lacks who has all of a version was deleted there: it knew the topic, for what another
+    one has who has the topic is not newer, and no later leader wrote to the log."""
+    return version != NONE and version >= max(begun, (last_epoch, 0))
+
+
+def compared(ballot: Ballot, mine: Standing) -> dict[TopicPartition, Position]:
+    """What there is more of here than with the candidate: records by partition, and METADATA. Of topics that it lacks
+    there is an entry only where it can copy them with the metadata, and METADATA is one as well."""
+    lacked = {name for name, topic_id in mine.topics.items() if lacks(ballot, name, topic_id)}
+    records = {
+        key: position for key, position in mine.positions.items()
+        if position > (EMPTY if key.topic in lacked else ballot.positions.get(key, EMPTY))
+        and not (key.topic in lacked and is_deleted_there(ballot.version, mine.versions.begun, position[0]))
+    }  # fmt: skip
+    is_newer = mine.versions.complete > ballot.version or any(key.topic in lacked for key in records)
+    return {METADATA: mine.versions.complete, **records} if is_newer else records
+
+
+def may_copy_metadata(own: Versions, theirs: Versions, given_up: Iterable[Position]) -> bool:
+    """Whether a candidate may have a voter's metadata in the place of its own: what it has beyond was deleted there,
+    logs that it gives up among it."""
+    last_epoch = max((position[0] for position in given_up), default=-1)
+    return is_deleted_there(theirs.complete, own.begun, last_epoch)
+
+
+def decide_vote(state: QuorumState, ballot: Ballot, mine: Standing, replicas: ReplicaSet) -> Vote:
+    """Whether a node gives its vote: for a term above its own, to a candidate that is behind in no partition, and not
+    in its metadata.
 
     In its own term it may still vote as long as nobody leads: it may have heard of the term before it was asked, and an
     answer that granted the vote may have been lost.
@@ -101,10 +156,13 @@ def decide_vote(state: QuorumState, ballot: Ballot, mine: Positions, replicas: R
     is_open = (state.term, state.leader) == (ballot.term, NOBODY) and state.voted_for in (NOBODY, ballot.candidate)
     if ballot.term <= state.term and not is_open:
         return Vote(False, state, f"its term {ballot.term} is not above {state.term}")
-    ahead = ahead_of(mine, ballot.positions)
+    ahead = compared(ballot, mine)
     for key, position in ahead.items():
-        theirs = ballot.positions.get(key, EMPTY)
-        return Vote(False, state, f"{key} is at (epoch, offset) {position} here, and there at {theirs}", ahead)
+        if key == METADATA:
+            words = f"the metadata has (term, changes) {position} here, and there {ballot.version}"
+        else:
+            words = f"{key} is at (epoch, offset) {position} here, and there at {ballot.positions.get(key, EMPTY)}"
+        return Vote(False, state, words, ahead)
     return Vote(True, QuorumState(ballot.term, NOBODY, ballot.candidate))
 
 

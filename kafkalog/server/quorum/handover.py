@@ -115,6 +115,7 @@ class HandOver:
             one.cancel()
         if late:
             raise NotCaughtUp("a change of topics or settings is not done in time")
+        await self._node.quorum.metadata.counted()  # the successor takes the version that is on disk
 
     def _partitions(self) -> Iterator[Partition]:
         for key in tuple(self._node.store.logs):

@@ -5,8 +5,9 @@ The term stands in the row of `__cluster_metadata`, the topic that is about the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from kafkalog.errors import InvalidRequest
 from kafkalog.server.quorum.decisions import EMPTY, Ballot, Position, Positions
@@ -23,18 +24,22 @@ _NOTHING: Final[Positions] = {}
 
 
 def vote_request(ballot: Ballot, voter: int, cluster_id: str, *, is_pre_vote: bool) -> Tree:
-    """A request for a vote: how far each log of the candidate is."""
-    by_topic: dict[str, list[Tree]] = {WHOLE.topic: [_row(ballot, WHOLE.partition, EMPTY, is_pre_vote)]}
-    for key, position in ballot.positions.items():
-        by_topic.setdefault(key.topic, []).append(_row(ballot, key.partition, position, is_pre_vote))
+    """A request for a vote: how far each log of the candidate is, with the id of its topic, and in the row of the whole
+    the version of its metadata. A topic without any log has a row, too."""
+    by_topic: dict[str, list[Tree]] = {WHOLE.topic: [_row(ballot, WHOLE.partition, ballot.version, is_pre_vote)]}
+    for key, position in {**{TopicPartition(name, 0): EMPTY for name in ballot.topics}, **ballot.positions}.items():
+        row = _row(ballot, key.partition, position, is_pre_vote, ballot.topics.get(key.topic))
+        by_topic.setdefault(key.topic, []).append(row)
     topics = [{"topic_name": name, "partitions": rows} for name, rows in by_topic.items()]
     return {"cluster_id": cluster_id or None, "voter_id": voter, "topics": topics}
 
 
-def _row(ballot: Ballot, partition: int, position: Position, is_pre_vote: bool) -> Tree:
+def _row(
+    ballot: Ballot, partition: int, position: Position, is_pre_vote: bool, topic_id: UUID | None = None
+) -> Tree:
     return {
         "partition_index": partition, "replica_epoch": ballot.term, "replica_id": ballot.candidate,
-        "replica_directory_id": None, "voter_directory_id": None, "last_offset_epoch": position[0],
+        "replica_directory_id": topic_id, "voter_directory_id": None, "last_offset_epoch": position[0],
         "last_offset": position[1], "pre_vote": is_pre_vote,
     }  # fmt: skip
 
@@ -42,6 +47,7 @@ def _row(ballot: Ballot, partition: int, position: Position, is_pre_vote: bool) 
 def read_ballot(request: Any) -> tuple[Ballot, bool]:
     """The ballot of a request, and whether it is only asked what the vote would be. InvalidRequest."""
     positions: dict[TopicPartition, Position] = {}
+    topics: dict[str, UUID | None] = {}
     whole = None
     for topic in request.topics:
         for row in topic.partitions:
@@ -50,14 +56,17 @@ def read_ballot(request: Any) -> tuple[Ballot, bool]:
                 whole = row
             else:
                 positions[key] = (row.last_offset_epoch, row.last_offset)
+                topics[topic.topic_name] = getattr(row, "replica_directory_id", None)
     if whole is None:
         raise InvalidRequest(f"a request for a vote has no row of {WHOLE.topic}, which says the term")
-    return Ballot(whole.replica_epoch, whole.replica_id, positions), bool(getattr(whole, "pre_vote", False))
+    version = (whole.last_offset_epoch, whole.last_offset)
+    ballot = Ballot(whole.replica_epoch, whole.replica_id, positions, version, topics)
+    return ballot, bool(getattr(whole, "pre_vote", False))
 
 
 def vote_answer(is_granted: bool, state: QuorumState, ahead: Positions = _NOTHING) -> Tree:
     """The answer to a request for a vote: in the rows of partitions that the candidate may copy from here, the leader
-    epoch is the last one of the log."""
+    epoch is the last one of the log; there is one of METADATA where that may be copied."""
     answer = _answer({"leader_id": state.leader, "leader_epoch": state.term, "vote_granted": is_granted})
     by_topic: dict[str, list[Tree]] = {}
     for key, (last_epoch, _) in ahead.items():
@@ -141,13 +150,14 @@ def describe_request() -> Tree:
     return {"topics": [{"topic_name": WHOLE.topic, "partitions": [{"partition_index": WHOLE.partition}]}]}
 
 
-def describe_row(state: QuorumState, changes: int, voters: Iterable[int]) -> Tree:
-    """Who leads, as a row of DescribeQuorum: the high watermark is the number of changes of topics and settings."""
+def describe_row(state: QuorumState, changes: int, ends: Mapping[int, int]) -> Tree:
+    """Who leads, as a row of DescribeQuorum. The high watermark is the number of changes of topics and settings in the
+    leader's term that are on disk here; `ends` has as many of each voter, -1 where that is not known."""
     return {
         "partition_index": WHOLE.partition, "error_code": 0, "error_message": None, "leader_id": state.leader,
         "leader_epoch": state.term, "high_watermark": changes, "observers": (),
         "current_voters": [
-            {"replica_id": one, "replica_directory_id": None, "log_end_offset": -1} for one in voters
+            {"replica_id": one, "replica_directory_id": None, "log_end_offset": end} for one, end in ends.items()
         ],
     }  # fmt: skip
 
@@ -162,6 +172,16 @@ def read_changes(response: Any) -> tuple[int, int, int]:
     """(term, leader, how often topics and settings changed there) of an answer to DescribeQuorum. ValueError."""
     row = _whole_of(response)
     return row.leader_epoch, row.leader_id, row.high_watermark
+
+
+def read_end_of(response: Any, node_id: int) -> tuple[int, int]:
+    """(term, how many changes a voter has) of an answer to DescribeQuorum; of a leader about itself, those that are not
+    on disk, too. ValueError."""
+    row = _whole_of(response)
+    for voter in row.current_voters:
+        if voter.replica_id == node_id:
+            return row.leader_epoch, voter.log_end_offset
+    raise ValueError(f"it says nothing of node {node_id}")
 
 
 def _answer(row: Tree) -> Tree:

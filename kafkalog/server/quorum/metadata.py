@@ -2,7 +2,7 @@
 
 It is asked for with FetchSnapshot, part by part; it holds what passwords are checked by, and goes to nodes of the set
 alone: where there are users, over TLS or inside one machine. Its id is the number of changes with the leader's term:
-one that changes meanwhile is asked for from its begin.
+one that changes meanwhile is asked for from its begin. With it comes the version that the node has, on its disk.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog.errors import from_code
 from kafkalog.server.client.errors import PeerRefused
 from kafkalog.server.quorum.messages import WHOLE, Tree
+from kafkalog.server.quorum.version_file import Versions, format_versions, parse_versions
 from kafkalog.server.security.state import SecurityState, format_state, parse_state
 
 if TYPE_CHECKING:
@@ -33,18 +34,20 @@ class NeedsTls(PeerRefused):
 
 
 class Common(NamedTuple):
-    """What all nodes of a set have."""
+    """What all nodes of a set have, and between which versions it is."""
 
     security: SecurityState
     settings: dict[str, str]
     groups: dict[str, dict[str, str]]
+    versions: Versions
 
 
 def content_of(node: Node) -> bytes:
     """What this node has, as the others get it."""
-    dynamic = node.dynamic
+    dynamic, kept = node.dynamic, node.quorum.metadata
     tree = {
         "version": VERSION,
+        "metadata": json.loads(format_versions(Versions(kept.versions.begun, kept.kept))),
         "security": json.loads(format_state(node.credentials.file.state)),
         "settings": dict(dynamic.everywhere),
         "groups": {name: dict(dynamic.of_group(name)) for name in dynamic.groups()},
@@ -61,7 +64,8 @@ def read_content(content: bytes) -> Common:
     groups: Any = data.get("groups")
     if not _is_text(settings) or not isinstance(groups, dict) or not all(_is_text(one) for one in groups.values()):
         raise ValueError("the leader's settings are no names with text")
-    return Common(parse_state(json.dumps(data.get("security")).encode()), settings, groups)
+    versions = parse_versions(json.dumps(data.get("metadata")).encode())
+    return Common(parse_state(json.dumps(data.get("security")).encode()), settings, groups, versions)
 
 
 def _is_text(values: Any) -> bool:

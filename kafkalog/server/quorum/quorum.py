@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.quorum import messages
-from kafkalog.server.quorum.cluster_id import ClusterId, OtherCluster
+from kafkalog.server.quorum.cluster_id import ClusterId
 from kafkalog.server.quorum.decisions import (
     Ballot,
     Positions,
+    Standing,
     Vote,
     decide_vote,
     first_term,
@@ -31,45 +32,21 @@ from kafkalog.server.quorum.errors import ElectionFailed
 from kafkalog.server.quorum.file import NOBODY, QuorumFile, QuorumState
 from kafkalog.server.quorum.handover import HELD_SECONDS, TIMEOUT, HandOver, NotCaughtUp
 from kafkalog.server.quorum.lending import Lending
+from kafkalog.server.quorum.metadata_version import MetadataVersion
+from kafkalog.server.quorum.poll import ASK_SECONDS, LastEpochs, Nowhere, Peers, Poll
 from kafkalog.server.quorum.replica_set import ReplicaSet, check_member, parse_replicas
+from kafkalog.server.quorum.version_file import NONE, VersionFile
 from kafkalog.server.quorum.watch import watch
 from kafkalog.server.replica.roles import Role, majority_of
-from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
-T = TypeVar("T")
-LastEpochs = Mapping[TopicPartition, int]
-"""Partitions of which a voter has more, with the last epoch of each there."""
-ASK_SECONDS: Final = 5.0
-"""A node of the set has so long to answer."""
 REGAIN_SECONDS: Final = ASK_SECONDS + 1
 """Votes are given or not within `ASK_SECONDS`: a leader that stepped down waits for longer before it asks for some."""
 RESUME_SECONDS: Final = 0.5
 """A leader that has started again asks the others so often whether it is still theirs."""
-
-
-class Peers(Protocol):
-    """The way to the other nodes of the set."""
-
-    async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
-        """The response as a named tuple with kio's names. KafkalogError, OSError where there is none."""
-
-    async def close(self) -> None:
-        """No more will be asked."""
-
-
-class Nowhere:
-    """Peers of a node that has no way to them."""
-
-    async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
-        """ConnectionRefusedError."""
-        raise ConnectionRefusedError(f"there is no way to node {node_id}")
-
-    async def close(self) -> None:
-        """Nothing to do."""
 
 
 class Quorum:
@@ -85,10 +62,12 @@ class Quorum:
         self.leads = replicas is None
         self.alive: tuple[int, ...] = (node.node_id,)
         """The nodes that answered when this one became the leader: the first replicas in sync."""
-        self.changes = 0
-        """Grows with each change of topics and settings; followers look what has changed when it has."""
+        self.poll = Poll(node, self)
+        self.metadata = MetadataVersion(node, self)
         self.leaders_changes = -1
-        """What the leader says of its own `changes`; -1 before it was heard of."""
+        """How often the leader has changed topics and settings in its term; -1 before it was heard of."""
+        self.news = asyncio.Event()
+        """Set when the leader is to be asked at once what has changed."""
         self.on_leaders_change: Callable[[], object] = lambda: None
         self.before_taking_over: list[Callable[[], Awaitable[object]]] = []
         """Awaited while the leader that hands over waits: on return this node has its topics and settings."""
@@ -114,24 +93,27 @@ class Quorum:
         if self.replica_set is None:
             return
         store = self._node.store
-        self._file = QuorumFile(next(one.path for one in store.online), fs=store.fs)
+        directory = next(one.path for one in store.online)
+        self._file = QuorumFile(directory, fs=store.fs)
         kept = await self._node.run(self._file.read)
         last = first_term(log.state.leader_epoch for log in store.logs.values())
         self.state = QuorumState(last) if kept is None else kept
-        self._node.topics.on_change(self._changed)
-        self._node.on_config_change.append(self._changed)
-        self._node.credentials.file.on_change = self._changed
-        self._node.dynamic.on_group_change = self._changed
+        await self.metadata.start(VersionFile(directory, fs=store.fs), self.state.term)
+        self._node.topics.on_change(lambda *_: self.metadata.changed())
+        self._node.credentials.file.on_change = self.metadata.changed
+        self._node.dynamic.on_change = self.metadata.changed
         self._node.topics.first_epoch = lambda: self.state.term if self.leads else 0
         self.handover.start()
         if self.state.leader == self._node.node_id or len(self.replica_set) == 1:
-            self._later(self._resume())
-        self._later(watch(self, self._node.node_id))
+            self.later(self._resume())
+        self.later(watch(self, self._node.node_id))
 
     async def stop(self) -> None:
         """Ends what goes on; the others are not told."""
         await self.handover.stop()
         await self.lending.stop()
+        if self.replica_set is not None:
+            await self.metadata.stop()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -151,10 +133,12 @@ class Quorum:
             self.leaders_changes = changes
             self.on_leaders_change()
 
-    def _changed(self, *_: object) -> None:
-        self.changes += 1
+    async def tell(self, other: int) -> None:
+        """Let another node know that this one leads, and look at once what has changed here."""
+        await self.poll.tell(other, self.state)
 
-    def _later(self, work: Any) -> None:
+    def later(self, work: Coroutine[Any, Any, object]) -> None:
+        """Let this be done beside all else, while the node runs."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -186,7 +170,8 @@ class Quorum:
             return Vote(vote.is_granted, self.state, vote.reason, vote.ahead if may_copy else {})
 
     def _decide(self, ballot: Ballot, verb: str) -> Vote:
-        vote = decide_vote(self.state, ballot, self.positions(), self._set)
+        mine = Standing(self.positions(), self.metadata.versions, self._topics())
+        vote = decide_vote(self.state, ballot, mine, self._set)
         if vote.reason:
             _LOG.info("node %d %s a vote for term %d: no, %s", ballot.candidate, verb, ballot.term, vote.reason)
         return vote
@@ -198,7 +183,8 @@ class Quorum:
             return self.state
 
     def role(self) -> Role:
-        """The role of all partitions. A follower knows no more of who is in sync than that the leader is."""
+        """The role of all partitions. A follower knows of nobody but the leader that it is in sync, until that tells it
+        (`Partition.learn_in_sync`)."""
         state, ids = self.state, self._set.ids
         if self.leads:
             return Role(self._node.node_id, state.term, 0, ids, self.alive)
@@ -214,6 +200,16 @@ class Quorum:
         """How far each log is."""
         return messages.positions_of(self._node.store.logs, position_of)
 
+    def ballot(self, term: int) -> Ballot:
+        """What this node says of itself as a candidate. Where a disk is away nobody can tell what was deleted."""
+        is_whole = not any(True for _ in self._node.store.offline)
+        version = self.metadata.versions.complete if is_whole else NONE
+        return Ballot(term, self._node.node_id, self.positions(), version, self._topics())
+
+    def _topics(self) -> dict[str, UUID | None]:
+        topics = self._node.topics
+        return {name: topics.get(name).id for name in topics.names()}
+
     # Leading
 
     async def promote(self, *, is_forced: bool = False) -> None:
@@ -225,7 +221,7 @@ class Quorum:
 
     async def _elect(self, is_forced: bool) -> None:
         me = self._node.node_id
-        told = await self._told()
+        told = await self.poll.leaders()
         term = next_term(max([self.state.term, *(one[0] for one in told.values())]), me, self._set)
         needed: tuple[int, ...] = ()  # who handed over steps down by its vote, or not at all
         if not is_forced:
@@ -240,7 +236,7 @@ class Quorum:
                 if term <= self.state.term:
                     raise ElectionFailed(f"term {self.state.term} has begun meanwhile")
                 await self._take(mine)
-            votes, _ = await self._votes(Ballot(term, me, self.positions()), is_pre_vote=False)
+            votes, _ = await self.poll.votes(self.ballot(term), is_pre_vote=False)
             async with self._changing:
                 if self.state != mine:
                     raise ElectionFailed(f"term {self.state.term} has begun meanwhile")
@@ -248,12 +244,13 @@ class Quorum:
                     raise self._failed(votes, "voted")
                 await self._lead(QuorumState(term, me, me), tuple(sorted(votes)))
         for other in self._set.others(me):
-            self._later(self._tell(other, self.state))
+            self.later(self.tell(other))
 
     async def _lead(self, state: QuorumState, alive: tuple[int, ...]) -> None:
         _LOG.info("this node leads in term %d, with %s", state.term, ", ".join(map(str, alive)))
         assert self._file is not None
         await self.cluster.lead()
+        await self.metadata.lead(state.term)
         await self._node.run(self._file.write, state)
         await self._node.run(self._begin_epochs, state.term)
         self.state, self.alive, self.leads = state, alive, True
@@ -269,8 +266,7 @@ class Quorum:
 
     async def _resume(self) -> None:
         while self._set and not self.leads:
-            told = await self._ask_all(messages.DESCRIBE_QUORUM, lambda _: messages.describe_request())
-            answers = {one: seen for one, answer in told.items() if (seen := _read(messages.read_described, answer))}
+            answers = await self.poll.leaders()
             for term, leader in answers.values():
                 await self.heard(term, leader)
             is_one = len(self._set) == 1
@@ -303,7 +299,8 @@ class Quorum:
             return
         if self.leads:
             _LOG.warning("this node leads no more: term %d, leader %d", state.term, state.leader)
-            self._later(self._regain())
+            self.later(self._regain())
+            self.metadata.resign()
         self.state, self.leads, self.leaders_changes = state, False, -1
         self.lending.end()
         self._notify()
@@ -324,30 +321,11 @@ class Quorum:
         another has led since. A node alone leads."""
         if self.replica_set is None:
             return True
-        mine, says, needed = (self.state.term, self._node.node_id), 1, majority_of(len(self._set))
-        left = {
-            asyncio.ensure_future(self._ask(other, messages.DESCRIBE_QUORUM, messages.describe_request()))
-            for other in self._set.others(self._node.node_id)
-        }
-        try:
-            while left and says < needed:
-                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-                for one in done:
-                    with suppress(KafkalogError, OSError, TimeoutError):
-                        says += _read(messages.read_described, one.result()) == mine
-        finally:
-            for one in left:
-                one.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
-        return says >= needed and self.leads and self.state.term == mine[0]
+        mine = (self.state.term, self._node.node_id)
+        says = await self.poll.agreeing(mine, majority_of(len(self._set)))
+        return says and self.leads and self.state.term == mine[0]
 
     # Asking
-
-    async def _told(self) -> dict[int, tuple[int, int]]:
-        """(term, leader) as the others say, those that answer."""
-        told = await self._ask_all(messages.DESCRIBE_QUORUM, lambda _: messages.describe_request())
-        seen = {other: _read(messages.read_described, answer) for other, answer in told.items()}
-        return {other: found for other, found in seen.items() if found is not None}
 
     async def _taken_over(self, told: Mapping[int, tuple[int, int]]) -> tuple[int, ...]:
         """The leader, where one answers: it has handed over, and waits for the vote. ElectionFailed."""
@@ -359,7 +337,7 @@ class Quorum:
         me, within_s = self._node.node_id, self._node.config[TIMEOUT] / 1000 + HELD_SECONDS + ASK_SECONDS
         request = messages.end_request(term, leader, me, self._node.cluster_id)
         try:
-            answer = await self._ask(leader, messages.END_QUORUM_EPOCH, request, within_s)
+            answer = await self.poll.ask(leader, messages.END_QUORUM_EPOCH, request, within_s)
         except (KafkalogError, OSError, TimeoutError) as error:
             _LOG.warning("node %d led, and does not hand over: %s", leader, error)
             return ()
@@ -377,27 +355,12 @@ class Quorum:
             raise ElectionFailed(f"the topics of node {leader} are not known here: {error}", hint="try again") from None
         return (leader,)
 
-    async def _votes(self, ballot: Ballot, *, is_pre_vote: bool) -> tuple[set[int], dict[int, LastEpochs]]:
-        """Who votes for this node, and what the others say that may be copied from them."""
-        cluster_id = self._node.cluster_id if is_pre_vote else self.cluster.offered
-        told = await self._ask_all(
-            messages.VOTE, lambda other: messages.vote_request(ballot, other, cluster_id, is_pre_vote=is_pre_vote)
-        )
-        for one, answer in told.items():
-            if answer.error_code == OtherCluster.code:
-                _LOG.warning("node %d has data of another cluster than %s, and never votes", one, cluster_id or "none")
-        seen = {one: _read(messages.read_vote, answer) for one, answer in told.items()}
-        votes = {self._node.node_id, *(one for one, vote in seen.items() if vote is not None and vote[0])}
-        ahead = {one: _read(messages.read_ahead, told[one]) for one in told if one not in votes}
-        return votes, {one: found for one, found in ahead.items() if found}
-
     async def _would_vote(self, term: int) -> set[int]:
         """Who would vote for this node, once it has copied what others have more of: from one after the other, since
         each comparison counts for the logs as they are."""
         left, within_s = set(self._set.ids), self._node.config[TIMEOUT] / 1000
         while True:
-            ballot = Ballot(term, self._node.node_id, self.positions())
-            would, ahead = await self._votes(ballot, is_pre_vote=True)
+            would, ahead = await self.poll.votes(self.ballot(term), is_pre_vote=True)
             voters = left & ahead.keys()
             if has_won(would, self._set) or not voters:
                 return would
@@ -407,34 +370,8 @@ class Quorum:
             try:
                 async with asyncio.timeout(within_s):
                     await self.copy_ahead(voter, ahead[voter])
-            except (KafkalogError, OSError, TimeoutError) as error:
+            except (KafkalogError, OSError, TimeoutError, ValueError) as error:
                 _LOG.warning("what node %d has more of cannot be copied: %s", voter, error or type(error).__name__)
-
-    async def _tell(self, other: int, state: QuorumState) -> None:
-        try:
-            await self._ask(
-                other, messages.BEGIN_QUORUM_EPOCH, messages.begin_request(state, other, self._node.cluster_id)
-            )
-        except (KafkalogError, OSError, TimeoutError) as error:
-            _LOG.info("node %d was not told that this one leads: %s", other, error)
-
-    async def _ask_all(self, key: int, request: Callable[[int], messages.Tree]) -> dict[int, Any]:
-        """The answers by node, of those that answer in time."""
-        others = self._set.others(self._node.node_id)
-        asked = (self._ask(other, key, request(other)) for other in others)
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        for other, answer in zip(others, answers, strict=True):
-            if isinstance(answer, Exception):
-                _LOG.info("node %d does not answer: %s", other, answer or type(answer).__name__)
-        return {
-            other: answer
-            for other, answer in zip(others, answers, strict=True)
-            if not isinstance(answer, BaseException)
-        }
-
-    async def _ask(self, other: int, key: int, request: messages.Tree, seconds: float = ASK_SECONDS) -> Any:
-        async with asyncio.timeout(seconds):
-            return await self.peers.ask(other, key, request)
 
     def _failed(self, votes: set[int], verb: str) -> ElectionFailed:
         others = ", ".join(str(one) for one in self._set.ids if one not in votes)
@@ -446,14 +383,6 @@ class Quorum:
 
 async def _no_copy(voter: int, ahead: object) -> None:
     raise ConnectionRefusedError(f"there is no way to copy from node {voter}")
-
-
-def _read(read: Callable[[Any], T], answer: Any) -> T | None:
-    try:
-        return read(answer)
-    except (ValueError, AttributeError) as error:
-        _LOG.info("an answer is none: %s", error)
-        return None
 
 
 def make(node: Node) -> Quorum:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkalogError
@@ -26,7 +27,10 @@ ANSWER_SECONDS: Final = 2.0
 async def watch(quorum: Quorum, node_id: int) -> None:
     """Ask for ever; what is heard counts at once."""
     while True:
-        await asyncio.sleep(LEADER_SECONDS if quorum.leads else FOLLOWER_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEADER_SECONDS if quorum.leads else FOLLOWER_SECONDS):
+                await quorum.news.wait()
+        quorum.news.clear()
         leader = quorum.leader
         others = quorum.others(node_id)
         if leader in others and await _ask(quorum, leader):

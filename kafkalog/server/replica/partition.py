@@ -152,6 +152,12 @@ class Partition:
         self.role = role
         return role.leader != before.leader or role.leader_epoch > before.leader_epoch
 
+    def learn_in_sync(self, leader_epoch: int, isr: tuple[int, ...]) -> None:
+        """Who is in sync, as the leader of this epoch told its follower: what clients are shown."""
+        role = self.role
+        if role.leader != self.node_id and role.leader_epoch == leader_epoch and role.isr != isr:
+            self.role = role._replace(isr=isr)
+
     @property
     def is_leader(self) -> bool:
         """Whether this node leads the partition."""

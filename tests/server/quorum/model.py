@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from kafkalog.server.quorum.decisions import (
     Ballot,
+    Standing,
     ahead_of,
     decide_vote,
     has_won,
@@ -90,6 +91,7 @@ class Node:
 
     def restart(self) -> None:
         self.leads = False
+        self.voters: tuple[int, ...] = ()
         self.followed: tuple[int, int] | None = None  # the leader, and its term
         for part in self.parts.values():
             part.restart()
@@ -144,7 +146,9 @@ class Model:
         """Every leader takes writes, one that is deposed and does not know it as well."""
         for leader in [one for one in self.alive() if one.leads]:
             key = self.a_key()
-            part = leader.parts[key]
+            part = leader.parts.get(key)
+            if part is None:
+                continue
             self.written += 1
             part.log.append(self.written)
             if part.epochs.latest_epoch < leader.state.term:
@@ -169,8 +173,10 @@ class Model:
     def late(self) -> None:
         """A follower is late, and in sync no more."""
         key = self.a_key()
-        for leader in [one for one in self.alive() if one.leads and len(one.parts[key].role.isr) > 1]:
-            part = leader.parts[key]
+        for leader in [one for one in self.alive() if one.leads]:
+            part = leader.parts.get(key)
+            if part is None or len(part.role.isr) < 2:
+                continue
             gone = self.random.choice([one for one in part.role.isr if one != leader.number])
             part.role = with_isr(part.role, [one for one in part.role.isr if one != gone])
             part.followers[gone] = FollowerState(last_caught_up_ms=-LAG_MS - 1)
@@ -196,6 +202,8 @@ class Model:
 
     def answer(self, leader: Node, node: Node, key: TopicPartition) -> None:
         """A leader answers a follower."""
+        if key not in leader.parts or key not in node.parts:
+            return
         there, part, term = leader.parts[key], node.parts[key], leader.state.term
         offset = len(part.log)
         last = self.compared(there, part, term)
@@ -272,17 +280,21 @@ class Model:
         for voter in alive:
             self.copy(node, voter, 1000)
         term = next_term(max(one.state.term for one in alive), node.number, self.replicas)
-        ballot, votes = Ballot(term, node.number, node.positions), {node.number}
+        ballot, votes = self.ballot(node, term), {node.number}
         node.take(QuorumState(term, NOBODY, node.number))
         for voter in alive:
-            vote = decide_vote(voter.state, ballot, voter.positions, self.replicas)
+            vote = decide_vote(voter.state, ballot, self.standing(voter), self.replicas)
             if vote.is_granted and voter is not node:
                 voter.take(vote.state)
                 votes.add(voter.number)
         self.lead(ballot, votes)
         if not node.leads:
-            raise Stuck(f"{node.number} has {node.positions}: {self.story}")
-        self.promotions += 1
+            self.stuck(node)
+        self.promotions += node.leads
+
+    def stuck(self, node: Node) -> None:
+        """A node was promoted, and a majority did not vote for it."""
+        raise Stuck(f"{node.number} has {node.positions}: {self.story}")
 
     # Elections, one message at a time
 
@@ -302,14 +314,22 @@ class Model:
         known = max(one.state.term for one in self.alive())
         term = next_term(known, node.number, self.replicas)
         node.take(QuorumState(term, NOBODY, node.number))
-        self.ballots.append((Ballot(term, node.number, node.positions), {node.number}))
+        self.ballots.append((self.ballot(node, term), {node.number}))
+
+    def ballot(self, node: Node, term: int) -> Ballot:
+        """What a candidate tells of itself."""
+        return Ballot(term, node.number, node.positions)
+
+    def standing(self, voter: Node) -> Standing:
+        """What a voter compares with it."""
+        return Standing(voter.positions)
 
     def ask(self) -> None:
         """All who live are asked for their vote, in any order; some of the messages are lost."""
         for ballot, votes in self.ballots[-2:]:
             for node in self.random.sample(self.alive(), len(self.alive())):
                 if self.random.random() < 0.6 and node.number != ballot.candidate:
-                    vote = decide_vote(node.state, ballot, node.positions, self.replicas)
+                    vote = decide_vote(node.state, ballot, self.standing(node), self.replicas)
                     if vote.is_granted:
                         node.take(vote.state)
                         votes.add(node.number)
@@ -326,20 +346,28 @@ class Model:
             return
         node.take(QuorumState(ballot.term, node.number, node.number))
         self.elections += 1
-        logs = {key: part.log for key, part in node.parts.items()}
+        logs = {key: node.parts[key].log if key in node.parts else [] for key in self.kept_keys()}
         self.story.append(f"{node.number} leads in {ballot.term} by {sorted(votes)}, with {logs} {node.positions}")
         for (key, offset), (record, term) in self.acknowledged.items():
             # who won in an earlier term, and hears of it late, gets nothing acknowledged
-            if term < ballot.term and logs[key][offset : offset + 1] != [record]:
+            if term < ballot.term and key in logs and logs[key][offset : offset + 1] != [record]:
                 raise Lost(f"record {record} of {key} was acknowledged: {self.story}")
-        node.leads, node.followed = True, None
+        node.leads, node.followed, node.voters = True, None, tuple(sorted(votes))
+        for part in node.parts.values():
+            self.begin(node, part)
+
+    def kept_keys(self) -> list[TopicPartition]:
+        """The partitions that nobody asked to delete."""
+        return list(self.keys)
+
+    def begin(self, node: Node, part: Part) -> None:
+        """A leader begins its term in a partition."""
         fresh = FollowerState(last_caught_up_ms=self.now_ms)
         others = self.replicas.others(node.number)
-        for part in node.parts.values():
-            part.epochs.assign(ballot.term, len(part.log))
-            part.role = Role(node.number, ballot.term, 0, self.replicas.ids, tuple(sorted(votes)))
-            part.followers = {one: fresh if one in votes else FollowerState(last_caught_up_ms=-99) for one in others}
-            part.high_watermark = min(part.high_watermark, len(part.log))
+        part.epochs.assign(node.state.term, len(part.log))
+        part.role = Role(node.number, node.state.term, 0, self.replicas.ids, node.voters)
+        part.followers = {one: fresh if one in node.voters else FollowerState(last_caught_up_ms=-99) for one in others}
+        part.high_watermark = min(part.high_watermark, len(part.log))
 
     # What happens to nodes
 

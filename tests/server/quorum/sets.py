@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog.server.node import Node
+from kafkalog.server.quorum.decisions import METADATA
 from kafkalog.server.quorum.quorum import Quorum
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
 from kafkalog.server.store import NODE_FILE, Identity, keep_identity
@@ -58,9 +59,22 @@ class Set:
         settings = {"node_id": number, "kafkalog_replicas": self._names, **self._settings}
         found = node_for(directory, prepare=lambda node: setattr(node.quorum, "peers", Peers(self, number)), **settings)
         self.nodes[number] = await stack.enter_async_context(found)
-        self.quorum(number).before_taking_over.clear()  # a follower has no way to the leader here
-        self.quorum(number).copy_ahead = no_copy
+        quorum = self.quorum(number)  # a follower has no way to the leader here: what it would copy is done at once
+        quorum.before_taking_over[:] = [lambda: self._catch_up(number)]
+        quorum.copy_ahead = lambda voter, ahead: self._copy(number, voter, ahead)
         return self.nodes[number]
+
+    async def _catch_up(self, number: int) -> None:
+        leader = self.quorum(number).leader
+        if leader in self.nodes:
+            await self._copy(number, leader, {METADATA: 0})
+
+    async def _copy(self, number: int, voter: int, ahead: Mapping[TopicPartition, int]) -> None:
+        """Take the version of the metadata; tests make the topics themselves. Records have no way to be copied."""
+        if METADATA in ahead:
+            await self.quorum(number).metadata.finish(self.quorum(voter).metadata.versions)
+        if ahead.keys() - {METADATA}:
+            raise ConnectionRefusedError("nodes have no way to each other's logs here")
 
     async def stop(self, number: int) -> None:
         del self.nodes[number]
@@ -74,10 +88,6 @@ class Set:
     async def close(self) -> None:
         for number in tuple(self.nodes):
             await self.stop(number)
-
-
-async def no_copy(voter: int, ahead: object) -> None:
-    raise ConnectionRefusedError("nodes have no way to each other's logs here")
 
 
 class Peers:

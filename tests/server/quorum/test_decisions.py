@@ -12,6 +12,7 @@ from kafkalog.server.quorum.decisions import (
     EMPTY,
     Ballot,
     Position,
+    Standing,
     ahead_of,
     decide_vote,
     first_term,
@@ -69,7 +70,7 @@ def test_the_first_term_is_the_highest_epoch_of_any_log() -> None:
     ],
 )
 def test_a_vote(state: QuorumState, term: int, candidate: int, theirs: Position, granted: bool) -> None:
-    vote = decide_vote(state, Ballot(term, candidate, {T0: theirs}), {T0: (2, 9)}, THREE)
+    vote = decide_vote(state, Ballot(term, candidate, {T0: theirs}), Standing({T0: (2, 9)}), THREE)
     assert vote.is_granted == granted
     assert vote.state == (QuorumState(term, NOBODY, candidate) if granted else state)
     assert bool(vote.reason) != granted
@@ -137,7 +138,7 @@ class Nodes:
 
     def ask(self, number: int, node: int) -> None:
         ballot = self.ballots[number]
-        vote = decide_vote(self.states[node], ballot, {T0: self.ends[node]}, THREE)
+        vote = decide_vote(self.states[node], ballot, Standing({T0: self.ends[node]}), THREE)
         if vote.is_granted:
             assert self.ends[node] <= ballot.positions[T0], "a candidate that is behind got a vote"
             assert vote.state.term >= self.states[node].term

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -21,6 +22,8 @@ from tests.server.nodes import Closed, call, connection_for, node_for
 from tests.server.quorum.sets import T0, Set, eventually, fetch, set_of
 from tests.server.replica.partitions import plain
 
+TOPIC_ID = UUID(int=7)
+
 
 async def append(node: Node, acks: int = 1, *, timeout_ms: int = 10_000) -> AppendResult:
     results = await node.replicas.append({T0: bytearray(plain())}, AppendParams(acks, timeout_ms))
@@ -30,7 +33,7 @@ async def append(node: Node, acks: int = 1, *, timeout_ms: int = 10_000) -> Appe
 
 async def with_topic(nodes: Set, *numbers: int) -> None:
     for number in numbers:
-        await nodes[number].topics.create("t", 1)
+        await nodes[number].topics.create("t", 1, topic_id=TOPIC_ID)
 
 
 @in_loop
@@ -106,7 +109,6 @@ async def test_acks_all_waits_for_the_replicas_in_sync_and_for_no_others(tmp_pat
             await asyncio.sleep(0.02)
         assert (await waiting).error_code == 0
         assert partition.role.isr == (1, 2) and partition.high_watermark == 1
-        await append(nodes[1])  # who has all stays in sync, however long it asks for nothing
         await eventually(lambda: partition.role.isr == (1,))
         assert (await append(nodes[1], -1)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
         await fetch(nodes[1], 3, 1, current_leader_epoch=epoch)
@@ -230,7 +232,9 @@ async def test_groups_and_topics_are_the_leaders_business(tmp_path: Path) -> Non
         assert (await call(nodes[2], "heartbeat", 4, beat)).error_code == ErrorCode.NOT_COORDINATOR
         assert (await call(nodes[2], "create_topics", 7, make)).topics[0].error_code == ErrorCode.NOT_CONTROLLER
         assert (await call(nodes[1], "heartbeat", 4, beat)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-        assert (await call(nodes[1], "create_topics", 7, make)).topics[0].error_code == 0
+        made = await call(nodes[1], "create_topics", 7, {**make, "timeout": 100})
+        assert made.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # nobody has a copy of it
+        assert nodes[1].topics.get("n") is not None
         await nodes.promote(2, is_forced=True)
         assert (await call(nodes[1], "heartbeat", 4, beat)).error_code == ErrorCode.NOT_COORDINATOR
         assert (await call(nodes[2], "heartbeat", 4, beat)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -329,6 +333,7 @@ async def test_who_leads_is_described(tmp_path: Path) -> None:
         assert [one.replica_id for one in before.current_voters] == [1, 2, 3]
         await nodes[3].topics.create("t", 1)
         await nodes[3].topics.alter("t", {"retention.ms": "1000"})
+        await nodes.quorum(3).metadata.counted()
         after = (await call(nodes[3], "describe_quorum", 2, ask)).topics[0].partitions[0]
         assert after.high_watermark == before.high_watermark + 2
         other = {"topics": [{"topic_name": "t", "partitions": [{"partition_index": 0}]}]}
@@ -345,11 +350,11 @@ async def test_a_follower_that_was_told_nothing_finds_the_leader_and_its_changes
         assert nodes.quorum(3).leader == NOBODY
         nodes.cut.clear()
         await eventually(lambda: nodes.quorum(3).leader == 1)
-        await eventually(lambda: nodes.quorum(3).leaders_changes == nodes.quorum(1).changes)
+        await eventually(lambda: nodes.quorum(3).leaders_changes == nodes.quorum(1).metadata.changes)
         told: list[int] = []
         nodes.quorum(3).on_leaders_change = lambda: told.append(nodes.quorum(3).leaders_changes)
         await nodes[1].topics.create("t", 1)
-        await eventually(lambda: told == [nodes.quorum(1).changes])
+        await eventually(lambda: told == [nodes.quorum(1).metadata.changes])
 
 
 @in_loop

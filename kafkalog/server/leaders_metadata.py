@@ -1,0 +1,178 @@
+"""Topics, settings, users, ACLs and quotas as the leader of a replica set has them, or a voter that lends its own.
+
+All of it is read first, with the version that it belongs to (`quorum/metadata_version.py`), and then made here, one
+change after the other. Only what was read and made whole raises the version of this node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.client.cluster import Cluster, read_cluster, read_topic_settings
+from kafkalog.server.client.connection import PeerConnection
+from kafkalog.server.client.errors import PeerRefused
+from kafkalog.server.quorum import messages, metadata
+from kafkalog.server.quorum.decisions import Position, may_copy_metadata
+from kafkalog.server.quorum.version_file import Version, Versions
+from kafkalog.server.replica.topic_changes import Alter, Delete, Grow, Make, TopicState, topic_changes
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Read(NamedTuple):
+    """What another node has; `common` None where it does not tell of users. `versions.complete` counts with all of it
+    alone."""
+
+    versions: Versions
+    cluster: Cluster
+    common: metadata.Common | None
+    settings: dict[str, dict[str, str]]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of it is missing."""
+        return self.common is not None and self.settings.keys() >= self.cluster.topics.keys()
+
+
+class LeadersMetadata:
+    """What a node makes of it. `leave` is awaited before a topic is deleted."""
+
+    def __init__(self, node: Node, leave: Callable[[str], Awaitable[object]]) -> None:
+        self._node = node
+        self._leave = leave
+        self._taking = asyncio.Lock()
+        self._making = asyncio.Lock()
+        self._lacks_users = False  # as the log has been told
+
+    async def settled(self) -> None:
+        """Return when nothing that was read is being made: what was stopped before begins no more."""
+        async with self._making:
+            pass
+
+    async def take(
+        self, connection: PeerConnection, now: tuple[int, int], is_now: Callable[[], bool], *, needs_all: bool = False
+    ) -> None:
+        """Have what the leader of a term has, `now`, as long as `is_now`. NeedsTls where all is needed and users are
+        not told; else topics go on without. KafkalogError, OSError, ValueError."""
+        async with self._taking:
+            found = await self._read(connection, now, needs_all)
+            async with self._making:
+                if found is None or not is_now():
+                    return
+                await self._node.quorum.metadata.begin(found.versions.begun)
+                if not await self._make(found, is_now) or not is_now():
+                    return
+                self._learn_in_sync(found.cluster, now[1])
+                if found.is_whole:
+                    await self._node.quorum.metadata.finish(found.versions)
+
+    def _learn_in_sync(self, cluster: Cluster, term: int) -> None:
+        for name, topic in cluster.topics.items():
+            for index, in_sync in enumerate(topic.in_sync):
+                with suppress(KafkalogError):
+                    self._node.replicas.partition(name, index).learn_in_sync(term, in_sync)
+
+    async def copy(self, connection: PeerConnection) -> None:
+        """Have what a voter has that lends it, in the place of what is here; nobody is followed meanwhile.
+
+        PeerRefused where more than its version may be here. KafkalogError, OSError, ValueError.
+        """
+        async with self._taking, self._making:
+            kept = self._node.quorum.metadata
+            common = await metadata.ask(connection, self._node.node_id, -1)
+            cluster = await read_cluster(connection)
+            if not may_copy_metadata(kept.versions, common.versions, self._given_up(cluster)):
+                raise PeerRefused("its topics and settings are not newer than all that is here", peer=connection.peer)
+            settings = await read_topic_settings(connection, sorted(cluster.topics))
+            found = Read(common.versions, cluster, common, settings)
+            if await metadata.ask(connection, self._node.node_id, -1) != common or not found.is_whole:
+                raise PeerRefused("it does not lend its topics and settings any more", peer=connection.peer)
+            await kept.begin(found.versions.begun)
+            await self._make(found, lambda: True)
+            await kept.finish(found.versions)
+
+    async def _read(self, connection: PeerConnection, now: tuple[int, int], needs_all: bool) -> Read | None:
+        """What the leader has; None where it does not show all of its topics."""
+        common = await self._common(connection, now[1], needs_all)
+        cluster = await read_cluster(connection)
+        await self._node.quorum.cluster.take(cluster.cluster_id, f"the leader {connection.peer}", cluster.topics)
+        settings = await read_topic_settings(connection, sorted(cluster.topics))
+        surplus = [name for name in self._node.topics.names() if name not in cluster.topics]
+        # a list leaves out what we may not see; asked by its name, that is an error
+        kept = await read_cluster(connection, surplus) if surplus else None
+        last = await _last_version(connection, now)
+        complete = last if common is None else common.versions.complete
+        return None if kept is not None and kept.topics else Read(Versions(last, complete), cluster, common, settings)
+
+    def _given_up(self, cluster: Cluster) -> list[Position]:
+        """How far the logs are of topics that another node does not have."""
+        topics, theirs = self._node.topics, cluster.topics
+        return [
+            position for key, position in self._node.quorum.positions().items()
+            if (topic := topics.get(key.topic)) is not None
+            and (key.topic not in theirs or theirs[key.topic].id != topic.id)
+        ]  # fmt: skip
+
+    async def _common(self, connection: PeerConnection, term: int, is_needed: bool) -> metadata.Common | None:
+        try:
+            return await metadata.ask(connection, self._node.node_id, term)
+        except metadata.NeedsTls as error:
+            if is_needed:
+                raise
+            if not self._lacks_users:
+                _LOG.error("this node has the leader's topics alone: %s", error)
+            self._lacks_users = True
+            return None
+
+    async def _make(self, found: Read, is_now: Callable[[], bool]) -> bool:
+        """Whether all was made before `is_now` was over."""
+        if found.common is not None:
+            await metadata.take(self._node, found.common)
+        for change in topic_changes(_states(found.cluster, found.settings), self._own()):
+            if not is_now():
+                return False
+            await self._make_so(change)
+        return True
+
+    def _own(self) -> dict[str, TopicState]:
+        topics = self._node.topics
+        return {
+            name: TopicState(topics.get(name).id, topics.get(name).partitions, topics.own_settings(name))
+            for name in topics.names()
+        }
+
+    async def _make_so(self, change: Any) -> None:
+        topics = self._node.topics
+        match change:
+            case Make(name, topic_id, partitions, settings):
+                await topics.create(name, partitions, settings, topic_id=topic_id)
+            case Grow(name, partitions):
+                await topics.add_partitions(name, partitions)
+            case Alter(name, changes):
+                await topics.alter(name, changes)
+            case Delete(name):
+                await self._leave(name)
+                await topics.delete(name)
+
+
+async def _last_version(connection: PeerConnection, now: tuple[int, int]) -> Version:
+    """What the leader has counted, whether or not it is on its disk. KafkalogError where it leads no more."""
+    answer = await connection.request(messages.DESCRIBE_QUORUM, messages.describe_request())
+    leader, term = now
+    if messages.read_described(answer) != (term, leader):
+        raise PeerRefused("it leads no more", peer=connection.peer)
+    return messages.read_end_of(answer, leader)
+
+
+def _states(cluster: Cluster, settings: dict[str, dict[str, str]]) -> dict[str, TopicState]:
+    return {
+        name: TopicState(topic.id, len(topic.leaders), settings.get(name)) for name, topic in cluster.topics.items()
+    }

@@ -1,0 +1,133 @@
+"""What a node asks all others of its set: who leads, and for their votes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.quorum import messages
+from kafkalog.server.quorum.cluster_id import OtherCluster
+from kafkalog.server.quorum.decisions import Ballot
+from kafkalog.server.quorum.file import QuorumState
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+    from kafkalog.server.quorum.quorum import Quorum
+
+_LOG: Final = logging.getLogger(__name__)
+T = TypeVar("T")
+LastEpochs = Mapping[TopicPartition, int]
+"""Partitions of which a voter has more, with the last epoch of each there."""
+ASK_SECONDS: Final = 5.0
+"""A node of the set has so long to answer."""
+
+
+class Peers(Protocol):
+    """The way to the other nodes of the set."""
+
+    async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
+        """The response as a named tuple with kio's names. KafkalogError, OSError where there is none."""
+
+    async def close(self) -> None:
+        """No more will be asked."""
+
+
+class Nowhere:
+    """Peers of a node that has no way to them."""
+
+    async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
+        """ConnectionRefusedError."""
+        raise ConnectionRefusedError(f"there is no way to node {node_id}")
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+
+class Poll:
+    """Asks for a node. It belongs to the loop."""
+
+    def __init__(self, node: Node, quorum: Quorum) -> None:
+        self._node = node
+        self._quorum = quorum
+
+    async def leaders(self) -> dict[int, tuple[int, int]]:
+        """(term, leader) as the others say, those that answer."""
+        told = await self._ask_all(messages.DESCRIBE_QUORUM, lambda _: messages.describe_request())
+        seen = {other: _read(messages.read_described, answer) for other, answer in told.items()}
+        return {other: found for other, found in seen.items() if found is not None}
+
+    async def agreeing(self, mine: tuple[int, int], needed: int) -> bool:
+        """Whether so many, this node counted, say that (term, leader) is as this node says; who answers late is not
+        waited for."""
+        says = 1
+        left = {
+            asyncio.ensure_future(self.ask(other, messages.DESCRIBE_QUORUM, messages.describe_request()))
+            for other in self._quorum.others(self._node.node_id)
+        }
+        try:
+            while left and says < needed:
+                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                for one in done:
+                    with suppress(KafkalogError, OSError, TimeoutError):
+                        says += _read(messages.read_described, one.result()) == mine
+        finally:
+            for one in left:
+                one.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+        return says >= needed
+
+    async def votes(self, ballot: Ballot, *, is_pre_vote: bool) -> tuple[set[int], dict[int, LastEpochs]]:
+        """Who votes for this node, and what the others say that may be copied from them."""
+        cluster = self._quorum.cluster
+        cluster_id = self._node.cluster_id if is_pre_vote else cluster.offered
+        told = await self._ask_all(
+            messages.VOTE, lambda other: messages.vote_request(ballot, other, cluster_id, is_pre_vote=is_pre_vote)
+        )
+        for one, answer in told.items():
+            if answer.error_code == OtherCluster.code:
+                _LOG.warning("node %d has data of another cluster than %s, and never votes", one, cluster_id or "none")
+        seen = {one: _read(messages.read_vote, answer) for one, answer in told.items()}
+        votes = {self._node.node_id, *(one for one, vote in seen.items() if vote is not None and vote[0])}
+        ahead = {one: _read(messages.read_ahead, told[one]) for one in told if one not in votes}
+        return votes, {one: found for one, found in ahead.items() if found}
+
+    async def tell(self, other: int, state: QuorumState) -> None:
+        """Let another node know who leads. One that does not answer hears of it later."""
+        try:
+            await self.ask(
+                other, messages.BEGIN_QUORUM_EPOCH, messages.begin_request(state, other, self._node.cluster_id)
+            )
+        except (KafkalogError, OSError, TimeoutError) as error:
+            _LOG.info("node %d was not told that this one leads: %s", other, error)
+
+    async def ask(self, other: int, key: int, request: messages.Tree, seconds: float = ASK_SECONDS) -> Any:
+        """The answer of one. KafkalogError, OSError, TimeoutError."""
+        async with asyncio.timeout(seconds):
+            return await self._quorum.peers.ask(other, key, request)
+
+    async def _ask_all(self, key: int, request: Callable[[int], messages.Tree]) -> dict[int, Any]:
+        """The answers by node, of those that answer in time."""
+        others = self._quorum.others(self._node.node_id)
+        asked = (self.ask(other, key, request(other)) for other in others)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for other, answer in zip(others, answers, strict=True):
+            if isinstance(answer, Exception):
+                _LOG.info("node %d does not answer: %s", other, answer or type(answer).__name__)
+        return {
+            other: answer
+            for other, answer in zip(others, answers, strict=True)
+            if not isinstance(answer, BaseException)
+        }
+
+
+def _read(read: Callable[[Any], T], answer: Any) -> T | None:
+    try:
+        return read(answer)
+    except (ValueError, AttributeError) as error:
+        _LOG.info("an answer is none: %s", error)
+        return None
