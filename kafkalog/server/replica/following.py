@@ -16,7 +16,8 @@ UNKNOWN: Final = -1
 
 class FetchLimits(NamedTuple):
     """How a follower fetches: Kafka's `replica.fetch.*`; a failure is followed by a pause that grows up to
-    `backoff_ms`."""
+    `backoff_ms`. An answer has to come within `timeout_ms`, the wait at the leader counted (KafkaConfig: it is never
+    the shorter one)."""
 
     max_wait_ms: int = 500
     min_bytes: int = 1

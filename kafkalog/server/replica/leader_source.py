@@ -52,8 +52,7 @@ class LeaderSource:
         version = self.connection.version_of(FETCH, newest)
         uses_ids = version > _LAST_WITH_NAMES
         tree = fetch_tree(ask, ids, self._replica_id, self._limits)
-        timeout_ms = self._limits.max_wait_ms + self._limits.timeout_ms
-        answer = await self.connection.request(FETCH, tree, version=version, timeout_ms=timeout_ms)
+        answer = await self.connection.request(FETCH, tree, version=version, timeout_ms=self._limits.timeout_ms)
         names: Mapping[Any, str] = {topic_id: name for name, topic_id in ids.items()} if uses_ids else {}
         rows = list(_rows(answer, names, uses_ids, self.connection.peer))
         code, session_id = getattr(answer, "error_code", 0), getattr(answer, "session_id", 0)

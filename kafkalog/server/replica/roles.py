@@ -116,10 +116,12 @@ def with_isr(role: Role, isr: Iterable[int]) -> Role:
 def without_late(
     role: Role, followers: Mapping[int, FollowerState], leader_end_offset: int, now_ms: int, lag_max_ms: int
 ) -> Role:
-    """The role without the followers that have not caught up for `replica.lag.time.max.ms`; the leader stays."""
+    """The role without the followers that have not caught up for `replica.lag.time.max.ms`, or have not asked for
+    anything for so long: where nothing is written, a dead one has all. With the reference the controller takes out
+    who sends it no heartbeats. The leader stays."""
     late = {
         node_id for node_id, state in followers.items()
-        if not state.is_caught_up(leader_end_offset, now_ms, lag_max_ms)
+        if not (state.is_caught_up(leader_end_offset, now_ms, lag_max_ms) and state.is_heard_of(now_ms, lag_max_ms))
     }  # fmt: skip
     return with_isr(role, (node_id for node_id in role.isr if node_id not in late))
 

@@ -129,6 +129,7 @@ def test_a_follower_that_is_late_leaves_those_in_sync_and_comes_back(tmp_path: P
         await replicas.produce(T0, acks=1)
         fetched(partition, 2, 1)
         await replicas.time.passes(30_000)
+        fetched(partition, 2, 1)
         assert not partition.drop_late()
         await replicas.time.passes(1)
         assert partition.drop_late() and not partition.drop_late()

@@ -1,0 +1,63 @@
+"""Who is in sync where nothing is written, and what a follower shows of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kafkalog.server.client.errors import PeerTimedOut
+from kafkalog.server.replica.following import FetchLimits
+from kafkalog.server.replica.following_session import AskingSession
+from kafkalog.server.replica.leader_source import LeaderSource
+from tests.server.client.peers import connected, liar
+from tests.server.looping import in_loop
+from tests.server.nodes import call
+from tests.server.replica.copies import until
+from tests.server.replica.partitions import T0, Replicas, follow, run
+from tests.server.replicated.servers import servers_of
+
+
+def test_a_follower_that_asks_for_nothing_leaves_though_it_has_all(tmp_path: Path) -> None:
+    """A dead one has all where nothing is written, and the next write with acks=all would wait for it."""
+
+    async def body(replicas: Replicas) -> None:
+        partition = replicas.with_followers(T0, 2, 3, isr=(2, 3))
+        await replicas.time.passes(30_000)
+        await follow(replicas, T0, 2, 0)
+        assert not partition.drop_late()
+        await replicas.time.passes(1)
+        assert partition.drop_late() and partition.role.isr == (1, 2)
+        await follow(replicas, T0, 3, 0)
+        assert partition.role.isr == (1, 2, 3)
+
+    run(tmp_path, body)
+
+
+@in_loop
+async def test_a_follower_shows_who_is_in_sync_as_its_leader_told(tmp_path: Path) -> None:
+    """Clients of any node see which partitions have too few copies."""
+    ask = {"topics": [{"topic_id": None, "name": "t"}], "allow_auto_topic_creation": False,
+           "include_topic_authorized_operations": False}  # fmt: skip
+    async with servers_of(tmp_path, 1, 2, 3, settings={"replica.lag.time.max.ms": 1500}) as servers:
+        await servers[1].node.quorum.promote()
+        await servers[1].node.topics.create("t", 1)
+        second = servers[2].node
+        await until(lambda: second.topics.get("t") is not None)
+        await until(lambda: second.replicas.find(T0).role.isr == (1, 2, 3))
+        await servers.stop(3)
+        await until(lambda: second.replicas.find(T0).role.isr == (1, 2))
+        [row] = (await call(second, "metadata", 13, ask)).topics[0].partitions
+        assert (row.isr_nodes, row.replica_nodes, row.leader_id) == ((1, 2), (1, 2, 3), 1)
+
+
+@in_loop
+async def test_the_wait_at_the_leader_counts_in_the_time_that_it_has(tmp_path: Path) -> None:
+    """`replica.socket.timeout.ms` is for the whole request, as with KafkaConfig, which wants it not to be shorter."""
+    limits = FetchLimits(max_wait_ms=3_600_000, timeout_ms=100)
+    async with liar(lambda _: b"") as port, connected(port) as leader:
+        source = LeaderSource(leader, 2, limits)
+        with pytest.raises(PeerTimedOut):
+            async with asyncio.timeout(60):
+                await source.fetch(AskingSession().next({}), {})
