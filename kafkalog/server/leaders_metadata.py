@@ -85,16 +85,24 @@ class LeadersMetadata:
 
         PeerRefused where more than its version may be here. KafkalogError, OSError, ValueError.
         """
-        async with self._taking, self._making:
+        common = await metadata.ask(connection, self._node.node_id, -1)
+        cluster = await read_cluster(connection)
+        settings = await read_topic_settings(connection, sorted(cluster.topics))
+        found = Read(common.versions, cluster, common, settings)
+        if await metadata.ask(connection, self._node.node_id, -1) != common or not found.is_whole:
+            raise PeerRefused("it does not lend its topics and settings any more", peer=connection.peer)
+        copying = asyncio.ensure_future(self._replace(found, connection.peer))
+        try:
+            await asyncio.shield(copying)
+        except asyncio.CancelledError:  # what is under way is not left to itself
+            await asyncio.gather(copying, return_exceptions=True)
+            raise
+
+    async def _replace(self, found: Read, peer: str) -> None:
+        async with self._making:
             kept = self._node.quorum.metadata
-            common = await metadata.ask(connection, self._node.node_id, -1)
-            cluster = await read_cluster(connection)
-            if not may_copy_metadata(kept.versions, common.versions, self._given_up(cluster)):
-                raise PeerRefused("its topics and settings are not newer than all that is here", peer=connection.peer)
-            settings = await read_topic_settings(connection, sorted(cluster.topics))
-            found = Read(common.versions, cluster, common, settings)
-            if await metadata.ask(connection, self._node.node_id, -1) != common or not found.is_whole:
-                raise PeerRefused("it does not lend its topics and settings any more", peer=connection.peer)
+            if not may_copy_metadata(kept.versions, found.versions, self._given_up(found.cluster)):
+                raise PeerRefused("its topics and settings are not newer than all that is here", peer=peer)
             await kept.begin(found.versions.begun)
             await self._make(found, lambda: True)
             await kept.finish(found.versions)
