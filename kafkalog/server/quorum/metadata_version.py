@@ -109,8 +109,8 @@ class MetadataVersion:
         self.wake()
 
     def changed(self) -> None:
-        """The leader has changed something, and it is on disk."""
-        if self._quorum.leads:
+        """The leader has changed something, and it is on disk. A set of one counts nothing: nobody asks."""
+        if self._quorum.leads and self._quorum.others(self._node.node_id):
             self.changes += 1
             self._quorum.later(self._count())
 

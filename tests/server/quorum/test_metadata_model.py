@@ -32,6 +32,7 @@ def test_nothing_that_was_answered_for_is_lost(count: int) -> None:
         ("takes_all", 62, 500, Lost),
         ("waits_for_majority", 16, 500, Lost),
         ("copies_metadata", 2, 500, Stuck),
+        ("copies_what_is_later", 2939, 1000, Lost),
         ("ignores_what_is_deleted", 141, 500, Stuck),
         ("takes_before_it_fetches", 26649, 600, Stuck),
     ],
@@ -52,10 +53,3 @@ def test_a_log_of_a_later_leader_is_not_given_up(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(decisions, "is_deleted_there", lambda version, begun, _: real(version, begun, -1))
     with pytest.raises(Lost):
         MetadataModel(14558, rules).run(600)
-
-
-def test_a_candidate_gives_up_nothing_that_the_voter_may_not_have_known() -> None:
-    rules = MetadataRules(takes_before_it_fetches=False)
-    MetadataModel(16190, rules).run(600)
-    with pytest.raises(Lost):
-        MetadataModel(16190, rules._replace(copies_what_is_later=False)).run(600)
