@@ -37,6 +37,7 @@ class Apart(Client):
     ) -> None:  # fmt: skip
         super().__init__(name, bootstrap, topics, history)
         self.is_writer = kind.is_writer
+        self.is_told = options.get("acks") != 0
         self._said = directory.absolute() / f"client-{name}.log"
         self._order = {"kind": [kind.__module__, kind.__name__], "name": name, "bootstrap": bootstrap,
                        "topics": dict(topics), "options": options}  # fmt: skip

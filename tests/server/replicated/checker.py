@@ -48,6 +48,19 @@ class Poll(NamedTuple):
     is_from_anew: bool = False
 
 
+class Position(NamedTuple):
+    """What a group was told to keep (`is_commit`), or said that it keeps. A commit is told of once as unknown, and
+    again with its end when it was answered."""
+
+    process: str
+    key: Key
+    begin: float
+    end: float
+    offset: int
+    outcome: str
+    is_commit: bool
+
+
 class Copy(NamedTuple):
     """A partition's log on one replica: what it begins with, its high watermark, its records, and the bytes of each
     batch by base offset."""
@@ -58,7 +71,7 @@ class Copy(NamedTuple):
     batches: tuple[tuple[int, bytes], ...] = ()
 
 
-Operation = Append | Poll
+Operation = Append | Poll | Position
 Logs = Mapping[Key, Mapping[int, Copy]]
 """By node, for each partition."""
 
@@ -76,16 +89,19 @@ def check(history: Iterable[Operation], logs: Logs) -> list[Fault]:
     """All faults of a history, in the order of the functions below."""
     latest: dict[tuple[Key, str], Append] = {}
     polls: dict[Key, list[Poll]] = defaultdict(list)
+    positions: dict[Key, list[Position]] = defaultdict(list)
     for one in history:
         if isinstance(one, Poll):
             polls[one.key].append(one)
+        elif isinstance(one, Position):
+            positions[one.key].append(one)
         elif one.outcome != UNKNOWN or (one.key, one.value) not in latest:
             latest[one.key, one.value] = one
     appends: dict[Key, list[Append]] = defaultdict(list)
     for append in latest.values():
         appends[append.key].append(append)
     found: list[Fault] = []
-    for key in sorted({*appends, *polls, *logs}):
+    for key in sorted({*appends, *polls, *positions, *logs}):
         copies = logs.get(key, {})
         found += divergent(key, copies)
         whole = longest(copies)
@@ -97,6 +113,7 @@ def check(history: Iterable[Operation], logs: Logs) -> list[Fault]:
         found += reordered(key, appends[key], whole)
         found += overtaken(key, appends[key])
         found += unsteady(key, polls[key], whole)
+        found += forgotten(key, positions[key])
     return found
 
 
@@ -209,6 +226,24 @@ def unsteady(key: Key, polls: Iterable[Poll], log: Copy) -> Iterator[Fault]:
                 last = offset
 
 
+def forgotten(key: Key, positions: Iterable[Position]) -> Iterator[Fault]:
+    """A group that is somewhere else than its last answered commit said, and than any commit that may have come after
+    that one. It has one member at a time."""
+    rows = list(positions)
+    commits = {(one.process, one.begin): one for one in rows if one.is_commit and one.outcome == UNKNOWN}
+    commits.update({(one.process, one.begin): one for one in rows if one.is_commit and one.outcome == OK})
+    for asked in rows:
+        if asked.is_commit:
+            continue
+        before = [one for one in commits.values() if one.outcome == OK and one.end < asked.begin]
+        last = max(before, key=lambda one: one.begin, default=None)
+        began = 0.0 if last is None else last.begin
+        may_be = {one.offset for one in commits.values() if one.end >= began and one.begin < asked.end}
+        if asked.offset not in may_be and (last is not None or asked.offset):
+            told = "nothing" if last is None else f"{last.offset} by {last.process}"
+            yield Fault("forgotten", key, 0, f"{asked.process} found {asked.offset} after {told} was committed")
+
+
 def _between(offsets: list[int], after: int, before: int) -> list[int]:
     return offsets[bisect_right(offsets, after) : bisect_left(offsets, before)][:10]
 
@@ -240,5 +275,7 @@ def from_line(line: str) -> Operation:
     name, process, key, *rest = json.loads(line)
     if name == "Append":
         return Append(process, tuple(key), *rest)
+    if name == "Position":
+        return Position(process, tuple(key), *rest)
     begin, end, records, is_from_anew = rest
     return Poll(process, tuple(key), begin, end, tuple((offset, value) for offset, value in records), is_from_anew)

@@ -28,6 +28,10 @@ NODES: Final = (1, 2, 3)
 METADATA: Final = 3
 STOP_S: Final = 60
 ASK_S: Final = 10
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+ABORT: Final = b"\0\0\0\0"
+"""The key of a marker that aborts."""
 SETTINGS: Final = {
     "min.insync.replicas": 2, "replica.lag.time.max.ms": 2000, "offsets.topic.num.partitions": 2,
     "transaction.state.log.num.partitions": 2, "group.initial.rebalance.delay.ms": 0,
@@ -224,13 +228,31 @@ def _copy(directory: Path, topic: str, index: int) -> Copy:
     batches = [one for path in sorted((directory / f"{topic}-{index}").glob("*.log")) for one in _batches(path)]
     records = [
         (record.offset, (record.value or b"").split(b" ", 1)[0].decode())
-        for _, data in batches
+        for data in committed(data for _, data in batches)
         for record in read_batch(data)[0]
-        if not int.from_bytes(data[21:23], "big") & 0x20
     ]
     start = _checkpoint(directory / "log-start-offset-checkpoint", topic, index)
     mark = _checkpoint(directory / "replication-offset-checkpoint", topic, index)
     return Copy(start, mark, tuple(records), tuple(batches))
+
+
+def committed(batches: Iterable[bytes]) -> list[bytes]:
+    """Those with records, in their order, without transactions that were aborted or are open."""
+    found: list[bytes] = []
+    of_open: dict[bytes, list[bytes]] = {}
+    gone: set[int] = set()
+    for data in batches:
+        attributes, producer = int.from_bytes(data[21:23], "big"), data[43:51]
+        if attributes & CONTROL:
+            is_abort = read_batch(data)[0][0].key == ABORT
+            ended = of_open.pop(producer, [])
+            gone.update(map(id, ended) if is_abort else ())
+        else:
+            found.append(data)
+            if attributes & TRANSACTIONAL:
+                of_open.setdefault(producer, []).append(data)
+    gone.update(id(data) for left in of_open.values() for data in left)
+    return [data for data in found if id(data) not in gone]
 
 
 def _batches(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog.control import ControlType, marker_batch
+from tests.builder import batch
 from tests.server.replicated.checker import (
     FAILED,
     OK,
@@ -17,10 +19,12 @@ from tests.server.replicated.checker import (
     Logs,
     Operation,
     Poll,
+    Position,
     check,
     from_line,
     to_line,
 )
+from tests.server.replicated.cluster import committed
 
 KEY = ("t", 0)
 VALUES = ("a:0", "a:1", "a:2", "a:3")
@@ -89,6 +93,49 @@ def test_each_planted_fault_is_found(kinds: tuple[str, ...], history: list[Opera
     else:
         found = check(history, logs)
     assert sorted({one.kind for one in found}) == sorted(kinds), found
+
+
+def commit(offset: int, begin: float, end: float = 0.0) -> list[Position]:
+    """What is told of one commit; without an end it was not answered."""
+    asked = Position("g", KEY, begin, 1e18, offset, UNKNOWN, True)
+    return [asked, asked._replace(end=end, outcome=OK)] if end else [asked]
+
+
+@pytest.mark.parametrize(
+    ("found", "commits", "is_fault"),
+    [
+        (0, [], False),
+        (3, [], True),
+        (5, commit(5, 1, 2), False),
+        (0, commit(5, 1, 2), True),
+        (5, [*commit(5, 1, 2), *commit(9, 3, 4)], True),
+        (9, [*commit(5, 1, 2), *commit(9, 3, 4)], False),
+        (7, [*commit(7, 1), *commit(9, 3, 4)], False),  # it may have come late
+        (7, [*commit(9, 3, 4), *commit(7, 5)], False),
+        (7, [*commit(9, 3, 4), *commit(7, 12)], True),
+        (5, [*commit(5, 1, 2), *commit(9, 3, 10.5)], False),
+        (9, [*commit(5, 1, 2), *commit(9, 3, 10.5)], False),
+    ],
+)
+def test_a_group_is_where_its_last_answered_commit_put_it(found: int, commits: list[Position], is_fault: bool) -> None:
+    asked = Position("g", KEY, 10.0, 11.0, found, OK, False)
+    history: list[Operation] = [asked, *commits]
+    assert [one.kind for one in check(history, {})] == ["forgotten"] * is_fault
+    assert [from_line(to_line(one)) for one in history] == history
+
+
+def test_what_is_in_a_log_is_what_was_committed() -> None:
+    def data(value: bytes, producer: int, is_transactional: bool = True) -> bytes:
+        return batch([value], producer_id=producer, producer_epoch=0, base_sequence=0,
+                     attributes=0x10 * is_transactional)  # fmt: skip
+
+    def marker(kind: ControlType, producer: int) -> bytes:
+        return bytes(marker_batch(kind, producer, 0, 0, timestamp=5))
+
+    a, b, c, d, plain = data(b"a", 1), data(b"b", 2), data(b"c", 1), data(b"d", 3), data(b"p", 2, False)
+    batches = [a, b, plain, marker(ControlType.ABORT, 1), c, marker(ControlType.COMMIT, 2), d,
+               marker(ControlType.COMMIT, 1)]  # fmt: skip
+    assert committed(batches) == [b, plain, c]
 
 
 @st.composite

@@ -69,6 +69,18 @@ def write(cluster: Cluster, name: str, acks: int, timeout_s: float = WAIT_S) -> 
     return done
 
 
+def take(cluster: Cluster, name: str, leader: int = 1) -> set[str]:
+    """Twenty values that nobody acknowledges, in the leader's log."""
+    sent = write(cluster, name, 0)
+    assert len(sent) == COUNT
+
+    def there() -> set[str]:
+        return {value for _, value in copies_of({leader: cluster.data_of(leader)}, {"t": 1})["t", 0][leader].records}
+
+    until(lambda: sent <= there())
+    return sent
+
+
 def read(cluster: Cluster) -> list[str]:
     """All values, in their order."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -115,8 +127,8 @@ def test_a_follower_that_dies_takes_nothing(cluster: Cluster) -> None:
 @pytest.mark.slow
 @pytest.mark.crash
 def test_a_leader_that_comes_back_leads_on_and_has_what_was_acknowledged(cluster: Cluster) -> None:
-    told = write(cluster, "one", 1) | write(cluster, "all", -1)
-    assert len(told) == 2 * COUNT
+    told = write(cluster, "one", 1) | write(cluster, "all", -1) | take(cluster, "none")
+    assert len(told) == 3 * COUNT
     cluster.kill(1)
     cluster.start(1)
     assert len(write(cluster, "later", -1)) == COUNT
@@ -151,9 +163,11 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing_by_all_and_follows_the_ne
     for other in (2, 3):
         cluster.proxy.set(other, 1, HOLE)
         cluster.proxy.set(1, other, HOLE)
+    alone = write(cluster, "one", 1) | take(cluster, "none")
+    assert len(alone) == 2 * COUNT
     until(lambda: not cluster.promote(3))
     assert len(write(cluster, "later", -1)) == COUNT
-    assert safe <= set(read(cluster))
+    assert set(read(cluster)) & (safe | alone) == safe
     cluster.proxy.heal()
     until(lambda: set(cluster.states().values()) == {cluster.states()[3]})
     until_same(cluster)
@@ -165,7 +179,8 @@ def test_without_a_majority_nothing_is_acknowledged_by_all_and_nobody_is_promote
     safe = write(cluster, "all", -1)
     cluster.kill(2)
     cluster.kill(3)
-    assert len(write(cluster, "one", 1)) == COUNT
+    safe |= write(cluster, "one", 1) | take(cluster, "none")
+    assert len(safe) == 3 * COUNT
     assert write(cluster, "refused", -1, 5) == set()
     cluster.kill(1)
     cluster.start(3)
@@ -184,8 +199,8 @@ def test_who_is_forced_leads_with_what_it_has(cluster: Cluster) -> None:
     safe = write(cluster, "all", -1)
     for other in (1, 2):
         cluster.proxy.set(3, other, HOLE)
-    behind = write(cluster, "two of three", -1)
-    assert len(behind) == COUNT
+    behind = write(cluster, "two of three", -1) | write(cluster, "its leader", 1) | take(cluster, "none")
+    assert len(behind) == 3 * COUNT
     cluster.kill(1)
     cluster.kill(2)
     assert cluster.promote(3, is_forced=True) == ""
@@ -202,8 +217,8 @@ def test_who_is_forced_leads_with_what_it_has(cluster: Cluster) -> None:
 @pytest.mark.crash
 def test_a_slow_follower_leaves_the_replicas_in_sync_and_comes_back(cluster: Cluster) -> None:
     cluster.pause(2)
-    told = write(cluster, "all", -1)
-    assert len(told) == COUNT
+    told = write(cluster, "all", -1) | write(cluster, "one", 1) | take(cluster, "none")
+    assert len(told) == 3 * COUNT
     until(lambda: in_sync(cluster) == 2)
     cluster.heal()
     until(lambda: in_sync(cluster) == 3)
