@@ -28,8 +28,9 @@ class TransactionalWriter(Client):
         producer = ck.Producer({
             **LIBRDKAFKA, "bootstrap.servers": self.bootstrap, "transactional.id": self.name, "linger.ms": 0,
             "transaction.timeout.ms": 600_000, "retry.backoff.ms": 20, "retry.backoff.max.ms": 200,
-            "request.timeout.ms": 5000, "message.timeout.ms": 120_000,
+            "request.timeout.ms": 5000, "message.timeout.ms": 120_000, "error_cb": self._erred,
         })  # fmt: skip
+        self._is_broken = False
         number, offsets = 0, dict[str, int]()
 
         def delivered(error: Any, record: Any) -> None:
@@ -39,7 +40,8 @@ class TransactionalWriter(Client):
         if not self._called(lambda: producer.init_transactions(CALL_S)):
             return
         while not self.is_over.is_set():
-            producer.begin_transaction()
+            if not self._called(producer.begin_transaction):
+                return
             sent, wants_commit = [], chance.random() < SHARE_COMMITTED
             for _ in range(chance.randrange(1, 10)):
                 key, value = self.keys[number % len(self.keys)], f"{process}:{number}"
@@ -58,19 +60,25 @@ class TransactionalWriter(Client):
             for one in sent:
                 self.take(one, OK if is_committed else FAILED, offsets.pop(one.value, -1) if is_committed else -1, end)
 
+    def _erred(self, error: Any) -> None:
+        if error.fatal():
+            self._is_broken = True
+            self.told[f"fatal: {error}"] += 1
+
     def _called(self, call: Any) -> bool:
-        """Whether the call was answered, again and again where it may be; what is to be aborted, or begun anew with
-        another producer, was not."""
+        """Whether the call was answered, asked again while it may be; not where the transaction is to be aborted, or
+        the producer is done for."""
         import confluent_kafka as ck
 
         patience = NEVER
-        while time.monotonic() < patience:
+        while time.monotonic() < patience and not self._is_broken:
             try:
                 call()
                 return True
             except ck.KafkaException as told:
                 error = told.args[0]
-                self.told[f"fatal: {error}" if error.fatal() else error.name()] += 1
+                self.told[error.name()] += 1
+                self._is_broken = self._is_broken or error.fatal()
                 if error.fatal() or error.txn_requires_abort() or not error.retriable():
                     return False
             if self.is_over.is_set():
