@@ -101,7 +101,8 @@ class LibrdkafkaWriter(Client):
 
             def delivered(error: Any, record: Any, one: Append = one) -> None:
                 if error is None and self.is_told:
-                    self.take(one, OK, record.offset(), time.monotonic())
+                    offset = record.offset()  # None where a record that was sent again was there already
+                    self.take(one, OK, -1 if offset is None else offset, time.monotonic())
                 elif error is not None:
                     self.told[error.name()] += 1
 

@@ -34,7 +34,7 @@ class TransactionalWriter(Client):
         number, offsets = 0, dict[str, int]()
 
         def delivered(error: Any, record: Any) -> None:
-            if error is None:
+            if error is None and record.offset() is not None:
                 offsets[record.value().decode()] = record.offset()
 
         if not self._called(lambda: producer.init_transactions(CALL_S)):
