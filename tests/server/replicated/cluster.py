@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -77,7 +77,11 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         """Where clients begin."""
-        return ",".join(f"{HOST}:{port}" for port in self.proxy.ports.values())
+        return self.bootstrap_of(None)
+
+    def bootstrap_of(self, nodes: Collection[int] | None) -> str:
+        """These nodes, all of them for None, as clients are told."""
+        return ",".join(f"{HOST}:{port}" for node, port in self.proxy.ports.items() if nodes is None or node in nodes)
 
     def log_of(self, node: int) -> Path:
         """The file with what a node said."""
