@@ -81,7 +81,19 @@ class Cluster:
 
     def bootstrap_of(self, nodes: Collection[int] | None) -> str:
         """These nodes, all of them for None, as clients are told."""
-        return ",".join(f"{HOST}:{port}" for node, port in self.proxy.ports.items() if nodes is None or node in nodes)
+        return ",".join(self.told(node) for node in NODES if nodes is None or node in nodes)
+
+    def address(self, node: int) -> tuple[str, int]:
+        """Where a node listens."""
+        return HOST, self.ports[node]
+
+    def told(self, node: int) -> str:
+        """HOST:PORT of a node, as the others and clients are told."""
+        return f"{HOST}:{self.proxy.ports[node]}"
+
+    def inside(self, node: int) -> list[str]:
+        """What a node's command begins with."""
+        return []
 
     def log_of(self, node: int) -> Path:
         """The file with what a node said."""
@@ -97,14 +109,15 @@ class Cluster:
         """Start it, or do nothing where it runs."""
         if node in self._processes:
             return
-        replicas = ",".join(f"{one}@{HOST}:{port}" for one, port in self.proxy.ports.items())
         settings = {
-            **self._settings, "node.id": node, "kafkalog.replicas": replicas,
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.proxy.ports[node]}",
+            **self._settings, "node.id": node,
+            "kafkalog.replicas": ",".join(f"{one}@{self.told(one)}" for one in NODES),
+            "advertised.listeners": f"PLAINTEXT://{self.told(node)}",
         }  # fmt: skip
         words = [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
-        command = [sys.executable, "-m", "tests.server.replicated.slow_node", "serve", "-v",
-                   "-d", str(self.data_of(node)), "--listen", f"{HOST}:{self.ports[node]}", *words]  # fmt: skip
+        host, port = self.address(node)
+        command = [*self.inside(node), sys.executable, "-m", "tests.server.replicated.slow_node", "serve", "-v",
+                   "-d", str(self.data_of(node)), "--listen", f"{host}:{port}", *words]  # fmt: skip
         with self.log_of(node).open("ab") as out:
             self._processes[node] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=ROOT,
@@ -166,7 +179,7 @@ class Cluster:
     def promote(self, node: int, *, is_forced: bool = False) -> str:
         """"" where it leads, else why it does not."""
         try:
-            asyncio.run(asyncio.wait_for(_promote(HOST, self.ports[node], peer_settings({}), is_forced), 30))
+            asyncio.run(asyncio.wait_for(_promote(*self.address(node), peer_settings({}), is_forced), 30))
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return ""
@@ -187,7 +200,7 @@ class Cluster:
             return 0
 
     async def _in_sync(self, leader: int, topics: Iterable[str]) -> int:
-        connection = await connect(HOST, self.ports[leader], peer_settings({}))
+        connection = await connect(*self.address(leader), peer_settings({}))
         try:
             answer = await connection.request(METADATA, {
                 "topics": [{"topic_id": None, "name": name} for name in topics], "allow_auto_topic_creation": False,
@@ -201,7 +214,7 @@ class Cluster:
         async def one(node: int) -> tuple[int, tuple[int, int]] | None:
             with suppress(Exception):
                 async with asyncio.timeout(ASK_S):
-                    connection = await connect(HOST, self.ports[node], peer_settings({}))
+                    connection = await connect(*self.address(node), peer_settings({}))
                     try:
                         return node, read_described(await connection.request(DESCRIBE_QUORUM, describe_request()))
                     finally:

@@ -25,17 +25,21 @@ HOLE = Condition("hole")
 @pytest.fixture(params=[1, 2], ids=["min.insync.replicas=1", "min.insync.replicas=2"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes, of which the first one leads, and a topic `t` that all of them have."""
+    with Cluster(tmp_path, 0, {**SETTINGS, "min.insync.replicas": request.param}) as made:
+        begun(made)
+        yield made
+
+
+def begun(cluster: Cluster) -> None:
+    """The first one leads, and all have a topic `t`."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    settings = {**SETTINGS, "min.insync.replicas": request.param}
-    with Cluster(tmp_path, 0, settings) as made:
-        until(lambda: len(made.states()) == len(NODES))
-        until(lambda: not made.promote(1))
-        admin = AdminClient({**LIBRDKAFKA, "bootstrap.servers": made.bootstrap})
-        admin.create_topics([NewTopic("t", 1, 3)])["t"].result(WAIT_S)
-        until(lambda: all((made.data_of(node) / "t-0").is_dir() for node in NODES))
-        until(lambda: in_sync(made) == len(NODES))
-        yield made
+    until(lambda: len(cluster.states()) == len(NODES))
+    until(lambda: not cluster.promote(1))
+    admin = AdminClient({**LIBRDKAFKA, "bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("t", 1, 3)])["t"].result(WAIT_S)
+    until(lambda: all((cluster.data_of(node) / "t-0").is_dir() for node in NODES))
+    until(lambda: in_sync(cluster) == len(NODES))
 
 
 def until(holds: Callable[[], bool]) -> None:
