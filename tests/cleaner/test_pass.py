@@ -365,15 +365,17 @@ def test_appends_and_reads_go_on_while_a_log_is_cleaned(tmp_path: Path) -> None:
     """CLN-41: folded by key, the log says the same as all that was appended."""
     log = log_in(tmp_path, internal_segment_bytes=3000)
     expected: dict[bytes, bytes] = {}
-    stop = threading.Event()
+    stop, is_cleaned = threading.Event(), threading.Event()
     failures: list[BaseException] = []
 
     def write() -> None:
+        number = 0
         try:
-            for number in range(3000):
+            while number < 3000 or not is_cleaned.is_set():
                 key, value = b"%d" % (number * 7919 % 101), b"%d" % number
                 append(log, (key, value))
                 expected[key] = value
+                number += 1
         except BaseException as error:
             failures.append(error)
         finally:
@@ -397,11 +399,16 @@ def test_appends_and_reads_go_on_while_a_log_is_cleaned(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     first_dirty, rounds = 0, 0
-    while not stop.is_set():
-        first_dirty = cleaned(log, first_dirty if rounds % 4 else 0).end_offset
-        rounds += 1
-    for thread in threads:
-        thread.join()
+    try:
+        while not stop.is_set():
+            first_dirty = cleaned(log, first_dirty if rounds % 4 else 0).end_offset
+            rounds += 1
+            if rounds > 2:  # the writer goes on until then, however busy the machine is
+                is_cleaned.set()
+    finally:
+        is_cleaned.set()
+        for thread in threads:
+            thread.join()
     assert not failures and rounds > 2
     lead(log)
     log.roll()
