@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkalogError
+from kafkalog.server.client.cluster import METADATA, metadata_request
 from kafkalog.server.quorum.file import NOBODY
+from kafkalog.server.quorum.watch import ANSWER_SECONDS
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
-METADATA: Final = 3
-ANSWER_SECONDS: Final = 2.0
 
 
 async def make_on_use(node: Node, names: Sequence[str]) -> None:
@@ -36,13 +36,6 @@ async def make_on_use(node: Node, names: Sequence[str]) -> None:
 async def _ask(node: Node, leader: int, names: Sequence[str]) -> None:
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            await node.quorum.peers.ask(leader, METADATA, _request(names))
+            await node.quorum.peers.ask(leader, METADATA, metadata_request(names, may_create=True))
     except (KafkalogError, OSError, TimeoutError) as error:
         _LOG.debug("node %d was not asked to make %s: %s", leader, ", ".join(names), error)
-
-
-def _request(names: Sequence[str]) -> dict[str, Any]:
-    return {
-        "topics": [{"topic_id": None, "name": name} for name in names], "allow_auto_topic_creation": True,
-        "include_topic_authorized_operations": False, "include_cluster_authorized_operations": False,
-    }  # fmt: skip

@@ -45,16 +45,21 @@ class Cluster(NamedTuple):
     topics: Mapping[str, PeerTopic]
 
 
+def metadata_request(names: Iterable[str] | None, *, may_create: bool = False) -> dict[str, Any]:
+    """The question for these topics, None for all; `may_create`: those that are not there may be made."""
+    return {
+        "topics": None if names is None else [{"topic_id": None, "name": name} for name in names],
+        "allow_auto_topic_creation": may_create, "include_topic_authorized_operations": False,
+        "include_cluster_authorized_operations": False,
+    }  # fmt: skip
+
+
 async def read_cluster(connection: PeerConnection, names: Iterable[str] | None = None) -> Cluster:
     """What the peer tells of its nodes and of these topics, None for all; a topic that it does not have is left out.
 
     Errors as `PeerConnection.request`; those of `kafkalog.errors.from_code` for a topic that may not be seen.
     """
-    asked = None if names is None else [{"topic_id": None, "name": name} for name in names]
-    answer = await connection.request(METADATA, {
-        "topics": asked, "allow_auto_topic_creation": False, "include_topic_authorized_operations": False,
-        "include_cluster_authorized_operations": False,
-    })  # fmt: skip
+    answer = await connection.request(METADATA, metadata_request(names))
     topics = {}
     for topic in answer.topics:
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or topic.name is None:

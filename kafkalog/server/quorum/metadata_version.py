@@ -26,6 +26,7 @@ from kafkalog.errors import ApiError, KafkalogError
 from kafkalog.server.quorum import messages
 from kafkalog.server.quorum.errors import NotController
 from kafkalog.server.quorum.version_file import Version, VersionFile, Versions, unknown
+from kafkalog.server.quorum.watch import ANSWER_SECONDS
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 0.02
 """While somebody waits for a majority, the others are asked so often what they have."""
-ANSWER_SECONDS: Final = 2.0
 
 
 class NotReplicated(ApiError):
