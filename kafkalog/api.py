@@ -18,10 +18,10 @@ from kafkalog.cursor_face import CursorMixin
 from kafkalog.engine import end_of, isolation_of, out_of_range, refresh
 from kafkalog.errors import IllegalArgument, LogClosed, UnknownConfig
 from kafkalog.following import check_timeout, tail
+from kafkalog.inspecting import InspectMixin
 from kafkalog.keywords import near, unknown_keyword
 from kafkalog.point import record_at
 from kafkalog.records.batch import RecordBatch
-from kafkalog.segment_face import Segment
 from kafkalog.shown import human_size, shortened
 from kafkalog.slices import LogSlice, clamped
 from kafkalog.storage.view import LogView
@@ -94,7 +94,7 @@ def _check_setting(name: str) -> None:
         raise
 
 
-class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin):
+class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
     """One partition's log: an ordered sequence of records, indexed by offset.
 
     `log[n]` is the record with offset n, `log[a:b]` a lazy half-open slice, iteration gives all records.
@@ -159,11 +159,6 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin):
     def last_stable_offset(self) -> int:
         """The offset up to which `isolation="read_committed"` reads: before it no transaction is open."""
         return self._looked().last_stable_offset
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """The segments, lowest offset first."""
-        return tuple(Segment(segment) for segment in self._looked().segments)
 
     @property
     def size(self) -> int:

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Final, Generic, TypeVar, overload
 
+from kafkalog.inspect.rows import Column, Rows
 from kafkalog.shown import human_size
 from kafkalog.types import OffsetPosition, TimestampOffset
 
 E = TypeVar("E", OffsetPosition, TimestampOffset)
 
+_ENTRY_COLUMNS: Final = {
+    "offset index": (
+        Column("offset", lambda entry: entry.offset, "number"),
+        Column("position", lambda entry: entry.position, "number"),
+    ),
+    "time index": (
+        Column("timestamp", lambda entry: entry.timestamp, "time"),
+        Column("offset", lambda entry: entry.offset, "number"),
+    ),
+}
+SEGMENT_COLUMNS: Final = (
+    Column("base offset", lambda one: one.base_offset, "number"),
+    Column("end offset", lambda one: one.end_offset, "number"),
+    Column("offsets", lambda one: one.end_offset - one.base_offset, "number"),
+    Column("size", lambda one: one.size, "size"),
+    Column("file", lambda one: one.path.rpartition("/")[2], "name"),
+)
+"""What `log.segments` shows of a segment, from memory."""
+
 
 class IndexEntries(Sequence[E], Generic[E]):
-    """The entries of one index as a sequence; each look goes to the index as it is then."""
+    """The entries of one index as a sequence; each look goes to the index as it is then. A slice is a table."""
 
     __slots__ = ("_index", "_kind")
 
@@ -27,11 +47,12 @@ class IndexEntries(Sequence[E], Generic[E]):
     @overload
     def __getitem__(self, number: int) -> E: ...
     @overload
-    def __getitem__(self, number: slice) -> list[E]: ...
-    def __getitem__(self, number: int | slice) -> E | list[E]:
+    def __getitem__(self, number: slice) -> Rows[E]: ...
+    def __getitem__(self, number: int | slice) -> E | Rows[E]:
         index = self._index()
         if isinstance(number, slice):
-            return [index.entry(n) for n in range(*number.indices(index.entries))]
+            found = (index.entry(n) for n in range(*number.indices(index.entries)))
+            return Rows(found, _ENTRY_COLUMNS[self._kind])
         entries = index.entries
         at = number + entries if number < 0 else number
         if not 0 <= at < entries:
@@ -49,14 +70,16 @@ class IndexEntries(Sequence[E], Generic[E]):
 class Segment:
     """One segment of a log: `base_offset`, `size` (bytes of batches), `path`, and its two indexes.
 
-    `index` holds (offset, position) entries, `time_index` (timestamp, offset) entries.
+    `end_offset` is where the next segment begins, or the log's end when it was asked. `index` holds (offset, position)
+    entries, `time_index` (timestamp, offset) entries.
     """
 
-    __slots__ = ("_segment", "base_offset")
+    __slots__ = ("_segment", "base_offset", "end_offset")
 
-    def __init__(self, segment: Any) -> None:
+    def __init__(self, segment: Any, end_offset: int) -> None:
         self._segment = segment
         self.base_offset: int = segment.base_offset
+        self.end_offset = end_offset
 
     @property
     def path(self) -> str:

@@ -1,0 +1,153 @@
+"""What lies beside the records of a partition, as tables: indexes, leader epochs, aborted transactions, producers.
+
+Files are read as they are; what is damaged is told in a note below the table, and never raised.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from errno import ENOENT
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog.errors import FormatError, KafkalogError, StorageError
+from kafkalog.inspect.rows import Column, Rows
+from kafkalog.storage.aborted_txns import AbortedTxn, read_aborted_txns
+from kafkalog.storage.index_view import OffsetIndexView, TimeIndexView
+from kafkalog.storage.leader_epoch import read_epochs
+from kafkalog.storage.names import index_file_name, time_index_file_name, txn_index_file_name
+
+if TYPE_CHECKING:
+    from kafkalog._core.producer import ProducerState
+
+__all__ = ["Epoch", "IndexSummary", "aborted_txns", "epochs", "index_summaries", "index_summary", "producers"]
+
+_TXN_ENTRIES_BYTES: Final = 64 << 20
+"""More of one transaction index is not read: two million transactions."""
+
+
+class IndexSummary(NamedTuple):
+    """The two indexes of a segment: their entries, the bytes of the segment, and what is wrong with the files.
+
+    Offsets and times (ms) are those of the last entries, -1 without one. `problem` is "" where both are sound.
+    """
+
+    base_offset: int
+    size: int
+    offset_entries: int
+    time_entries: int
+    last_offset: int
+    last_timestamp: int
+    problem: str
+
+    @property
+    def bytes_per_entry(self) -> float | None:
+        """How far apart the entries of the offset index lie, in bytes of the segment; None without an entry."""
+        return self.size / self.offset_entries if self.offset_entries else None
+
+
+INDEX_COLUMNS: Final = (
+    Column("base offset", lambda one: one.base_offset, "number"),
+    Column("size", lambda one: one.size, "size"),
+    Column("offset entries", lambda one: one.offset_entries, "number"),
+    Column("time entries", lambda one: one.time_entries, "number"),
+    Column("bytes an entry", lambda one: one.bytes_per_entry, "size"),
+    Column("last offset", lambda one: one.last_offset if one.last_offset >= 0 else None, "number"),
+    Column("last time", lambda one: one.last_timestamp, "time"),
+)
+
+
+def index_summary(directory: str, base_offset: int, size: int) -> IndexSummary:
+    """What the `.index` and the `.timeindex` of a segment of `size` bytes say; one file at a time is in memory."""
+    offsets = OffsetIndexView(os.path.join(directory, index_file_name(base_offset)), base_offset)
+    count = offsets.entries
+    last = offsets.last_offset if count else -1
+    problems = [offsets.problem]
+    times = TimeIndexView(os.path.join(directory, time_index_file_name(base_offset)), base_offset)
+    problems.append(times.problem)
+    told = "; ".join(problem.message for problem in problems if problem is not None)
+    last_timestamp = times.last_entry.timestamp if times.entries else -1
+    return IndexSummary(base_offset, size, count, times.entries, last, last_timestamp, told)
+
+
+def index_summaries(name: str, directory: str, segments: Iterable[Any]) -> Rows[IndexSummary]:
+    """A row for each segment."""
+    found = [index_summary(directory, segment.base_offset, segment.size) for segment in segments]
+    notes = [f"{one.base_offset}: {one.problem}" for one in found if one.problem]
+    return Rows(found, INDEX_COLUMNS, title=f"{name}: indexes", notes=notes)
+
+
+class Epoch(NamedTuple):
+    """A leader epoch and its offsets, [start, end)."""
+
+    epoch: int
+    start_offset: int
+    end_offset: int
+
+
+EPOCH_COLUMNS: Final = (
+    Column("epoch", lambda one: one.epoch, "number"),
+    Column("start offset", lambda one: one.start_offset, "number"),
+    Column("end offset", lambda one: one.end_offset, "number"),
+    Column("offsets", lambda one: one.end_offset - one.start_offset, "number"),
+)
+
+
+def epochs(
+    name: str, directory: str, end_offset: int, known: Iterable[tuple[int, int]] | None = None
+) -> Rows[Epoch]:
+    """The leader epochs, oldest first: those `known` to the log's owner, else what the checkpoint file says."""
+    notes = []
+    if known is None:
+        known = ()
+        try:
+            known = read_epochs(directory)
+        except KafkalogError as error:
+            notes.append(f"not read: {error}")
+    entries = list(known)
+    ends = [start for _, start in entries[1:]] + [end_offset]
+    found = [Epoch(epoch, start, max(start, end)) for (epoch, start), end in zip(entries, ends, strict=False)]
+    return Rows(found, EPOCH_COLUMNS, title=f"{name}: leader epochs", notes=notes)
+
+
+TXN_COLUMNS: Final = (
+    Column("producer id", lambda one: one.producer_id, "number"),
+    Column("first offset", lambda one: one.first_offset, "number"),
+    Column("marker offset", lambda one: one.last_offset, "number"),
+    Column("last stable offset", lambda one: one.last_stable_offset, "number"),
+)
+
+
+def aborted_txns(name: str, directory: str, segments: Iterable[Any]) -> Rows[AbortedTxn]:
+    """The aborted transactions that the segments' transaction indexes list, in the order of their markers."""
+    found: list[AbortedTxn] = []
+    notes = []
+    for segment in segments:
+        path = os.path.join(directory, txn_index_file_name(segment.base_offset))
+        try:
+            found += read_aborted_txns(path, limit=_TXN_ENTRIES_BYTES)
+        except (FormatError, StorageError) as error:
+            if not isinstance(error, StorageError) or error.errno != ENOENT:
+                notes.append(f"not read: {error}")
+    return Rows(found, TXN_COLUMNS, title=f"{name}: aborted transactions", notes=notes)
+
+
+PRODUCER_COLUMNS: Final = (
+    Column("producer id", lambda one: one.producer_id, "number"),
+    Column("epoch", lambda one: one.producer_epoch, "number"),
+    Column("last sequence", lambda one: _known(one.last_sequence), "number"),
+    Column("last offset", lambda one: _known(one.last_offset), "number"),
+    Column("last time", lambda one: one.last_timestamp, "time"),
+    Column("open transaction from", lambda one: _known(one.current_txn_first_offset), "number"),
+    Column("coordinator epoch", lambda one: _known(one.coordinator_epoch), "number"),
+)
+
+
+def _known(value: int) -> int | None:
+    return value if value >= 0 else None
+
+
+def producers(name: str, states: Iterable[ProducerState], notes: Iterable[str] = ()) -> Rows[ProducerState]:
+    """The producers as the log knows them, by producer id."""
+    ordered = sorted(states, key=lambda state: state.producer_id)
+    return Rows(ordered, PRODUCER_COLUMNS, title=f"{name}: producers", notes=notes)

@@ -1,0 +1,121 @@
+"""Rows: a tuple of things that shows itself as a table, aligned in a terminal and as HTML in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Generic, NamedTuple, SupportsIndex, TypeVar, overload
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.inspect.values import Kind, plural
+
+__all__ = ["Column", "Rows"]
+
+T = TypeVar("T")
+SHOWN_ROWS: Final = 40
+"""Rows that a repr has, half of them from the start and half from the end."""
+
+
+class Column(NamedTuple):
+    """A column: its name, what it shows of a row, and how (`values.Kind`)."""
+
+    name: str
+    get: Callable[[Any], Any]
+    kind: Kind = "text"
+
+
+class Rows(tuple[T, ...], Generic[T]):
+    """A tuple of things, shown as a table: `repr` aligns it for the terminal's width, a notebook shows it as HTML.
+
+    `rows[n]` is a thing, `rows[a:b]` fewer rows, `rows["name"]` one column as a list. `text(width)` and `html()` give
+    the whole table. Nothing is read when it is shown: it is as it was when it was made. Threads: immutable.
+
+    >>> name, size = Column("topic", lambda row: row[0]), Column("size", lambda row: row[1], "size")
+    >>> rows = Rows([("orders", 12), ("日本", 4096)], (name, size))
+    >>> rows
+    TOPIC      SIZE
+    orders     12 B
+    日本    4.0 KiB
+    >>> rows["size"], rows[1][0]
+    ([12, 4096], '日本')
+    """
+
+    columns: tuple[Column, ...]
+    title: str
+    notes: tuple[str, ...]
+
+    def __new__(
+        cls, things: Iterable[T], columns: Iterable[Column], *, title: str = "", notes: Iterable[str] = ()
+    ) -> Rows[T]:
+        """The things with their columns; `notes` are lines below the table."""
+        made = super().__new__(cls, things)
+        made.columns = tuple(columns)
+        made.title = title
+        made.notes = tuple(notes)
+        return made
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    def cells(self) -> list[tuple[Any, ...]]:
+        """The rows as tuples of values, in the order of the columns."""
+        return [tuple(column.get(thing) for column in self.columns) for thing in self]
+
+    def dicts(self) -> list[dict[str, Any]]:
+        """The rows as dicts of values by column name."""
+        return [dict(zip(self.names, row, strict=True)) for row in self.cells()]
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, key: slice) -> Rows[T]: ...
+    @overload
+    def __getitem__(self, key: str) -> list[Any]: ...
+    def __getitem__(self, key: SupportsIndex | slice | str) -> T | Rows[T] | list[Any]:
+        if isinstance(key, str):
+            for column in self.columns:
+                if column.name == key:
+                    return [column.get(thing) for thing in self]
+            raise IllegalArgument(f"there is no column {key!r}", hint=f"there are {', '.join(self.names)}")
+        if isinstance(key, slice):
+            return Rows(super().__getitem__(key), self.columns, title=self.title)
+        return super().__getitem__(key)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.names)
+
+    def text(self, width: int | None = None, *, most: int | None = None, ascii_only: bool | None = None) -> str:
+        """The table as lines of at most `width` columns (None: the terminal's), title and notes with it.
+
+        Where all columns together are wider, names are cut, and then the columns stand in several tables one below the
+        other, each with the first column. With `most`, rows in the middle are left out, and it says so. `ascii_only`
+        (None: by what stdout takes) draws with ASCII and escapes all else.
+        """
+        from kafkalog.inspect.text import lines
+
+        return "\n".join(lines(self, width, most=most, ascii_only=ascii_only))
+
+    def html(self) -> str:
+        """The table as HTML, for light pages and dark ones; every text in it is escaped."""
+        from kafkalog.inspect.html import table
+
+        return table(self)
+
+    def __repr__(self) -> str:
+        return self.text(most=SHOWN_ROWS)
+
+    def _repr_html_(self) -> str:
+        from kafkalog.inspect.html import fragment
+
+        return fragment([self], most=10 * SHOWN_ROWS)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
+
+    def left_out(self, most: int | None) -> tuple[tuple[T, ...], tuple[T, ...], str]:
+        """The first and the last rows where there are more than `most`, and a line on those between; else all, none."""
+        if most is None or len(self) <= most:
+            return tuple(self), (), ""
+        head, tail = most - most // 2, most // 2
+        return tuple(self)[:head], tuple(self)[len(self) - tail :], f"... {plural(len(self) - most, 'more row')} ..."

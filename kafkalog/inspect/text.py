@@ -1,0 +1,148 @@
+"""A table as lines of text: aligned by display width, within the columns that a terminal has."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog.inspect.values import BAR_COLUMNS, Kind, text_of
+from kafkalog.inspect.width import columns_of, cut, shown
+
+if TYPE_CHECKING:
+    from kafkalog.inspect.rows import Column, Rows
+
+__all__ = ["LEAST_COLUMNS", "lines", "stdout_is_ascii", "terminal_columns"]
+
+DEFAULT_COLUMNS: Final = 100
+LEAST_COLUMNS: Final = 40
+"""Narrower than this nothing is made; a terminal that is wraps the lines."""
+_GAP: Final = "  "
+_LEFT: Final = frozenset({"text", "name", "key", "bar", "time"})
+_CUT: Final = frozenset({"text", "name", "key"})
+_LEAST_NAME: Final = 12
+
+
+def terminal_columns() -> int:
+    """The width of the terminal, or what COLUMNS says; 100 where nobody does."""
+    return max(LEAST_COLUMNS, shutil.get_terminal_size((DEFAULT_COLUMNS, 24)).columns)
+
+
+def stdout_is_ascii() -> bool:
+    """True where stdout does not take what tables are drawn with."""
+    try:
+        "█é日".encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return True
+    return False
+
+
+class _Shown(NamedTuple):
+    """A column made ready: its heading and its cells as text, and the columns of the terminal that they take."""
+
+    kind: Kind
+    head: str
+    cells: list[str]
+    width: int
+
+    @property
+    def is_left(self) -> bool:
+        return self.kind in _LEFT
+
+    def narrowed(self, width: int) -> _Shown:
+        """The same within `width` columns."""
+        if self.width <= width:
+            return self
+        cells = [cut(cell, width, middle=self.kind == "name") for cell in self.cells]
+        return _Shown(self.kind, cut(self.head, width), cells, width)
+
+    def line(self, row: int) -> str:
+        """The heading (-1) or a cell, filled up to the column's width."""
+        text = self.head if row < 0 else self.cells[row]
+        room = " " * (self.width - columns_of(text))
+        return text + room if self.is_left else room + text
+
+
+def lines(
+    rows: Rows[Any], width: int | None = None, *, most: int | None = None, ascii_only: bool | None = None
+) -> Iterator[str]:
+    """The lines of a table; see `Rows.text`."""
+    width = terminal_columns() if width is None else max(width, LEAST_COLUMNS)
+    ascii_only = stdout_is_ascii() if ascii_only is None else ascii_only
+    if rows.title:
+        yield from _wrapped(rows.title, width, ascii_only)
+    head, tail, gap = rows.left_out(most)
+    if not head:
+        yield "(none)"
+    else:
+        things = (*head, *tail)
+        ready = _fitting([_column(column, things, ascii_only) for column in rows.columns], width)
+        for number, block in enumerate(_blocks(ready, width)):
+            if number:
+                yield ""
+            for row in range(-1, len(things)):
+                if gap and row == len(head):
+                    yield gap
+                yield _GAP.join(column.line(row) for column in block).rstrip()
+    for note in rows.notes:
+        yield from _wrapped(note, width, ascii_only)
+
+
+def _column(column: Column, things: Sequence[Any], ascii_only: bool) -> _Shown:
+    cells = [text_of(column.get(thing), column.kind, ascii_only=ascii_only) for thing in things]
+    head = text_of(column.name.upper(), "text", ascii_only=ascii_only)
+    least = max(BAR_COLUMNS if column.kind == "bar" else 0, columns_of(head))
+    return _Shown(column.kind, head, cells, max(least, *map(columns_of, cells)))
+
+
+def _fitting(columns: list[_Shown], width: int) -> list[_Shown]:
+    """The columns, the widest texts cut so that all stand side by side; as they are where that would not be enough."""
+    before = list(columns)
+    over = sum(column.width for column in columns) + len(_GAP) * (len(columns) - 1) - width
+    while over > 0:
+        texts = [at for at, column in enumerate(columns) if column.kind in _CUT and column.width > _LEAST_NAME]
+        if not texts:
+            return before
+        widest = max(texts, key=lambda at: columns[at].width)
+        now = columns[widest].width
+        next_one = max((columns[at].width for at in texts if columns[at].width < now), default=_LEAST_NAME)
+        target = max(next_one, now - over, _LEAST_NAME)
+        columns[widest] = columns[widest].narrowed(target)
+        over -= now - target
+    return columns
+
+
+def _blocks(columns: list[_Shown], width: int) -> Iterator[list[_Shown]]:
+    """The columns in as few tables as their widths allow, each of which begins with the first column."""
+    key, rest = columns[0].narrowed(width), columns[1:]
+    if rest:
+        key = key.narrowed(max(_LEAST_NAME, width // 3)) if _width([key, *rest]) > width else key
+    while True:
+        block, key_room = [key], width - key.width - len(_GAP)
+        while rest and (len(block) == 1 or _width([*block, rest[0]]) <= width):
+            block.append(rest.pop(0).narrowed(key_room))
+        yield block
+        if not rest:
+            return
+
+
+def _width(columns: Sequence[_Shown]) -> int:
+    return sum(column.width for column in columns) + len(_GAP) * (len(columns) - 1)
+
+
+def _wrapped(text: str, width: int, ascii_only: bool) -> Iterator[str]:
+    """A sentence on as many lines as it takes."""
+    text = text_of(text, "text", ascii_only=True) if ascii_only else shown(text)
+    line = ""
+    for word in text.split(" "):
+        longer = f"{line} {word}" if line else word
+        if line and columns_of(longer) > width:
+            yield line
+            longer = word
+        line = longer
+        while columns_of(line) > width:
+            at = next(n for n in range(1, len(line) + 1) if columns_of(line[: n + 1]) > width)
+            yield line[:at]
+            line = line[at:]
+    yield line

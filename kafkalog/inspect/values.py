@@ -1,0 +1,117 @@
+"""Values as a person reads them: numbers, sizes, times, shares."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from kafkalog.inspect.width import shown, shown_bytes
+from kafkalog.shown import human_size
+
+__all__ = ["LAST_MS", "NOTHING", "Kind", "duration", "moment", "plural", "text_of"]
+
+Kind = Literal["text", "name", "number", "size", "time", "duration", "ratio", "rate", "share", "bar", "key"]
+"""What a column holds: `time` and `duration` are ms, `size` bytes, `share` and `bar` 0 to 1, `key` bytes or None.
+
+A `name` is a text that is cut in the middle where there is no room; a `bar` is drawn.
+"""
+NOTHING: Final = "-"
+LAST_MS: Final = 253_402_300_799_999
+"""The last millisecond of year 9999: a larger timestamp has no date."""
+BAR_COLUMNS: Final = 16
+_EIGHTHS: Final = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+
+
+def moment(ms: int | None) -> str:
+    """Ms since 1970 as ISO-8601 in UTC, with the milliseconds where there are some; `-` for none (None, below 0).
+
+    >>> moment(1795176000000), moment(1795176000003), moment(-1)
+    ('2026-11-20T12:00:00Z', '2026-11-20T12:00:00.003Z', '-')
+    """
+    if ms is None or ms < 0:
+        return NOTHING
+    if ms > LAST_MS:
+        return f"{ms:,} ms"
+    when = datetime.fromtimestamp(ms // 1000, UTC)
+    return f"{when:%Y-%m-%dT%H:%M:%S}" + (f".{ms % 1000:03d}Z" if ms % 1000 else "Z")
+
+
+def duration(ms: float | None) -> str:
+    """Ms as the two largest units.
+
+    >>> duration(93_784_000), duration(61_000), duration(1500), duration(3)
+    ('1 d 2 h', '1 min 1 s', '1.5 s', '3 ms')
+    """
+    if ms is None:
+        return NOTHING
+    if abs(ms) < 1000:
+        return f"{ms:.0f} ms"
+    if abs(ms) < 60_000:
+        return f"{ms / 1000:.4g} s"
+    seconds = int(ms // 1000)
+    parts: list[str] = []
+    for unit, length in (("y", 31_557_600), ("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, seconds = divmod(seconds, length)
+        if count or parts:
+            parts.append(f"{count:,} {unit}" if count else "")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if part)
+
+
+def rate(value: float | None) -> str:
+    """A number a second.
+
+    >>> rate(0.25), rate(12.34), rate(123456.7)
+    ('0.25', '12.3', '123,457')
+    """
+    if value is None:
+        return NOTHING
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 batch`, `2,000 batches`."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun}{'es' if noun.endswith(('ch', 'x')) else 's'}"
+
+
+def text_of(value: Any, kind: Kind, *, ascii_only: bool = False) -> str:
+    """A cell's text, safe to show; `-` for None but in a `key`, where it is `null`."""
+    if kind == "key":
+        text = shown(value) if isinstance(value, str) else shown_bytes(value)
+    elif value is None:
+        return NOTHING
+    elif kind in ("text", "name"):
+        text = shown(str(value))
+    else:
+        text = _number(value, kind, ascii_only)
+    return text.encode("ascii", "backslashreplace").decode() if ascii_only and not text.isascii() else text
+
+
+def _number(value: Any, kind: Kind, ascii_only: bool) -> str:
+    if kind == "number":
+        return f"{value:,}"
+    if kind == "size":
+        return human_size(int(value))
+    if kind == "time":
+        return moment(int(value))
+    if kind == "duration":
+        return duration(float(value))
+    if kind == "ratio":
+        return f"{value:,.2f}"
+    if kind == "rate":
+        return rate(float(value))
+    if kind == "share":
+        return f"{value:.1%}"
+    return _bar(float(value), ascii_only)
+
+
+def _bar(share: float, ascii_only: bool) -> str:
+    """Eighths of a block; a share above 0 has at least one."""
+    share = min(max(share, 0.0), 1.0)
+    if ascii_only:
+        return "#" * (max(1, round(share * BAR_COLUMNS)) if share else 0)
+    eighths = max(1, round(share * BAR_COLUMNS * 8)) if share else 0
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
