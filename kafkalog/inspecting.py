@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.keywords import unknown_keyword
 from kafkalog.segment_face import SEGMENT_COLUMNS, Segment
 from kafkalog.storage.view import LogView
 
@@ -13,10 +15,12 @@ if TYPE_CHECKING:
     from kafkalog.engine import Engine
     from kafkalog.inspect.parts import Epoch, IndexSummary
     from kafkalog.inspect.rows import Rows
+    from kafkalog.inspect.stats import LogStats
     from kafkalog.storage.aborted_txns import AbortedTxn
     from kafkalog.types import TopicPartition
 
 __all__ = ["InspectMixin"]
+_STATS: Final = ("sizes", "keys", "sample_bytes")
 
 
 class InspectMixin:
@@ -103,3 +107,49 @@ class InspectMixin:
 
         engine = self._looked()
         return aborted_txns(str(self.topic_partition), engine.path, engine.segments)
+
+    def stats(
+        self, *, sizes: bool = False, keys: bool = False, sample_bytes: int | None = -1, **unknown: Any
+    ) -> LogStats:
+        """The figures of the log: records, batches, bytes, rates, compression, sizes of batches, density of indexes.
+
+        They come from batch headers, no record is decoded; with `sizes` those of keys and values are looked at, with
+        `keys` how the records spread over the keys. What lies in the segments' files counts, also below the log start.
+        A log of more than 128 MiB is sampled, and `sample` and the tables say so; `sample_bytes` is another bound,
+        None for none. What cannot be read is in `problems`, and not raised. LogClosed.
+
+        >>> stats = log.stats(keys=True)
+        >>> stats.records, stats.batches, stats.sample.is_whole, stats.keys.distinct
+        (2, 1, True, 2)
+        """
+        from kafkalog.inspect.sample import SAMPLE_BYTES
+        from kafkalog.inspect.survey import Wanted, survey
+
+        if unknown:
+            raise unknown_keyword("stats", unknown, _STATS)
+        if sample_bytes is not None and sample_bytes < -1:
+            raise IllegalArgument(f"sample_bytes is {sample_bytes}", hint="give bytes from 0 on, or None for all")
+        most = SAMPLE_BYTES if sample_bytes == -1 else sample_bytes
+        engine = self._looked()
+        first_dirty = _first_dirty_offset(engine)
+        details = {} if most is not None else {"detail_bytes": None}
+        wanted = Wanted(most, sizes=sizes, keys=keys, first_dirty_offset=first_dirty, **details)
+        return survey(engine, self.topic_partition, wanted)
+
+
+def _first_dirty_offset(engine: Engine) -> int | None:
+    """Where the part of a compacted log begins that is not cleaned; None for a topic not known to be compacted."""
+    from kafkalog.manager.checkpoints import read_offset
+    from kafkalog.manager.known_topics import read_known_topics
+    from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE
+
+    directory = os.path.dirname(engine.path)
+    try:
+        if isinstance(engine, LogView):
+            settings = read_known_topics([directory]).settings_of(engine.topic_partition.topic) or {}
+            is_compacted = "compact" in settings.get("cleanup.policy", "")
+        else:
+            is_compacted = engine.config.compact
+        return read_offset(directory, CLEANER_OFFSET_FILE, engine.topic_partition) if is_compacted else None
+    except KafkalogError:
+        return None

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.trees import PACKAGE
+
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
@@ -68,7 +70,9 @@ def run_console(
     block: Block, where: str, directory: Path, run: Callable[[str, Path], str | None] = lambda *_: None
 ) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    ours = {"PATH": path, "NO_COLOR": "1", "COLUMNS": "200", "TZ": "UTC", "PYTEST_ADDOPTS": ""}
+    # the program may be that of another tree
+    tree = f"{PACKAGE.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep)
+    ours = {"PATH": path, "PYTHONPATH": tree, "NO_COLOR": "1", "COLUMNS": "200", "TZ": "UTC", "PYTEST_ADDOPTS": ""}
     environment = {**os.environ, **ours}
     for step in steps_of(block):
         said = run(step.command, directory)

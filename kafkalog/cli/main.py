@@ -32,6 +32,7 @@ COMMANDS = {
     "retain": ("kafkalog.cli.retain_cmd", "Delete what retention takes; a dry run unless told."),
     "serve": ("kafkalog.cli.serve_cmd", "Serve topics to Kafka clients."),
     "spark": ("kafkalog.cli.spark_cmd", "Do such work on trees of directories with Spark."),
+    "stats": ("kafkalog.cli.stats_cmd", "Tell records, batches, bytes, rates and compression of partitions."),
     "topics": ("kafkalog.cli.topics_cmd", "List, describe, create, alter and delete topics."),
     "verify": ("kafkalog.cli.verify_cmd", "Check directories, partitions or files; change nothing."),
 }

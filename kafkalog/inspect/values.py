@@ -10,10 +10,10 @@ from kafkalog.shown import human_size
 
 __all__ = ["LAST_MS", "NOTHING", "Kind", "duration", "moment", "plural", "text_of"]
 
-Kind = Literal["text", "name", "number", "size", "time", "duration", "ratio", "rate", "share", "bar", "key"]
+Kind = Literal["text", "name", "count", "number", "size", "time", "duration", "ratio", "rate", "share", "bar", "key"]
 """What a column holds: `time` and `duration` are ms, `size` bytes, `share` and `bar` 0 to 1, `key` bytes or None.
 
-A `name` is a text that is cut in the middle where there is no room; a `bar` is drawn.
+A `count` is a number that is text already. A `name` is cut in the middle where there is no room; a `bar` is drawn.
 """
 NOTHING: Final = "-"
 LAST_MS: Final = 253_402_300_799_999
@@ -62,11 +62,13 @@ def duration(ms: float | None) -> str:
 def rate(value: float | None) -> str:
     """A number a second.
 
-    >>> rate(0.25), rate(12.34), rate(123456.7)
-    ('0.25', '12.3', '123,457')
+    >>> rate(0.25), rate(12.34), rate(123456.7), rate(0.0001)
+    ('0.25', '12.3', '123,457', '<0.01')
     """
     if value is None:
         return NOTHING
+    if 0 < value < 0.01:
+        return "<0.01"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -83,7 +85,7 @@ def text_of(value: Any, kind: Kind, *, ascii_only: bool = False) -> str:
         text = shown(value) if isinstance(value, str) else shown_bytes(value)
     elif value is None:
         return NOTHING
-    elif kind in ("text", "name"):
+    elif kind in ("text", "name", "count"):
         text = shown(str(value))
     else:
         text = _number(value, kind, ascii_only)

@@ -1,0 +1,118 @@
+"""`kafkalog stats`: the figures of partitions, from batch headers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog.cli import common
+
+if TYPE_CHECKING:
+    from kafkalog.inspect.rows import Rows
+    from kafkalog.inspect.stats import LogStats
+    from kafkalog.tools.directories import PartitionPath
+
+_OPTIONS = (
+    click.argument("paths", nargs=-1, type=click.Path(), metavar="[DIR | PARTITION]..."),
+    common.dir_option,
+    common.topic_option(),
+    common.partition_option(multiple=True),
+    click.option("--by-key", is_flag=True, help="Decode records too, and tell the keys with most of them."),
+    click.option("--sizes", is_flag=True, help="Decode records too, and tell how large keys and values are."),
+    click.option("--batches", is_flag=True, help="Tell how large batches are, and what their codecs save."),
+    click.option("--segments", is_flag=True, help="A row for each segment."),
+    click.option("--exact", is_flag=True, help="Read everything, however large a log is."),
+    common.json_option("One JSON object for each partition."),
+    common.quiet_options,
+)
+
+
+def stats_options(command: common.Command) -> common.Command:
+    """Which partitions, and what to tell of them."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command("stats")
+@stats_options
+def command(
+    paths: tuple[str, ...],
+    dirs: tuple[str, ...],
+    topic: str | None,
+    partitions: tuple[int, ...],
+    by_key: bool,
+    sizes: bool,
+    batches: bool,
+    segments: bool,
+    exact: bool,
+    as_json: bool,
+    quiet: bool,
+    verbose: int,
+) -> int:
+    """Tell records, batches, bytes, rates and compression of partitions, and with flags more.
+
+    Partitions are named by -d, -t and -p, or by the paths of data directories and partition directories. Counts come
+    from batch headers. Of a log of more than 128 MiB a sample is read, and what is estimated has a ~ before it; a line
+    says how much was read. RATIO is how many bytes of records one byte on disk holds, by the batches that were
+    decompressed to see. Nothing is locked or changed, and a broker may run meanwhile.
+
+    Exit status: 0 fine, 1 something could not be read, or a named thing is absent, 2 wrong usage.
+    """
+    common.set_verbosity(quiet, verbose)
+    found = _found(paths, dirs, topic, partitions)
+    told = _told(found, sizes=sizes, keys=by_key, exact=exact)
+    is_sound = True
+    if as_json:
+        for stats in told:
+            print(json.dumps(stats.as_dict()), flush=True)
+            is_sound = is_sound and not stats.problems
+        return 0 if is_sound else 1
+    every = list(told)
+    for number, table in enumerate(_tables(every, batches=batches, segments=segments)):
+        print(("\n" if number else "") + table.text())
+    for stats in every:
+        if stats.sampled() and not quiet:
+            common.note(f"{stats.name}: {stats.sampled()}")
+        for problem in stats.problems:
+            common.note(f"{stats.name}: problem: {problem}")
+    return 1 if any(stats.problems for stats in every) else 0
+
+
+def _found(
+    paths: Sequence[str], dirs: Sequence[str], topic: str | None, partitions: Sequence[int]
+) -> list[PartitionPath]:
+    from kafkalog.tools.directories import partitions_below
+
+    if not paths:
+        return common.find_partitions(dirs, topic, partitions)
+    found = partitions_below(paths, [topic] if topic else [])
+    return [one for one in found if not partitions or one.topic_partition.partition in partitions]
+
+
+def _told(found: Sequence[PartitionPath], *, sizes: bool, keys: bool, exact: bool) -> Iterator[LogStats]:
+    from kafkalog.api import open as open_log
+    from kafkalog.inspect.sample import SAMPLE_BYTES
+
+    for one in found:
+        with open_log(one.path) as log:
+            yield log.stats(sizes=sizes, keys=keys, sample_bytes=None if exact else SAMPLE_BYTES)
+
+
+def _tables(every: Sequence[LogStats], *, batches: bool, segments: bool) -> Iterator[Rows[Any]]:
+    """One table of all partitions, then what was asked for of each."""
+    from kafkalog.inspect.partition_rows import partition_rows
+
+    yield partition_rows(every)
+    for stats in every:
+        if segments:
+            yield stats.segment_rows
+        if batches:
+            yield stats.codec_rows
+            yield stats.batch_rows
+        yield from stats.size_rows
+        if stats.keys is not None:
+            yield stats.key_rows

@@ -1,0 +1,297 @@
+"""The figures of one log, as `log.stats()` gives them: values, tables and JSON. `survey` finds them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from kafkalog.inspect.details import KeySpread
+from kafkalog.inspect.histogram import Histogram, Step
+from kafkalog.inspect.parts import IndexSummary
+from kafkalog.inspect.rows import Column, Rows
+from kafkalog.inspect.sample import Sample
+from kafkalog.inspect.tally import Span
+from kafkalog.inspect.values import duration, moment, plural, rate
+from kafkalog.shown import human_size
+from kafkalog.types import TopicPartition
+
+__all__ = ["CodecStats", "Dirty", "LogStats", "SegmentStats"]
+
+
+class SegmentStats(NamedTuple):
+    """A segment. Counts are estimates where `read_bytes` is below `size`, None where nothing of it was read.
+
+    Times are ms, of the batches that were read; -1 for none.
+    """
+
+    base_offset: int
+    end_offset: int
+    size: int
+    read_bytes: int
+    records: int | None
+    batches: int | None
+    first_ms: int
+    last_ms: int
+
+
+class CodecStats(NamedTuple):
+    """A codec's batches. `ratio` is how many bytes of records one byte on disk holds, by the batches that were
+    decompressed to see; None where none was."""
+
+    codec: str
+    batches: int
+    records: int
+    bytes: int
+    ratio: float | None
+
+
+class Dirty(NamedTuple):
+    """How much of a compacted log is not cleaned yet: bytes before and after the first dirty offset, without the
+    active segment, which is never cleaned."""
+
+    first_dirty_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """The dirty part, 0 to 1: above `min.cleanable.dirty.ratio` the log is cleaned."""
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+SEGMENT_COLUMNS: Final = (
+    Column("base offset", lambda one: one.base_offset, "number"),
+    Column("end offset", lambda one: one.end_offset, "number"),
+    Column("size", lambda one: one.size, "size"),
+    Column("records", lambda one: one.records, "number"),
+    Column("batches", lambda one: one.batches, "number"),
+    Column("first", lambda one: one.first_ms, "time"),
+    Column("span", lambda one: one.last_ms - one.first_ms if one.first_ms >= 0 else None, "duration"),
+)
+CODEC_COLUMNS: Final = (
+    Column("codec", lambda one: one.codec),
+    Column("batches", lambda one: one.batches, "number"),
+    Column("records", lambda one: one.records, "number"),
+    Column("bytes", lambda one: one.bytes, "size"),
+    Column("ratio", lambda one: one.ratio, "ratio"),
+)
+_FACT_COLUMNS: Final = (Column("what", lambda row: row[0]), Column("value", lambda row: row[1]))
+
+
+@dataclass(frozen=True, repr=False)
+class LogStats:
+    """The figures of a log.
+
+    `records`, `batches` and what is counted by codec are exact where `sample.is_whole`, else estimates from the part
+    that was read; offsets, bytes and segments are always exact. Markers of transactions count as `control_batches`
+    only. Times are ms, -1 for none. `spans` are records and bytes by time. `indexes` is a row for each segment;
+    `key_sizes`, `value_sizes` and `keys` are None unless they were asked for. `dirty` is None where the topic is not
+    known to be compacted. `problems` are errors in words: what could not be read is left out of the counts.
+    """
+
+    topic_partition: TopicPartition
+    path: str
+    start_offset: int
+    end_offset: int
+    size: int
+    sample: Sample
+    records: int
+    batches: int
+    control_batches: int
+    first_ms: int
+    last_ms: int
+    segments: tuple[SegmentStats, ...]
+    indexes: tuple[IndexSummary, ...]
+    codecs: tuple[CodecStats, ...]
+    formats: dict[int, int]
+    batch_sizes: Histogram
+    batch_records: Histogram
+    spans: tuple[Span, ...] = field(repr=False)
+    key_sizes: Histogram | None = None
+    value_sizes: Histogram | None = None
+    tombstones: int = 0
+    keys: KeySpread | None = None
+    dirty: Dirty | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """`<topic>-<partition>`."""
+        return str(self.topic_partition)
+
+    @property
+    def span_ms(self) -> int:
+        """Between the first batch and the last one; 0 where they have no times."""
+        return self.last_ms - self.first_ms if self.first_ms >= 0 else 0
+
+    @property
+    def records_per_second(self) -> float | None:
+        """Records a second between the first batch and the last one; None where that is no time."""
+        return self.records * 1000 / self.span_ms if self.span_ms else None
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """The same of bytes on disk."""
+        return self.size * 1000 / self.span_ms if self.span_ms else None
+
+    @property
+    def ratio(self) -> float | None:
+        """Bytes of records for each byte that they take on disk, all codecs together; None where nothing tells."""
+        packed = sum(one.bytes for one in self.codecs)
+        if not packed or any(one.ratio is None for one in self.codecs):
+            return None
+        return sum(one.bytes * (one.ratio or 0.0) for one in self.codecs) / packed
+
+    @property
+    def about(self) -> str:
+        """`~` before counts that are estimates."""
+        return "" if self.sample.is_whole else "~"
+
+    def sampled(self) -> str:
+        """What was looked at, in words; "" where it was everything."""
+        one = self.sample
+        if one.is_whole:
+            return ""
+        return (
+            f"sampled: {human_size(one.read_bytes)} of {human_size(one.total_bytes)} ({one.share:.2%}) in "
+            f"{plural(one.places, 'place')}; counts with ~ are estimates"
+        )
+
+    # Tables
+
+    @property
+    def facts(self) -> Rows[tuple[str, str]]:
+        """The figures of the log as a whole."""
+        notes = [self.sampled()] if self.sampled() else []
+        notes += [f"problem: {problem}" for problem in self.problems]
+        return Rows(list(self._facts()), _FACT_COLUMNS, title=self.name, notes=notes)
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        about = self.about
+        yield "offsets", f"[{self.start_offset:,}, {self.end_offset:,})"
+        yield "records", f"{about}{self.records:,}"
+        yield "size", f"{human_size(self.size)} in {plural(len(self.segments), 'segment')}"
+        if self.first_ms >= 0:
+            yield "time", f"{moment(self.first_ms)} to {moment(self.last_ms)} ({duration(self.span_ms)})"
+        if self.span_ms:
+            size = human_size(int(self.bytes_per_second or 0))
+            yield "rate", f"{about}{rate(self.records_per_second)} records a second, {size} a second"
+        yield "batches", self._batches()
+        yield "compression", ", ".join(self._codec(one) for one in self.codecs) or "-"
+        if set(self.formats) - {2}:
+            yield "formats", ", ".join(f"v{magic}: {count:,}" for magic, count in sorted(self.formats.items()))
+        entries = sum(one.offset_entries for one in self.indexes)
+        if entries:
+            apart = human_size(sum(one.size for one in self.indexes) // entries)
+            yield "indexes", f"an entry each {apart}, {entries:,} in the offset indexes"
+        if self.dirty is not None:
+            yield "dirty", f"{self.dirty.ratio:.1%}: {human_size(self.dirty.dirty_bytes)} from offset " + (
+                f"{self.dirty.first_dirty_offset:,} on"
+            )
+        if self.keys is not None:
+            yield "keys", self._keys(self.keys)
+
+    def _batches(self) -> str:
+        text = f"{self.about}{self.batches:,}"
+        if self.batch_sizes.mean is not None:
+            text += f" of {human_size(round(self.batch_sizes.mean))} on average"
+        if self.batch_records.mean is not None:
+            text += f", {rate(self.batch_records.mean)} records"
+        return text + (f"; {self.about}{plural(self.control_batches, 'marker')}" if self.control_batches else "")
+
+    @staticmethod
+    def _codec(one: CodecStats) -> str:
+        return one.codec if one.ratio is None or one.codec == "none" else f"{one.codec} {one.ratio:.2f} : 1"
+
+    @staticmethod
+    def _keys(keys: KeySpread) -> str:
+        least = "" if keys.is_whole else "at least "
+        text = f"{least}{keys.distinct:,} different"
+        if keys.top and keys.distinct:
+            text += f"; the most frequent has {keys.share_of_top(1):.1%} of the records"
+        return text + (f"; {keys.null_records:,} records without" if keys.null_records else "")
+
+    @property
+    def segment_rows(self) -> Rows[SegmentStats]:
+        """The segments."""
+        return Rows(self.segments, SEGMENT_COLUMNS, title=f"{self.name}: segments")
+
+    @property
+    def codec_rows(self) -> Rows[CodecStats]:
+        """The codecs, and what they save."""
+        return Rows(self.codecs, CODEC_COLUMNS, title=f"{self.name}: compression")
+
+    @property
+    def batch_rows(self) -> Rows[Step]:
+        """The batches by their size, from one power of two to the next."""
+        return step_rows(self.batch_sizes, f"{self.name}: batches by size", "batches", self._part())
+
+    @property
+    def size_rows(self) -> list[Rows[Step]]:
+        """The records by the size of keys and of values; empty unless that was asked for."""
+        named = (("keys", self.key_sizes), ("values", self.value_sizes))
+        shown = [(f"{self.name}: {what} by size", one) for what, one in named if one is not None]
+        return [step_rows(one, title, "records", self._part()) for title, one in shown]
+
+    def _part(self) -> str:
+        return "" if self.sample.is_whole else "of the part of the log that was read; "
+
+    @property
+    def key_rows(self) -> Rows[Any]:
+        """The keys with most records; empty unless that was asked for."""
+        keys = self.keys
+        if keys is None:
+            return Rows((), (), title=f"{self.name}: keys")
+        total = max(keys.records, 1)
+        columns = (
+            Column("key", lambda one: one.key, "key"),
+            Column("records", lambda one: one.records, "number"),
+            Column("share", lambda one: one.records / total, "share"),
+            Column("part", lambda one: one.records / total, "bar"),
+            Column("bytes", lambda one: one.bytes, "size"),
+        )
+        notes = [f"{plural(keys.records, 'record')} decoded; {self._keys(keys)}"]
+        return Rows(keys.top, columns, title=f"{self.name}: keys", notes=notes)
+
+    def tables(self) -> list[Rows[Any]]:
+        """All tables that there is something in."""
+        found: list[Rows[Any]] = [self.facts, self.segment_rows, self.codec_rows, self.batch_rows, *self.size_rows]
+        return [one for one in (*found, self.key_rows) if len(one)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything for JSON: counts, bytes, ms, and None for what is not known; keys are text as they are shown."""
+        from kafkalog.inspect.stats_json import as_dict
+
+        return as_dict(self)
+
+    def __repr__(self) -> str:
+        """The figures as a table, and the segments."""
+        return "\n\n".join(one.text(most=20) for one in (self.facts, self.segment_rows) if len(one))
+
+    def _repr_html_(self) -> str:
+        from kafkalog.inspect.html import fragment
+
+        return fragment(self.tables(), most=100)
+
+
+def step_rows(histogram: Histogram, title: str, what: str, part: str = "") -> Rows[Step]:
+    """A histogram as a table: a row for each power of two, with quantiles below; `part` begins the note."""
+    steps = histogram.octaves()
+    most = max((one.number for one in steps), default=1)
+    columns = (
+        Column("from", lambda one: one.low, "size"),
+        Column("below", lambda one: one.high, "size"),
+        Column(what, lambda one: one.number, "number"),
+        Column("share", lambda one: one.number / max(histogram.count, 1), "share"),
+        Column("part", lambda one: one.number / most, "bar"),
+    )
+    notes = []
+    if histogram.mean is not None:
+        half, most_of, nearly_all = (human_size(round(histogram.quantile(share) or 0)) for share in (0.5, 0.9, 0.99))
+        notes = [
+            f"{part}mean {human_size(round(histogram.mean))}; half are up to about {half}, 90% up to {most_of}, "
+            f"99% up to {nearly_all}; the largest has {human_size(histogram.largest)}"
+        ]
+    return Rows(steps, columns, title=title, notes=notes)

@@ -1,0 +1,234 @@
+"""Finding out the figures of a log: which of its bytes are read, and what comes of them.
+
+Batch headers are enough for most: bytes are read a chunk at a time, scanned by compiled code without the GIL, and
+summed up as arrays. Records are decoded only where their sizes or keys are asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from errno import ENOENT
+from typing import Any, Final, NamedTuple
+
+from kafkalog._core.scan import BatchTable, scan
+from kafkalog.cleaner.types import bytes_of
+from kafkalog.errors import KafkalogError, StorageError
+from kafkalog.inspect.details import DETAIL_BYTES, DetailTally
+from kafkalog.inspect.headers import HeaderColumns
+from kafkalog.inspect.parts import IndexSummary, index_summary
+from kafkalog.inspect.sample import Sample, Window, windows
+from kafkalog.inspect.stats import CodecStats, Dirty, LogStats, SegmentStats
+from kafkalog.inspect.tally import SegmentTally, Tally, spans_between
+from kafkalog.records.format import codec_name
+from kafkalog.storage.file_slice import claimed_size
+from kafkalog.storage.index_view import OffsetIndexView
+from kafkalog.storage.names import index_file_name
+from kafkalog.types import OffsetPosition, TopicPartition
+
+__all__ = ["Wanted", "survey"]
+
+_WHOLE_BATCH: Final = 32 << 20
+"""A batch of a sample that is larger than its window is read up to this size."""
+
+
+class Wanted(NamedTuple):
+    """What is to be found out besides what headers say, and from how many bytes at most (None: all)."""
+
+    most_bytes: int | None
+    sizes: bool = False
+    keys: bool = False
+    detail_bytes: int | None = DETAIL_BYTES
+    first_dirty_offset: int | None = None
+    """Where the dirty part of a compacted log begins; None for one that is not."""
+
+
+def survey(engine: Any, topic_partition: TopicPartition, wanted: Wanted) -> LogStats:
+    """The figures of an open log: a `LogView` or a `UnifiedLog`. What cannot be read is told in `problems`."""
+    return _Survey(engine, topic_partition, wanted).made()
+
+
+class _Survey:
+    """One survey as it goes on."""
+
+    def __init__(self, engine: Any, topic_partition: TopicPartition, wanted: Wanted) -> None:
+        self._topic_partition = topic_partition
+        self._wanted = wanted
+        self._path: str = engine.path
+        self._start, self._end = engine.log_start_offset, engine.log_end_offset
+        self._all = engine.segments
+        self._segments = tuple(self._all)
+        self._sizes = [segment.size for segment in self._segments]
+        self._tally = Tally(len(self._segments))
+        self._details = DetailTally(keys=wanted.keys) if wanted.sizes or wanted.keys else None
+        self._problems = [str(problem) for problem in getattr(engine, "problems", ())]
+        self._places: list[tuple[int, int, int]] = []
+        self._index: tuple[int, OffsetIndexView] | None = None
+
+    def made(self) -> LogStats:
+        """The figures, once everything that is wanted was read."""
+        chosen, is_whole = windows(self._sizes, self._wanted.most_bytes)
+        apart = self._chunks_apart(chosen)
+        number = 0
+        for window in chosen:
+            before = -1
+            for data, table in self._chunks(window):
+                if before < 0:
+                    before = table.base_offset(0) if window.position else self._segments[window.segment].base_offset - 1
+                columns = self._tally.add(window.segment, data, table, before)
+                before = table.last_offset
+                if not is_whole:
+                    self._note_place(window, table, columns)
+                if self._details is not None and number % apart == 0 and not self._details.is_full:
+                    self._details.add(data, table, self._segments[window.segment].path)
+                number += 1
+        return self._stats(is_whole, len(chosen), was_decoded_whole=is_whole and apart == 1)
+
+    def _chunks_apart(self, chosen: Sequence[Window]) -> int:
+        """Every how many chunks records are decoded."""
+        most = self._wanted.detail_bytes
+        return 1 if most is None else max(1, -(-sum(window.size for window in chosen) // most))
+
+    # Reading
+
+    def _chunks(self, window: Window) -> Iterator[tuple[bytes, BatchTable]]:
+        """The batches of a window; what is damaged ends it, and is noted."""
+        segment = self._segments[window.segment]
+        try:
+            position = window.position and self._boundary(window)
+            if position is None:
+                return
+            end = window.position + window.size
+            size = max(end - position, 0) if end == self._sizes[window.segment] else window.size
+            found = False
+            for chunk in segment.records.slice(position, min(size, segment.size - position)).scanned():
+                found = True
+                yield chunk
+            if not found and window.position:
+                yield from self._one_batch(segment, position)
+        except KafkalogError as error:
+            if not isinstance(error, StorageError) or error.errno != ENOENT:  # retention was faster
+                self._problems.append(str(error))
+
+    def _boundary(self, window: Window) -> int | None:
+        """Where the first batch at or after the window's position begins, by the offset index; None: nobody knows.
+
+        What the index says is believed where a whole batch with the right checksum begins there.
+        """
+        segment = self._segments[window.segment]
+        if self._index is None or self._index[0] != window.segment:
+            name = index_file_name(segment.base_offset)
+            self._index = window.segment, OffsetIndexView(os.path.join(self._path, name), segment.base_offset)
+        index = self._index[1]
+        base = segment.base_offset
+        entry = index.fetch_upper_bound_offset(OffsetPosition(base, window.position), 0)
+        at = entry.position if entry is not None else -1
+        if not index.entries or at >= self._sizes[window.segment]:
+            return None
+        if at < 0:  # the last entry lies before it: what follows that one is the segment's end
+            at = index.entry(index.entries - 1).position
+        head = segment.records.read(at, 16 << 10)
+        size = claimed_size(head)
+        if len(head) < size <= _WHOLE_BATCH:
+            head = segment.records.read(at, size)
+        table = scan(head, file_mode=True, max_batches=1)
+        is_sound = len(table) == 1 and table.first_invalid < 0 and table.base_offset(0) >= base
+        return at if is_sound else None
+
+    @staticmethod
+    def _one_batch(segment: Any, position: int) -> Iterator[tuple[bytes, BatchTable]]:
+        size = claimed_size(segment.records.read(position, 17))
+        if 0 < size <= min(_WHOLE_BATCH, segment.size - position):
+            yield from segment.records.slice(position, size).scanned()
+
+    def _note_place(self, window: Window, table: BatchTable, columns: HeaderColumns) -> None:
+        """Notes when it was that the log had so many offsets and bytes."""
+        known = columns.times[(columns.times >= 0) & ~columns.is_control]
+        if len(known):
+            before = sum(self._sizes[: window.segment])
+            at = min(max(table.base_offset(0), self._start), self._end)
+            self._places.append((int(known[0]), at - self._start, before + table.position(0)))
+            last = min(max(table.last_offset + 1, at), self._end)
+            self._places.append((int(known[-1]), last - self._start, before + table.stop_position))
+
+    # What came of it
+
+    def _stats(self, is_whole: bool, places: int, *, was_decoded_whole: bool) -> LogStats:
+        tally, details = self._tally, self._details
+        read = sum(one.bytes for one in tally.segments)
+        total = sum(self._sizes)
+        sample = Sample(read, total, 0 if is_whole else places)
+        segments = tuple(self._segment(number, is_whole) for number in range(len(self._segments)))
+        counted = [one for one in segments if one.records is not None and one.batches is not None]
+        size_counted = sum(one.size for one in counted)
+        scale = total / size_counted if size_counted and not is_whole else 1.0
+        records = round(sum(one.records or 0 for one in counted) * scale)
+        factor = total / read if read and not is_whole else 1.0
+        times = [one for one in tally.segments if one.first_ms >= 0]
+        return LogStats(
+            topic_partition=self._topic_partition, path=self._path, start_offset=self._start, end_offset=self._end,
+            size=total, sample=sample, records=min(records, self._end - self._start) if not is_whole else records,
+            batches=round(sum(one.batches or 0 for one in counted) * scale),
+            control_batches=round(sum(one.control_batches for one in tally.segments) * factor),
+            first_ms=min((one.first_ms for one in times), default=-1),
+            last_ms=max((one.last_ms for one in times), default=-1),
+            segments=segments, indexes=self._indexes(), codecs=self._codecs(factor),
+            formats={magic: round(count * factor) for magic, count in tally.formats.items()},
+            batch_sizes=tally.batch_sizes, batch_records=tally.batch_records,
+            spans=tuple(tally.spans() if is_whole else self._spans(records)),
+            key_sizes=details.key_sizes if details is not None and self._wanted.sizes else None,
+            value_sizes=details.value_sizes if details is not None and self._wanted.sizes else None,
+            tombstones=details.tombstones if details is not None else 0,
+            keys=details.spread(was_decoded_whole and not details.is_full and not details.problems)
+            if details is not None and self._wanted.keys else None,
+            dirty=self._dirty(),
+            problems=tuple(dict.fromkeys([*self._problems, *(details.problems if details is not None else ())])),
+        )  # fmt: skip
+
+    def _segment(self, number: int, is_whole: bool) -> SegmentStats:
+        segment, tally, size = self._segments[number], self._tally.segments[number], self._sizes[number]
+        end = self._segments[number + 1].base_offset if number + 1 < len(self._segments) else self._end
+        place = (segment.base_offset, end, size, tally.bytes)
+        if is_whole or tally.bytes >= size:
+            return SegmentStats(*place, tally.records, tally.batches, tally.first_ms, tally.last_ms)
+        if not tally.bytes:
+            return SegmentStats(*place, None, None, -1, -1)
+        records = _estimated(tally, size, end - segment.base_offset)
+        return SegmentStats(*place, records, round(tally.batches * size / tally.bytes), tally.first_ms, tally.last_ms)
+
+    def _indexes(self) -> tuple[IndexSummary, ...]:
+        named = zip(self._segments, self._sizes, strict=True)
+        return tuple(index_summary(self._path, segment.base_offset, size) for segment, size in named)
+
+    def _codecs(self, factor: float) -> tuple[CodecStats, ...]:
+        found = []
+        for codec, one in sorted(self._tally.codecs.items()):
+            ratio = 1.0 if not codec else one.plain_bytes / one.packed_bytes if one.packed_bytes else None
+            batches, records, size = (round(value * factor) for value in (one.batches, one.records, one.bytes))
+            found.append(CodecStats(codec_name(codec), batches, records, size, ratio))
+        return tuple(found)
+
+    def _spans(self, records: int) -> list[Any]:
+        """Records and bytes by time, from places: offsets are made records by what share of them are."""
+        spans = spans_between(self._places)
+        share = records / max(self._end - self._start, 1)
+        return [one._replace(records=one.records * share) for one in spans]
+
+    def _dirty(self) -> Dirty | None:
+        first = self._wanted.first_dirty_offset
+        if first is None or not self._segments:
+            return None
+        active = self._segments[-1].base_offset
+        first = min(max(first, self._start), self._end)
+        clean, dirty = bytes_of(self._all, min(first, active), active)
+        return Dirty(first, clean, dirty)
+
+
+def _estimated(tally: SegmentTally, size: int, offsets: int) -> int:
+    """The records of a segment of which a part was read.
+
+    Where no offset was missing there, none is elsewhere: they are as many as the offsets, less markers.
+    """
+    if tally.offsets == tally.entries and tally.entries:
+        return round(offsets * tally.records / tally.entries)
+    return min(round(tally.records * size / tally.bytes), offsets)
