@@ -454,6 +454,10 @@ class CorruptCheckpoint(FormatError):
     """A checkpoint, metadata or topics file that cannot be read."""
 
 
+class CorruptBackup(FormatError):
+    """A backup whose manifest cannot be read, or whose files are not as they were stored."""
+
+
 class CorruptStagedFile(FormatError):
     """A file that a Spark task staged is missing, or is not as the task left it: nothing of it was appended."""
 

@@ -16,14 +16,14 @@ from kafkalog.util.fileio import FileSystem
 
 FD_CALLS = (
     "close", "pread", "preadv", "pwrite", "pwritev", "ftruncate", "posix_fallocate",
-    "fsync", "fdatasync", "fstat", "advise",
+    "fsync", "fdatasync", "fstat", "advise", "clone",
 )  # fmt: skip
 PATH_CALLS = (
-    "open", "open_read", "stat", "rename", "unlink", "mkdir", "rmdir", "listdir", "scandir", "utime",
+    "open", "open_read", "stat", "rename", "unlink", "mkdir", "rmdir", "listdir", "scandir", "utime", "link", "chmod",
 )  # fmt: skip
 WRITING_CALLS = frozenset(
     ("open", "pwrite", "pwritev", "ftruncate", "posix_fallocate", "fsync", "fdatasync",
-     "rename", "unlink", "mkdir", "rmdir", "utime")
+     "rename", "unlink", "mkdir", "rmdir", "utime", "link", "chmod")
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import click
 
 COMMANDS = {
+    "backup": ("kafkalog.cli.backup_cmd", "Back up data directories, verify backups, restore them."),
     "compact": ("kafkalog.cli.compact_cmd", "Clean compacted topics; a dry run unless told."),
     "consume": ("kafkalog.cli.consume_cmd", "Print the records of a topic."),
     "dump": ("kafkalog.cli.dump_cmd", "Print segment files as the reference's dump tool does."),
@@ -29,6 +30,7 @@ COMMANDS = {
     "produce": ("kafkalog.cli.produce_cmd", "Append records from files or stdin to a topic."),
     "promote": ("kafkalog.cli.promote_cmd", "Let a server of a replica set lead."),
     "repair": ("kafkalog.cli.repair_cmd", "Make wrong indexes anew and cut torn ends; a dry run unless told."),
+    "restore": ("kafkalog.cli.restore_cmd", "Restore a backup into data directories."),
     "retain": ("kafkalog.cli.retain_cmd", "Delete what retention takes; a dry run unless told."),
     "serve": ("kafkalog.cli.serve_cmd", "Serve topics to Kafka clients."),
     "spark": ("kafkalog.cli.spark_cmd", "Do such work on trees of directories with Spark."),

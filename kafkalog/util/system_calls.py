@@ -17,13 +17,16 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 CANNOT: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL})
 """What a system says that does not have a call, or has it on other file systems only."""
+_FICLONE: Final = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
 _NO_FULL_SYNC: Final = CANNOT | {errno.ENOTTY}
 
 
 class SystemCalls(NamedTuple):
     """The calls, with the arguments of their Linux namesakes; after `fsync` and `fdatasync` the power may go.
 
-    `posix_fallocate` and `advise` raise OSError (EOPNOTSUPP) where the system has none.
+    `clone(target, source)` lets the empty file `target` have the blocks of `source`, as they are now, until one of the
+    two is written to (FICLONE). `posix_fallocate`, `advise` and `clone` raise OSError (EOPNOTSUPP) where the system has
+    none.
     """
 
     fsync: Callable[[int], None]
@@ -31,6 +34,7 @@ class SystemCalls(NamedTuple):
     posix_fallocate: Callable[[int, int, int], None]
     advise: Callable[[int, int, int, int], None]
     sendfile: Callable[[int, int, int, int], int]
+    clone: Callable[[int, int], object]
     advice_sequential: int
     advice_dont_need: int
 
@@ -45,9 +49,14 @@ def calls_of(system: Any, control: Any, platform: str) -> SystemCalls:
         posix_fallocate=getattr(system, "posix_fallocate", _cannot),
         advise=getattr(system, "posix_fadvise", _cannot),
         sendfile=_sendfile_of_count(system.sendfile) if platform == "darwin" else getattr(system, "sendfile", _cannot),
+        clone=_clone_by(control.ioctl) if platform == "linux" else _cannot,
         advice_sequential=getattr(system, "POSIX_FADV_SEQUENTIAL", 0),
         advice_dont_need=getattr(system, "POSIX_FADV_DONTNEED", 0),
     )
+
+
+def _clone_by(ioctl: Callable[[int, int, int], object]) -> Callable[[int, int], object]:
+    return lambda target, source: ioctl(target, _FICLONE, source)
 
 
 def _full_sync(control: Callable[[int, int], int], command: int, fsync: Callable[[int], None]) -> Callable[[int], None]:

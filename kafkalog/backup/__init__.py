@@ -1,0 +1,13 @@
+"""Backups of data directories while they are written: make, list, verify, restore, delete. docs/backup.md tells how."""
+
+from kafkalog.backup.create import BackupReport as BackupReport
+from kafkalog.backup.create import create_backup as create_backup
+from kafkalog.backup.create import delete_backups as delete_backups
+from kafkalog.backup.create import list_backups as list_backups
+from kafkalog.backup.manifest import Manifest as Manifest
+from kafkalog.backup.restore import restore_backup as restore_backup
+from kafkalog.backup.verify import verify_backup as verify_backup
+
+__all__ = [
+    "BackupReport", "Manifest", "create_backup", "delete_backups", "list_backups", "restore_backup", "verify_backup",
+]  # fmt: skip

@@ -1,0 +1,131 @@
+"""Copies of files: by shared blocks where the file system can do that, by reading and writing where it cannot.
+
+A file of a log directory is never linked to. A link is a second name of one file: a broker that cuts a segment, and
+goes on writing in it, or makes an index anew in its place, would change the backup. A clone (FICLONE) shares blocks and
+not the file, so that changes of one are not seen in the other; it costs no more than a link.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from kafkalog.errors import StorageError
+from kafkalog.util.fileio import File, FileSystem
+
+COPY_BYTES: Final = 1 << 20
+Tell = Callable[[int], object]
+
+
+class Copier:
+    """Copies files into one place; `cloned` and `copied` count the bytes of each way so far.
+
+    Whether the place takes clones is found out with the first one. Threads: one at a time.
+    """
+
+    def __init__(self, fs: FileSystem, tell: Tell | None = None) -> None:
+        self.cloned = 0
+        self.copied = 0
+        self._fs = fs
+        self._tell = tell
+        self._may_clone = True
+
+    def copy(self, source: File, target: str, size: int) -> str:
+        """The SHA-256 sum of the new file `target`, which has the first `size` bytes of `source`; not synced.
+
+        Fewer where `source` was cut meanwhile: the caller compares. StorageError; what there is of `target` stays.
+        """
+        with create(self._fs, target) as file:
+            if size and self._clone(source, file, size):
+                return self._read(file, size)
+            return self._write(source, file, size)
+
+    def take_back(self, size: int) -> None:
+        """The last copy, of that many bytes, was thrown away."""
+        if self._may_clone and size <= self.cloned:
+            self.cloned -= size
+        else:
+            self.copied -= size
+
+    def _clone(self, source: File, target: File, size: int) -> bool:
+        if not self._may_clone:
+            return False
+        try:
+            self._fs.clone(target.fileno(), source.fileno())
+            if target.size() != size:
+                target.truncate(min(size, target.size()))
+        except OSError:  # another file system, or one that shares no blocks
+            self._may_clone = False
+            return False
+        self.cloned += size
+        return True
+
+    def _read(self, file: File, size: int) -> str:
+        sums, at = hashlib.sha256(), 0
+        while at < size and (data := _piece(file, min(COPY_BYTES, size - at), at)):
+            sums.update(data)
+            at += len(data)
+            self._told(len(data))
+        return sums.hexdigest()
+
+    def _write(self, source: File, target: File, size: int) -> str:
+        sums, at = hashlib.sha256(), 0
+        while at < size and (data := _piece(source, min(COPY_BYTES, size - at), at)):
+            try:
+                target.pwrite(data, at)
+            except OSError as error:
+                raise StorageError.from_os(error, "write the copy", path=target.path, position=at) from error
+            sums.update(data)
+            at += len(data)
+            self._told(len(data))
+        self.copied += at
+        return sums.hexdigest()
+
+    def _told(self, size: int) -> None:
+        if self._tell is not None:
+            self._tell(size)
+
+
+def create(fs: FileSystem, path: str) -> File:
+    """A new file of that name; one that a crash left goes first. StorageError."""
+    try:
+        fs.unlink_if_exists(path)
+        return fs.open_file(path, "exclusive")
+    except OSError as error:
+        raise StorageError.from_os(error, "create the copy", path=path) from error
+
+
+def sync_files(fs: FileSystem, paths: Iterable[str]) -> None:
+    """Return when all of these files are on disk; StorageError.
+
+    All of them at the end, after all were written: one journal commit of the file system then serves many.
+    """
+    for path in paths:
+        try:
+            with fs.open_file(path, "r") as file:
+                file.sync()
+        except OSError as error:
+            raise StorageError.from_os(error, "sync the copy", path=path) from error
+
+
+def _piece(file: File, size: int, at: int) -> bytes:
+    try:
+        return file.pread(size, at)
+    except OSError as error:
+        raise StorageError.from_os(error, "read", path=file.path, position=at) from error
+
+
+def sum_of(fs: FileSystem, path: str, tell: Tell | None = None) -> tuple[int, str]:
+    """(length, SHA-256 sum) of a file; StorageError, whose cause is FileNotFoundError where it is missing."""
+    try:
+        with fs.open_file(path, "r") as file:
+            sums, at = hashlib.sha256(), 0
+            while data := _piece(file, COPY_BYTES, at):
+                sums.update(data)
+                at += len(data)
+                if tell is not None:
+                    tell(len(data))
+            return at, sums.hexdigest()
+    except OSError as error:
+        raise StorageError.from_os(error, "read", path=path) from error

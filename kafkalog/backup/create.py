@@ -1,0 +1,199 @@
+"""`create_backup`: all of some data directories, as they are now, beside whoever writes to them.
+
+Nothing is locked, and nothing is written there. First go the segments that are not appended to any more, which takes
+most of the time; then the end of each partition, one soon after the other: first what groups have committed, so that
+no group is ahead of the records that it reads, last a controller's log, which knows all topics that were copied.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kafkalog._version import version
+from kafkalog.backup.copying import Tell
+from kafkalog.backup.directory import METADATA, DirectoryCopy
+from kafkalog.backup.making import BackupInProgress
+from kafkalog.backup.manifest import Manifest, Offsets, StoredPartition
+from kafkalog.backup.partition import Copied, PartitionCopy
+from kafkalog.backup.store import BackupStore, StoreLock
+from kafkalog.errors import IllegalArgument, KafkalogError, PartitionNotFound
+from kafkalog.manager.known_topics import read_known_topics
+from kafkalog.tools.directories import Path, path_list
+from kafkalog.types import TopicPartition
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.fileio import OS, FileSystem
+
+FIRST: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+MOST_DIRECTORIES: Final = 1000
+Committed = Callable[[Sequence[str]], Offsets]
+"""What groups have committed, as the data directories say it."""
+
+
+class BackupReport(NamedTuple):
+    """What was made: its manifest, its directory, and how many bytes were linked to, cloned and copied."""
+
+    manifest: Manifest
+    path: str
+    linked: int
+    cloned: int
+    copied: int
+
+
+def create_backup(
+    dirs: Path | Iterable[Path],
+    target: Path,
+    *,
+    full: bool = False,
+    committed: Committed | None = None,
+    tell: Tell | None = None,
+    fs: FileSystem = OS,
+    clock: Clock = SYSTEM_CLOCK,
+) -> BackupReport:
+    """Makes a backup of data directories in the directory of backups `target`, which is made where it is missing.
+
+    A broker, a server or a writer may work on them all the while. Files that the last backup has are not copied again,
+    unless `full` asks for it. `committed` reads the offsets of groups for the manifest; `tell` is called with bytes as
+    they are done.
+
+    A partition that is deleted meanwhile is not in it. PartitionNotFound for a data directory that does not exist,
+    IllegalArgument for one inside the other or for a target that holds something else, DirectoryLocked while another
+    backup is made there; StorageError: a full disk, or a partition that changed too fast. Earlier backups stay whole,
+    whatever happens.
+    """
+    paths = [os.path.realpath(one) for one in path_list(dirs)]
+    _check_places(paths, os.path.realpath(target))
+    with StoreLock(target, create=True, fs=fs) as store:
+        known = {} if full else store.known()
+        with BackupInProgress(store, known, clock.milliseconds(), fs=fs, tell=tell) as making:
+            manifest = _Run(making, paths, fs, clock).run(clock.milliseconds(), committed)
+            making.commit(manifest)
+        store.sweep()
+    path = os.path.join(store.path, making.id)
+    return BackupReport(manifest, path, making.linked, making.copier.cloned, making.copier.copied)
+
+
+def delete_backups(target: Path, ids: Iterable[str], *, fs: FileSystem = OS) -> None:
+    """Deletes backups by their ids, and what killed makers left. PartitionNotFound, DirectoryLocked, StorageError."""
+    with StoreLock(target, fs=fs) as store:
+        wanted = list(ids)
+        for one in wanted:
+            store.find(one)
+        for one in wanted:
+            store.delete(one)
+        store.sweep()
+
+
+def list_backups(target: Path, *, fs: FileSystem = OS) -> list[Manifest]:
+    """What the backups say of themselves, oldest first. CorruptBackup, PartitionNotFound, StorageError."""
+    store = BackupStore(target, fs=fs)
+    return [store.manifest(one) for one in store.ids()]
+
+
+def _check_places(paths: Sequence[str], target: str) -> None:
+    if not paths:
+        raise IllegalArgument("no data directory is given")
+    if len(set(paths)) < len(paths) or len(paths) > MOST_DIRECTORIES:
+        raise IllegalArgument("a data directory is given twice" if len(set(paths)) < len(paths) else "too many")
+    for path in paths:
+        for inner, outer in ((target, path), (path, target)):
+            if inner == outer or inner.startswith(os.path.join(outer, "")):
+                raise IllegalArgument(
+                    f"the backups and the data directory {path} lie in each other", path=target,
+                    hint="keep backups elsewhere, best on another disk",
+                )  # fmt: skip
+
+
+class _Run:
+    """One call: the directories, and the partitions on their way."""
+
+    def __init__(self, making: BackupInProgress, paths: Sequence[str], fs: FileSystem, clock: Clock) -> None:
+        self._making = making
+        self._fs = fs
+        self._clock = clock
+        self._directories = [DirectoryCopy(making, path, f"dir{number}", fs) for number, path in enumerate(paths)]
+        self._copied: list[dict[TopicPartition, Copied]] = [{} for _ in paths]
+        self._notes: list[str] = []
+
+    def run(self, now_ms: int, committed: Committed | None) -> Manifest:
+        found = [(number, *one) for number, each in enumerate(self._directories) for one in each.begin()]
+        copies = {(number, key): self._copy(number, key, path) for number, key, path in found}
+        for copy in copies.values():
+            try:
+                copy.copy_whole_segments()
+            except PartitionNotFound:
+                continue  # `finish` meets it again
+        for number, key in sorted(copies, key=_turn):
+            self._finish(number, key, copies[number, key])
+        stored = [each.finish(done) for each, done in zip(self._directories, self._copied, strict=True)]
+        partitions = self._partitions()
+        places = [self._making.path_of(one.name) for one in self._directories]
+        groups = self._groups(committed, places)
+        topics = self._topics(places, partitions)
+        notes = [*self._notes, *(note for one in self._directories for note in one.notes)]
+        return Manifest(
+            self._making.id, now_ms, f"kafkalog {version}", tuple(stored), partitions, topics, groups,
+            tuple(notes), self._making.files,
+        )  # fmt: skip
+
+    def _copy(self, number: int, key: TopicPartition, path: str) -> PartitionCopy:
+        directory = self._directories[number]
+        name = f"{directory.name}/{key}"
+        return PartitionCopy(
+            self._making, path, name, is_still=directory.is_still, fs=self._fs, clock=self._clock
+        )  # fmt: skip
+
+    def _finish(self, number: int, key: TopicPartition, copy: PartitionCopy) -> None:
+        try:
+            copied = copy.finish()
+        except PartitionNotFound:
+            self._making.drop_directory(copy.name)
+            moved = self._elsewhere(number, key)
+            if moved is None:
+                self._notes.append(f"{copy.path}: left out, it was deleted meanwhile")
+            else:
+                self._finish(moved, key, self._copy(moved, key, os.path.join(self._directories[moved].path, str(key))))
+            return
+        self._copied[number][key] = copied
+        self._notes += copied.notes
+
+    def _elsewhere(self, number: int, key: TopicPartition) -> int | None:
+        """The data directory that a partition was moved to, if it was."""
+        for other, directory in enumerate(self._directories):
+            if other != number and key not in self._copied[other]:
+                if os.path.isdir(os.path.join(directory.path, str(key))):
+                    return other
+        return None
+
+    def _partitions(self) -> tuple[StoredPartition, ...]:
+        found = []
+        for number, (directory, done) in enumerate(zip(self._directories, self._copied, strict=True)):
+            for key, copied in done.items():
+                if key != METADATA:
+                    found.append(directory.describe(key, number, copied))
+        return tuple(sorted(found))
+
+    def _groups(self, committed: Committed | None, places: Sequence[str]) -> Offsets:
+        """Read from the copies, so that the manifest says what is in the backup."""
+        try:
+            return {} if committed is None else committed(places)
+        except KafkalogError as error:
+            self._notes.append(f"the offsets of groups are not in the manifest: {error}")
+            return {}
+
+    def _topics(
+        self, places: Sequence[str], partitions: Sequence[StoredPartition]
+    ) -> Mapping[str, Mapping[str, str]]:
+        try:
+            known = read_known_topics(places, fs=self._fs)
+        except KafkalogError as error:
+            self._notes.append(f"the settings of topics are not in the manifest: {error}")
+            return {}
+        names = sorted({one.topic for one in partitions})
+        return {name: dict(settings) for name in names if (settings := known.settings_of(name)) is not None}
+
+
+def _turn(one: tuple[int, TopicPartition]) -> tuple[int, TopicPartition]:
+    key = one[1]
+    return (0 if key.topic in FIRST else 2 if key == METADATA else 1), key

@@ -1,0 +1,115 @@
+"""The last segment of a log, as a backup has it: up to the end of its last whole batch, with indexes that fit that."""
+
+from __future__ import annotations
+
+import os
+from typing import Final, NamedTuple
+
+from kafkalog.backup.making import BackupInProgress, Changed
+from kafkalog.errors import StorageError
+from kafkalog.storage.aborted_txns import ENTRY_BYTES, LAST_OFFSET_AT
+from kafkalog.storage.file_records import FileRecords
+from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, base_name
+from kafkalog.storage.recovery import scan_segment
+from kafkalog.storage.view_end import SegmentEnd, empty_end, extend_end, still_there
+from kafkalog.tools.verify_search import Budget, find_batch
+from kafkalog.util.fileio import File, FileSystem
+
+INTERVAL_BYTES: Final = 4096
+INDEX_BYTES: Final = 10 << 20
+_MOST_TXN_INDEX_BYTES: Final = 1 << 31
+
+
+class Cut(NamedTuple):
+    """The end of the last segment's copy; `file` is its original, open, and `note` what is odd about it."""
+
+    base_offset: int
+    file: File
+    inode: int
+    end: SegmentEnd
+    note: str | None
+
+
+def cut_segment(
+    making: BackupInProgress, source: File, name: str, base_offset: int, *, patient: bool
+) -> Cut:
+    """A copy of a segment that its owner may be appending to, up to the last whole batch.
+
+    `name` is the partition's directory in the backup. Bytes behind damage that hide sound batches are kept, all of
+    them: nothing says that they are worth nothing. `patient`: Changed instead, the writer may be about to put it right.
+    """
+    copy, made = making.store_cut(source, f"{name}/{base_name(base_offset)}{LOG_SUFFIX}")
+    with copy:
+        end = extend_end(copy, base_offset, empty_end(base_offset), made.size)
+        note, size = None, end.size
+        if end.problem is not None and hides_batches(copy, end, made.size):
+            if patient:
+                raise Changed
+            size = made.size
+            note = f"{source.path}: {end.problem.message} at position {end.size}; kept with all that lies behind it"
+        making.cut(copy, made, size)
+    return Cut(base_offset, source, source.stat().st_ino, end, note)
+
+
+def hides_batches(file: File, end: SegmentEnd, size: int) -> bool:
+    """True where a sound batch lies behind the damage, or a search for one was given up."""
+    found = find_batch(file, end.size + 1, size, end.next_offset, Budget(size))
+    return found.position >= 0
+
+
+def is_unchanged(cut: Cut) -> bool:
+    """True when the original has all that was copied of it still in its place; it may have grown."""
+    try:
+        if cut.file.size() < cut.end.size:
+            return False
+    except OSError as error:
+        raise StorageError.from_os(error, "look at the segment", path=cut.file.path) from error
+    return still_there(cut.file, cut.end)
+
+
+def index_cut(making: BackupInProgress, directory: str, name: str, cut: Cut, listed: list[str], fs: FileSystem) -> None:
+    """The indexes of the copy: offsets and times by the data that is in it, aborted transactions that end in it.
+
+    Those of the original are being written to, have room behind their entries, and may say more than the copy has.
+    """
+    stem = base_name(cut.base_offset)
+    path = making.path_of(f"{name}/{stem}{LOG_SUFFIX}")
+    with fs.open_file(path, "r") as file:
+        records = FileRecords(file, file.size(), fs=fs, mutable=False)
+        found = scan_segment(_Data(records, cut.base_offset, INTERVAL_BYTES, INDEX_BYTES)).found
+    for suffix, content in ((INDEX_SUFFIX, found.offset_index), (TIME_INDEX_SUFFIX, found.time_index)):
+        making.put(f"{name}/{stem}{suffix}", content, cut.file.stat())
+    txn_name = stem + TXN_INDEX_SUFFIX
+    if txn_name in listed:
+        content, status = read_whole(os.path.join(directory, txn_name), fs, _MOST_TXN_INDEX_BYTES)
+        making.put(f"{name}/{txn_name}", aborted_before(content, cut.end.next_offset), status)
+
+
+class _Data(NamedTuple):
+    records: FileRecords
+    base_offset: int
+    index_interval_bytes: int
+    max_index_size: int
+
+
+def aborted_before(content: bytes, end_offset: int) -> bytes:
+    """The whole entries of a transaction index up to the first that ends at or after `end_offset`."""
+    for at in range(0, len(content) - ENTRY_BYTES + 1, ENTRY_BYTES):
+        last = int.from_bytes(content[at + LAST_OFFSET_AT : at + LAST_OFFSET_AT + 8], "big", signed=True)
+        if last >= end_offset:
+            return content[:at]
+    return content[: len(content) // ENTRY_BYTES * ENTRY_BYTES]
+
+
+def read_whole(path: str, fs: FileSystem, limit: int) -> tuple[bytes, os.stat_result]:
+    """A small file's content and status; Changed where it is gone. StorageError."""
+    try:
+        with fs.open_file(path, "r") as file:
+            status = file.stat()
+            if status.st_size > limit:
+                raise StorageError(f"{status.st_size} bytes long, at most {limit} expected", path=path)
+            return file.pread(status.st_size, 0), status
+    except FileNotFoundError:
+        raise Changed from None
+    except OSError as error:
+        raise StorageError.from_os(error, "read", path=path) from error

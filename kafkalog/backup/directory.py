@@ -1,0 +1,182 @@
+"""One data directory on its way into a backup: the files beside its partitions, and checkpoints that fit the copies.
+
+What a checkpoint says must hold of the copy. So those files are read before any partition is looked at: what was on
+disk, replicated and cleaned then is so of a copy that is made later. Log starts are read again afterwards, since what
+was deleted meanwhile may be gone from the copy. No offset stays above the end of the copy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from kafkalog.backup.cut import read_whole
+from kafkalog.backup.listing import status_of
+from kafkalog.backup.making import BackupInProgress, Changed
+from kafkalog.backup.manifest import SET_ASIDE, StoredDirectory, StoredPartition
+from kafkalog.backup.partition import Copied
+from kafkalog.errors import CorruptCheckpoint, StorageError
+from kafkalog.manager.log_dir import is_locked
+from kafkalog.storage.names import (
+    BOOTSTRAP_FILE,
+    CLEAN_SHUTDOWN_FILE,
+    LOCK_FILE,
+    META_PROPERTIES,
+    METADATA_DIRECTORY,
+)
+from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.tools.directories import PartitionPath, partitions
+from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import (
+    CLEANER_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    OffsetCheckpoint,
+)
+from kafkalog.util.fileio import TMP_SUFFIX, FileSystem
+
+CHECKPOINTS: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
+_BROKERS: Final = frozenset({META_PROPERTIES, BOOTSTRAP_FILE})
+_OURS: Final = re.compile(r"kafkalog\.[\w.-]+", re.ASCII)
+_MOST_BYTES: Final = 1 << 30
+METADATA: Final = TopicPartition("__cluster_metadata", 0)
+
+
+class _Checkpoint(NamedTuple):
+    """A checkpoint as it was when the backup began; `offsets` is None for one that cannot be read."""
+
+    content: bytes
+    status: os.stat_result
+    offsets: dict[TopicPartition, int] | None
+
+
+class DirectoryCopy:
+    """The data directory `path` as the backup's `name`. `notes` say what is odd. Threads: one at a time."""
+
+    def __init__(self, making: BackupInProgress, path: str, name: str, fs: FileSystem) -> None:
+        self.path = path
+        self.name = name
+        self.notes: list[str] = []
+        self.has_metadata = False
+        self._making = making
+        self._fs = fs
+        self._checkpoints: dict[str, _Checkpoint] = {}
+        self._was_still = False
+
+    def is_still(self) -> bool:
+        """True while nobody has the directory open, after a good close. StorageError."""
+        marker = status_of(os.path.join(self.path, CLEAN_SHUTDOWN_FILE), self._fs)
+        return marker is not None and not is_locked(self.path, fs=self._fs)
+
+    def begin(self) -> list[PartitionPath]:
+        """Copy the files beside the partitions; the partitions there are, a controller's log the last.
+
+        PartitionNotFound, IllegalArgument, StorageError.
+        """
+        found = partitions([self.path], fs=self._fs)
+        self._making.begin_directory(self.name)
+        self._making.close_to_writers(self.name)
+        self._was_still = self.is_still()
+        for name in self._names():
+            if name in CHECKPOINTS:
+                self._read_checkpoint(name)
+            elif name in _BROKERS or _OURS.fullmatch(name):
+                self._copy_file(name)
+        metadata = os.path.join(self.path, METADATA_DIRECTORY)
+        self.has_metadata = os.path.isdir(metadata)
+        return [*found, *([PartitionPath(METADATA, metadata)] if self.has_metadata else [])]
+
+    def _names(self) -> Iterator[str]:
+        try:
+            with self._fs.entries(self.path) as entries:
+                files = sorted(entry.name for entry in entries if entry.is_file())
+        except OSError as error:
+            raise StorageError.from_os(error, "read the data directory", path=self.path) from error
+        for name in files:
+            if name in CHECKPOINTS or name in _BROKERS or _OURS.fullmatch(name):
+                if not name.endswith(TMP_SUFFIX):
+                    yield name
+            elif name not in (LOCK_FILE, CLEAN_SHUTDOWN_FILE) and not name.endswith(TMP_SUFFIX):
+                self.notes.append(f"{os.path.join(self.path, name)}: left out, it is no file of a data directory")
+
+    def _copy_file(self, name: str) -> None:
+        """One that is replaced whole when it changes, so it is there once it was; it may just be going away."""
+        try:
+            content, status = read_whole(os.path.join(self.path, name), self._fs, _MOST_BYTES)
+        except Changed:
+            return
+        stored = name + SET_ASIDE if name == META_PROPERTIES else name
+        self._making.put(f"{self.name}/{stored}", content, status)
+
+    def _read_checkpoint(self, name: str) -> None:
+        path = os.path.join(self.path, name)
+        try:
+            content, status = read_whole(path, self._fs, _MOST_BYTES)
+        except Changed:
+            return
+        self._making.put(f"{self.name}/{name}", content, status)
+        offsets = None
+        try:
+            offsets = OffsetCheckpoint(self._making.path_of(f"{self.name}/{name}"), fs=self._fs).read()
+        except CorruptCheckpoint as error:
+            self.notes.append(f"{path}: {error.message}; taken as it is")
+        self._checkpoints[name] = _Checkpoint(content, status, offsets)
+
+    def finish(self, copied: Mapping[TopicPartition, Copied]) -> StoredDirectory:
+        """Have the checkpoints say what holds of the copies, and the mark of a good close where all of it is copied.
+
+        StorageError.
+        """
+        before = self._checkpoints.pop(LOG_START_FILE, None)
+        self._read_checkpoint(LOG_START_FILE)  # what was deleted meanwhile may be gone from the copies too
+        now = self._checkpoints.get(LOG_START_FILE)
+        if before is not None and before.offsets and now is not None and now.offsets is not None:
+            now.offsets.update({key: max(at, now.offsets.get(key, 0)) for key, at in before.offsets.items()})
+        for name, checkpoint in self._checkpoints.items():
+            if checkpoint.offsets is not None:
+                fitting = fitted(name, checkpoint.offsets, copied)
+                if fitting != OffsetCheckpoint(self._making.path_of(f"{self.name}/{name}"), fs=self._fs).read():
+                    self._making.put(f"{self.name}/{name}", _encoded(fitting), checkpoint.status)
+        is_clean = self._was_still and self.is_still()
+        if is_clean:
+            self._copy_file(CLEAN_SHUTDOWN_FILE)
+        return StoredDirectory(self.name, self.path, is_clean)
+
+    def describe(self, key: TopicPartition, number: int, copied: Copied) -> StoredPartition:
+        """What the manifest says of a partition that was copied. CorruptCheckpoint, StorageError."""
+        end = copied.end.next_offset
+        start, mark = (self._offset(name, key) for name in (LOG_START_FILE, HIGH_WATERMARK_FILE))
+        topic_id = read_partition_metadata(self._fs, self._making.path_of(f"{self.name}/{key}"))
+        return StoredPartition(
+            key.topic, key.partition, number, topic_id,
+            start_offset=min(max(copied.first_offset, start or 0), end),
+            end_offset=end,
+            high_watermark=None if mark is None else min(mark, end),
+            segments=copied.segments,
+            size=copied.size,
+        )  # fmt: skip
+
+    def _offset(self, name: str, key: TopicPartition) -> int | None:
+        checkpoint = self._checkpoints.get(name)
+        return None if checkpoint is None or checkpoint.offsets is None else checkpoint.offsets.get(key)
+
+
+def fitted(
+    name: str, offsets: Mapping[TopicPartition, int], copied: Mapping[TopicPartition, Copied]
+) -> dict[TopicPartition, int]:
+    """What of a checkpoint's `offsets` holds of the copies: lines of others go, none is above its copy's end.
+
+    A log start goes where the first segment's name tells it.
+    """
+    found = {key: min(at, copied[key].end.next_offset) for key, at in offsets.items() if key in copied}
+    if name == LOG_START_FILE:
+        return {key: at for key, at in found.items() if at > copied[key].first_offset}
+    return found
+
+
+def _encoded(offsets: Mapping[TopicPartition, int]) -> bytes:
+    lines = [f"{key.topic} {key.partition} {offset}" for key, offset in sorted(offsets.items())]
+    return "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode()

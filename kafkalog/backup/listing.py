@@ -1,0 +1,95 @@
+"""What lies in a partition's directory, as a backup sees it: which files belong together, and which are left out."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final, NamedTuple
+
+from kafkalog.errors import StorageError
+from kafkalog.storage.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    base_name,
+    parse_base_offset,
+)
+from kafkalog.storage.view_listing import unreadable
+from kafkalog.util.fileio import TMP_SUFFIX, FileSystem
+
+_SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
+_METADATA_SNAPSHOT: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")
+_REPLACED_WHOLE: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, "quorum-state"})
+_PASSING: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TMP_SUFFIX, ".part")
+
+
+class Listing(NamedTuple):
+    """The files of a partition's directory by what they are.
+
+    `segments` are the base offsets of `.log` files, rising; `inodes` those of all files of segments, by name; `swaps`
+    files that are about to be put in the place of others, with those that they are made from; `snapshots` producers'
+    snapshots by offset; `small` files that are replaced whole; `unknown` what is none of Kafka's.
+    """
+
+    segments: tuple[int, ...]
+    inodes: dict[str, int]
+    swaps: tuple[str, ...]
+    snapshots: dict[int, str]
+    small: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+    def files_of(self, base_offset: int) -> list[str]:
+        """The files of a segment, the data first."""
+        return [name for name in names_of(base_offset) if name in self.inodes]
+
+
+def names_of(base_offset: int) -> list[str]:
+    """The names that files of a segment have, the data's first."""
+    return [base_name(base_offset) + suffix for suffix in _SEGMENT_SUFFIXES]
+
+
+def list_partition(path: str, fs: FileSystem) -> Listing:
+    """The listing of the directory `path`, now. PartitionNotFound, NotAPartition, StorageError."""
+    segments: list[int] = []
+    inodes: dict[str, int] = {}
+    swaps: list[str] = []
+    snapshots: dict[int, str] = {}
+    small: list[str] = []
+    unknown: list[str] = []
+    try:
+        with fs.entries(path) as entries:
+            found = [(entry.name, entry.inode()) for entry in entries]
+    except OSError as error:
+        raise unreadable(path, error) from error
+    for name, inode in sorted(found):
+        base = parse_base_offset(name)
+        if base is not None and name.endswith(_SEGMENT_SUFFIXES):
+            inodes[name] = inode
+            if name.endswith(LOG_SUFFIX):
+                segments.append(base)
+        elif base is not None and name.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)):
+            swaps.append(name)
+        elif base is not None and name.endswith(SNAPSHOT_SUFFIX):
+            snapshots[base] = name
+        elif name in _REPLACED_WHOLE or _METADATA_SNAPSHOT.fullmatch(name):
+            small.append(name)
+        elif not name.endswith(_PASSING):
+            unknown.append(name)
+    is_swapped = any(name.endswith(SWAP_SUFFIX) for name in swaps)
+    pending = tuple(swaps) if is_swapped else ()  # without one, what is being cleaned is none of the log's yet
+    return Listing(tuple(sorted(segments)), inodes, pending, snapshots, tuple(small), tuple(unknown))
+
+
+def status_of(path: str, fs: FileSystem) -> os.stat_result | None:
+    """The status of a file; None where it is gone. StorageError."""
+    try:
+        return fs.stat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError.from_os(error, "look at", path=path) from error

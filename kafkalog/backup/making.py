@@ -1,0 +1,279 @@
+"""One backup while it is made: files get into its directory, by a link to an earlier backup's or as a copy."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from types import TracebackType
+from typing import Final
+
+from kafkalog.backup.copying import Copier, Tell, create, sum_of, sync_files
+from kafkalog.backup.manifest import (
+    MANIFEST,
+    SUMS,
+    Identity,
+    Manifest,
+    StoredFile,
+    encode_manifest,
+    file_line,
+    sums_of,
+)
+from kafkalog.backup.store import JOURNAL, PARTIAL, BackupStore, Known, KnownFile
+from kafkalog.errors import StorageError
+from kafkalog.storage.names import LOCK_FILE
+from kafkalog.util.fileio import File, FileSystem, make_directories
+
+RACY_NS: Final = 2_000_000_000
+"""A file that changed so shortly before it was looked at may change again without another time: its identity says
+nothing."""
+_CANNOT_LINK: Final = frozenset(
+    {errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOENT, errno.ESTALE}
+)
+"""What a system says that has no room for another name of a file, or no such names at all; or the file is gone."""
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_OTHERS_MAY_READ: Final = stat.S_IRGRP | stat.S_IROTH
+
+
+class Changed(Exception):
+    """A file is not, or not any more, what was listed: look again."""
+
+
+class BackupInProgress:
+    """The directory of a backup that is being made; `commit` makes it one, leaving the block without it does not.
+
+    A full disk takes away what there is of it, so that others find room again; after any other error, or a kill, it
+    stays for the next one to go on from. `linked` counts bytes that earlier backups had. Threads: one at a time.
+    """
+
+    def __init__(
+        self, store: BackupStore, known: Known, now_ms: int, *, fs: FileSystem, tell: Tell | None = None
+    ) -> None:
+        self.id = store.new_id(now_ms)
+        self.path = os.path.join(store.path, self.id + PARTIAL)
+        self.linked = 0
+        self.copier = Copier(fs, tell)
+        self._store = store
+        self._known = known
+        self._now_ns = now_ms * 1_000_000
+        self._fs = fs
+        self._tell = tell
+        self._files: dict[str, StoredFile] = {}
+        self._links: set[str] = set()  # of the files, those that were on disk before
+        self._directories: set[str] = set()
+        self._journal_end = 0
+        self._done = False
+        try:
+            with self._writing():
+                make_directories(fs, self.path)
+            self._journal = create(fs, os.path.join(self.path, JOURNAL))
+        except StorageError:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise
+
+    def __enter__(self) -> BackupInProgress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._journal.close()
+        if not self._done and isinstance(error, OSError) and error.errno in _FULL:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError.from_os(error, "write the backup", path=self.path) from error
+
+    # What is in it
+
+    @property
+    def files(self) -> tuple[StoredFile, ...]:
+        """The files so far, by path."""
+        return tuple(self._files[path] for path in sorted(self._files))
+
+    def size_of(self, name: str) -> int:
+        """The length of a file that is in it."""
+        return self._files[name].size
+
+    def path_of(self, name: str) -> str:
+        """Where a file of the backup lies, or will."""
+        return os.path.join(self.path, name)
+
+    def begin_directory(self, name: str) -> None:
+        """Make a directory of the backup, or of a partition in it."""
+        with self._writing():
+            make_directories(self._fs, self.path_of(name))
+        self._directories.add(self.path_of(name))
+
+    def close_to_writers(self, name: str) -> None:
+        """Put a directory where whoever writes to a data directory wants its lock file: it is refused to him."""
+        with self._writing():
+            make_directories(self._fs, os.path.join(self.path_of(name), LOCK_FILE))
+
+    # Files get in
+
+    def store(self, source: str, name: str) -> StoredFile:
+        """Put a whole file of the log into the backup, as `name`: what an earlier one has is linked to.
+
+        Changed where it is gone, or changes while it is copied; StorageError.
+        """
+        with self._opened(source) as file:
+            status = file.stat()
+            identity = Identity.of(status)
+            known = self._known.get(name)
+            if known is not None and known.file.identity == identity:
+                found = self._link(known, name)
+                if found is not None:
+                    if self._tell is not None:
+                        self._tell(found.size)
+                    return self._add(found)
+            self._links.discard(name)
+            sums = self.copier.copy(file, self.path_of(name), identity.size)
+            if Identity.of(file.stat()) != identity:
+                raise Changed
+        made = self._stored(name, identity.size, sums, status, identity)
+        is_known = known is not None and (known.file.size, known.file.sha256) == (made.size, made.sha256)
+        if known is not None and is_known and self._link(known, name) is not None:  # the same bytes, once
+            self.copier.take_back(made.size)
+        else:
+            self._protect(made)
+        return self._add(made)
+
+    def store_cut(self, source: File, name: str) -> tuple[File, StoredFile]:
+        """A copy of what a file has now that grows, open, so that its end can be cut; `cut` says where."""
+        status = source.stat()
+        self._links.discard(name)
+        sums = self.copier.copy(source, self.path_of(name), status.st_size)
+        with self._writing():
+            copy = self._fs.open_file(self.path_of(name), "rw")
+        made = self._stored(name, copy.size(), sums, status, None)
+        self._files[name] = made
+        return copy, made
+
+    def cut(self, copy: File, made: StoredFile, size: int) -> StoredFile:
+        """The copy without what lies behind `size`."""
+        if size < made.size:
+            with self._writing():
+                copy.truncate(size)
+            made = made._replace(size=size, sha256=sum_of(self._fs, copy.path)[1])
+        self._protect(made)
+        self._files[made.path] = made
+        return made
+
+    def put(self, name: str, content: bytes, status: os.stat_result) -> StoredFile:
+        """Put bytes into the backup, as what came of the file with this status."""
+        self._links.discard(name)
+        with create(self._fs, self.path_of(name)) as file:
+            with self._writing():
+                file.pwrite(content, 0)
+        made = self._stored(name, len(content), sha256(content).hexdigest(), status, None)
+        self._protect(made)
+        self._files[name] = made
+        return made
+
+    def drop(self, name: str) -> None:
+        """Take a file out again, if it is in."""
+        with self._writing():
+            self._fs.unlink_if_exists(self.path_of(name))
+        self._files.pop(name, None)
+
+    def keep_only(self, name: str, wanted: Collection[str]) -> None:
+        """Take out of a directory what an earlier look at the log left there."""
+        with self._writing():
+            for one in self._fs.names(self.path_of(name)):
+                if one not in wanted:
+                    self.drop(f"{name}/{one}")
+
+    def drop_directory(self, name: str) -> None:
+        """Take a directory with all of its files out again."""
+        for path in [path for path in self._files if path.startswith(f"{name}/")]:
+            del self._files[path]
+        with self._writing():
+            shutil.rmtree(self.path_of(name))
+        self._directories.discard(self.path_of(name))
+
+    def _stored(
+        self, name: str, size: int, sums: str, status: os.stat_result, identity: Identity | None
+    ) -> StoredFile:
+        if identity is not None and max(identity.mtime_ns, identity.ctime_ns) > self._now_ns - RACY_NS:
+            identity = None
+        is_private = not status.st_mode & _OTHERS_MAY_READ
+        return StoredFile(name, size, sums, max(0, status.st_mtime_ns), is_private, identity)
+
+    @contextmanager
+    def _opened(self, source: str) -> Iterator[File]:
+        try:
+            file = self._fs.open_file(source, "r")
+        except FileNotFoundError:
+            raise Changed from None
+        except OSError as error:
+            raise StorageError.from_os(error, "open the file to be backed up", path=source) from error
+        with file:
+            yield file
+
+    def _link(self, known: KnownFile, name: str) -> StoredFile | None:
+        """The file of an earlier backup under the same name here; None where it cannot be linked to, or was changed."""
+        target = self.path_of(name)
+        try:
+            if self._fs.stat(known.path).st_size != known.file.size:
+                return None
+            if not known.is_on_disk and sum_of(self._fs, known.path)[1] != known.file.sha256:
+                return None
+            self._fs.link(known.path, target + PARTIAL)
+            self._fs.rename(target + PARTIAL, target)
+            self._fs.unlink_if_exists(target + PARTIAL)  # which a rename leaves where both are names of one file
+        except OSError as error:
+            if error.errno in _CANNOT_LINK:
+                return None
+            raise StorageError.from_os(error, "link to the earlier backup", path=known.path) from error
+        self.linked += known.file.size
+        if known.is_on_disk:
+            self._links.add(name)
+        return known.file
+
+    def _protect(self, file: StoredFile) -> None:
+        """Give a copy the time of its original, and nobody the right to write to it."""
+        path = self.path_of(file.path)
+        with self._writing():
+            self._fs.utime(path, ns=(file.mtime_ns, file.mtime_ns))
+            self._fs.chmod(path, 0o400 if file.is_private else 0o444)
+
+    def _add(self, file: StoredFile) -> StoredFile:
+        """Note that a whole file is in the backup."""
+        self._files[file.path] = file
+        line = file_line(file)
+        with self._writing():
+            self._journal_end += self._journal.pwrite(line, self._journal_end)
+        return file
+
+    # The end
+
+    def commit(self, manifest: Manifest) -> Manifest:
+        """Make it a backup: all of it on disk, then its name. StorageError."""
+        content = encode_manifest(manifest)
+        for name, data in ((MANIFEST, content), (SUMS, sums_of(manifest.files, sha256(content).hexdigest()))):
+            with create(self._fs, self.path_of(name)) as file:
+                with self._writing():
+                    file.pwrite(data, 0)
+            with self._writing():
+                self._fs.chmod(self.path_of(name), 0o444)
+        own = {file.path for file in manifest.files} - self._links
+        sync_files(self._fs, (self.path_of(name) for name in (*sorted(own), MANIFEST, SUMS)))
+        with self._writing():
+            self._journal.close()
+            self._fs.unlink_if_exists(os.path.join(self.path, JOURNAL))
+            for directory in sorted(self._directories, reverse=True):
+                self._fs.fsync_dir(directory)
+            self._fs.fsync_dir(self.path)
+            self._fs.rename(self.path, os.path.join(self._store.path, self.id))
+            self._done = True
+            self._fs.fsync_dir(self._store.path)
+        return manifest

@@ -1,0 +1,277 @@
+"""What a backup says of itself: `kafkalog.backup.json`, one JSON document, and `SHA256SUMS` beside it.
+
+The document has the partitions with their offsets, topics with their settings, what groups had committed, and each
+file with its length, checksum and where it came from. It is read as something that anybody may have written: names
+stay inside the backup, numbers are numbers, and what does not fit is a CorruptBackup that says where.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from kafkalog.errors import CorruptBackup, KafkalogError, StorageError
+from kafkalog.storage.names import validate_partition, validate_topic
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import FileSystem
+
+MANIFEST: Final = "kafkalog.backup.json"
+SUMS: Final = "SHA256SUMS"
+VERSION: Final = 1
+SET_ASIDE: Final = ".backup"
+"""What the name of `meta.properties` ends with in a backup: a broker that is started on one finds no directory of its
+own. Its controller would not ask for the lock file before it writes."""
+MOST_BYTES: Final = 1 << 30
+"""A manifest that is larger is none of ours: a file takes about 250 bytes in it."""
+_FORMAT: Final = "kafkalog backup"
+_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+_DIRECTORY: Final = re.compile(r"dir[0-9]{1,4}")
+_SUM: Final = re.compile(r"[0-9a-f]{64}")
+_MOST: Final = 2**63 - 1
+_HINT: Final = "take another backup: `kafkalog backup list` shows them"
+
+
+class Identity(NamedTuple):
+    """What tells a file that did not change from any other one: device, inode, length, and times in ns."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Identity:
+        """The identity of the file with this status."""
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+class StoredFile(NamedTuple):
+    """A file of a backup: its path in it with `/`, length, checksum, time of its last change, and what it is a copy of.
+
+    `is_private`: only its owner may read it. `identity` is None where the original could change without showing it.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    mtime_ns: int
+    is_private: bool = False
+    identity: Identity | None = None
+
+
+class StoredPartition(NamedTuple):
+    """A partition of a backup: the number of its data directory there, and the offsets it has.
+
+    `topic_id` is None where nobody gave it one, `high_watermark` where no checkpoint tells it; `size` counts bytes of
+    segment files.
+    """
+
+    topic: str
+    partition: int
+    directory: int
+    topic_id: str | None
+    start_offset: int
+    end_offset: int
+    high_watermark: int | None
+    segments: int
+    size: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Which partition it is."""
+        return TopicPartition(self.topic, self.partition)
+
+
+class StoredDirectory(NamedTuple):
+    """A data directory of a backup: its name there, where it was, and whether it had been closed well."""
+
+    name: str
+    source: str
+    is_clean: bool
+
+
+Offsets = dict[str, dict[str, dict[int, int]]]
+"""What groups have committed, by group, topic and partition."""
+
+
+class Manifest(NamedTuple):
+    """All that a backup says of itself; `topics` are settings by topic, `notes` what was found odd on the way."""
+
+    id: str
+    created_ms: int
+    writer: str
+    directories: tuple[StoredDirectory, ...]
+    partitions: tuple[StoredPartition, ...]
+    topics: Mapping[str, Mapping[str, str]]
+    groups: Offsets
+    notes: tuple[str, ...]
+    files: tuple[StoredFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files; those that it shares with other backups count in each."""
+        return sum(file.size for file in self.files)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The manifest's document; a line for each file."""
+    rest = {
+        "format": _FORMAT,
+        "version": VERSION,
+        "id": manifest.id,
+        "created_ms": manifest.created_ms,
+        "writer": manifest.writer,
+        "directories": [one._asdict() for one in manifest.directories],
+        "partitions": [one._asdict() for one in manifest.partitions],
+        "topics": {name: dict(settings) for name, settings in sorted(manifest.topics.items())},
+        "groups": manifest.groups,
+        "notes": list(manifest.notes),
+    }
+    head = json.dumps(rest, indent=1).removesuffix("\n}")
+    files = ",\n".join(json.dumps(_file_document(file), separators=(",", ":")) for file in manifest.files)
+    return f'{head},\n "files": [\n{files}\n]\n}}\n'.encode()
+
+
+def file_line(file: StoredFile) -> bytes:
+    """One file's document as a line of its own."""
+    return json.dumps(_file_document(file), separators=(",", ":")).encode() + b"\n"
+
+
+def _file_document(file: StoredFile) -> dict[str, Any]:
+    return {**file._asdict(), "identity": None if file.identity is None else list(file.identity)}
+
+
+def sums_of(files: tuple[StoredFile, ...], manifest_sum: str) -> bytes:
+    """The lines that `sha256sum -c` reads, those of the manifest last."""
+    lines = [f"{file.sha256}  {file.path}\n" for file in files]
+    return "".join([*lines, f"{manifest_sum}  {MANIFEST}\n"]).encode()
+
+
+def is_id(name: str) -> bool:
+    """True for what a backup may be named."""
+    return _ID.fullmatch(name) is not None
+
+
+def read_manifest(directory: str, fs: FileSystem) -> Manifest:
+    """The manifest of the backup in `directory`; CorruptBackup, StorageError."""
+    path = os.path.join(directory, MANIFEST)
+    try:
+        content = fs.read_file(path, MOST_BYTES)
+    except FileNotFoundError:
+        raise CorruptBackup("the backup has no manifest", path=path, hint=_HINT) from None
+    except OSError as error:
+        raise StorageError.from_os(error, "read the backup's manifest", path=path) from error
+    return parse_manifest(content, path)
+
+
+def parse_manifest(content: bytes, path: str) -> Manifest:
+    """The manifest in these bytes; CorruptBackup for what is none."""
+    try:
+        return _manifest(json.loads(content))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, KafkalogError) as error:
+        raise CorruptBackup(f"the backup's manifest cannot be read: {error}", path=path, hint=_HINT) from None
+
+
+def parse_file_line(line: bytes) -> StoredFile | None:
+    """The file of a line that `file_line` made; None for a line that a crash cut off, or that is none."""
+    try:
+        return _file(json.loads(line))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, KafkalogError):
+        return None
+
+
+def _manifest(document: Any) -> Manifest:
+    if document["format"] != _FORMAT:
+        raise ValueError(f"its format is {document['format']!r}")
+    if document["version"] != VERSION:
+        raise ValueError(f"version {document['version']!r} is not known, {VERSION} is")
+    if not is_id(_text(document["id"])):
+        raise ValueError("its id is none of ours")
+    directories = tuple(_directory(one) for one in document["directories"])
+    return Manifest(
+        document["id"],
+        _whole(document["created_ms"]),
+        _text(document["writer"]),
+        directories,
+        tuple(_partition(one, len(directories)) for one in document["partitions"]),
+        {validate_topic(name): _settings(found) for name, found in document["topics"].items()},
+        {_text(group): _offsets(found) for group, found in document["groups"].items()},
+        tuple(_text(note) for note in document["notes"]),
+        tuple(_file(one) for one in document["files"]),
+    )
+
+
+def _directory(document: Any) -> StoredDirectory:
+    name = _text(document["name"])
+    if _DIRECTORY.fullmatch(name) is None:
+        raise ValueError(f"{name!r} is no data directory of a backup")
+    return StoredDirectory(name, _text(document["source"]), document["is_clean"] is True)
+
+
+def _partition(document: Any, directories: int) -> StoredPartition:
+    number = _whole(document["directory"])
+    if number >= directories:
+        raise ValueError(f"data directory {number} of {directories}")
+    topic_id, mark = document["topic_id"], document["high_watermark"]
+    return StoredPartition(
+        validate_topic(document["topic"]),
+        validate_partition(document["partition"]),
+        number,
+        None if topic_id is None else _text(topic_id),
+        _whole(document["start_offset"]),
+        _whole(document["end_offset"]),
+        None if mark is None else _whole(mark),
+        _whole(document["segments"]),
+        _whole(document["size"]),
+    )
+
+
+def _settings(document: Any) -> dict[str, str]:
+    return {_text(name): _text(value) for name, value in document.items()}
+
+
+def _offsets(document: Any) -> dict[str, dict[int, int]]:
+    return {
+        validate_topic(topic): {validate_partition(int(number)): _whole(at) for number, at in found.items()}
+        for topic, found in document.items()
+    }
+
+
+def _file(document: Any) -> StoredFile:
+    checksum = _text(document["sha256"])
+    if _SUM.fullmatch(checksum) is None:
+        raise ValueError(f"{checksum[:80]!r} is no SHA-256 sum")
+    identity = document["identity"]
+    return StoredFile(
+        safe_path(document["path"]),
+        _whole(document["size"]),
+        checksum,
+        _whole(document["mtime_ns"]),
+        document["is_private"] is True,
+        None if identity is None else Identity(*(_whole(number, 2**64 - 1) for number in identity)),
+    )
+
+
+def safe_path(path: Any) -> str:
+    """The path itself, where it leads to a file inside a data directory of the backup; ValueError otherwise."""
+    parts = _text(path).split("/")
+    is_plain = all(part not in ("", ".", "..") and part.isprintable() and "\\" not in part for part in parts)
+    if not is_plain or not 2 <= len(parts) <= 3 or _DIRECTORY.fullmatch(parts[0]) is None:
+        raise ValueError(f"{ascii(path)[:200]} is no path of a backup")
+    return str(path)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{ascii(value)[:80]} is no text")
+    return value
+
+
+def _whole(value: Any, most: int = _MOST) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise ValueError(f"{ascii(value)[:80]} is no number from 0 to {most}")
+    return value

@@ -1,0 +1,246 @@
+"""One partition, copied while its owner may be appending, rolling, compacting, deleting and cutting.
+
+What was copied is a state that the log had, if at the end every segment is still the file that was copied, but for
+those that retention took from the front, and for what was appended since. Otherwise it is looked at again, and what is
+still the same is not copied again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from kafkalog.backup.cut import Cut, cut_segment, index_cut, is_unchanged, read_whole
+from kafkalog.backup.listing import Listing, list_partition, names_of, status_of
+from kafkalog.backup.making import BackupInProgress, Changed
+from kafkalog.errors import CorruptCheckpoint, CorruptSnapshot, StorageError
+from kafkalog.storage.leader_epoch import read_epochs
+from kafkalog.storage.names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    METADATA_DIRECTORY,
+    base_name,
+    parse_base_offset,
+)
+from kafkalog.storage.producer_snapshot import read_snapshot
+from kafkalog.storage.view_end import SegmentEnd, empty_end, extend_end
+from kafkalog.util.checkpoint import MAX_FILE_BYTES
+from kafkalog.util.clock import Clock
+from kafkalog.util.fileio import File, FileSystem
+
+LOOKS: Final = 40
+"""How often a partition is looked at until it stands still for long enough."""
+PATIENCE: Final = 4
+"""Of those, how many are spent on waiting for what an owner is about to put right."""
+PAUSE_MS: Final = 10
+_MOST_TOLD: Final = 20
+_Status = tuple[int, int, int]
+
+
+class Copied(NamedTuple):
+    """What there is of a partition in the backup: its first segment's base offset, its end, segments and their bytes.
+
+    `notes` say what is odd.
+    """
+
+    first_offset: int
+    end: SegmentEnd
+    segments: int
+    size: int
+    notes: tuple[str, ...]
+
+
+class PartitionCopy:
+    """The partition directory `path` on its way into the backup's directory `name`.
+
+    `copy_whole_segments` does most of the work and promises nothing; `finish` makes it a state that the log had.
+    While `is_still` says that nobody writes, after a good close, files are taken as they are. Threads: one at a time.
+    """
+
+    def __init__(
+        self,
+        making: BackupInProgress,
+        path: str,
+        name: str,
+        *,
+        is_still: Callable[[], bool],
+        fs: FileSystem,
+        clock: Clock,
+    ) -> None:
+        self.path = path
+        self.name = name
+        self._making = making
+        self._is_still = is_still
+        self._fs = fs
+        self._clock = clock
+        self._seen: dict[str, _Status] = {}  # files of whole segments, as they were when they were copied
+        self._others: set[str] = set()
+        self._notes: list[str] = []
+        making.begin_directory(name)
+
+    def copy_whole_segments(self) -> None:
+        """Copy the segments that are not appended to any more, as far as they stay. PartitionNotFound, StorageError."""
+        listing = list_partition(self.path, self._fs)
+        for base in listing.segments[:-1]:
+            try:
+                self._copy_segment(base, listing)
+            except Changed:
+                continue
+
+    def finish(self) -> Copied:
+        """Return when the backup has a state of the log. PartitionNotFound when it is gone; StorageError."""
+        for look in range(LOOKS):
+            self._notes = []
+            try:
+                return self._finished(look < PATIENCE)
+            except Changed:
+                self._clock.sleep(PAUSE_MS * min(look + 1, 10))
+        raise StorageError(
+            "the partition's files keep changing while they are copied",
+            path=self.path,
+            hint="try again when its owner compacts and deletes less",
+        )
+
+    def _finished(self, patient: bool) -> Copied:
+        is_still = self._is_still()
+        listing = list_partition(self.path, self._fs)
+        if listing.swaps and patient:
+            raise Changed
+        whole = listing.segments if is_still else listing.segments[:-1]
+        self._forget(name for name in [*self._seen] if parse_base_offset(name) not in whole)
+        for base in whole:
+            self._copy_segment(base, listing)
+        if not listing.segments:
+            return self._without_segments(listing, patient)
+        with self._opened(base_name(listing.segments[-1]) + LOG_SUFFIX) as file:
+            cut = self._cut(file, listing, is_still, patient)
+            self._copy_others(listing, cut.end, patient)
+            first = self._check_same(listing, cut)
+        self._forget(name for name in [*self._seen] if (parse_base_offset(name) or 0) < first)
+        last = [] if is_still else names_of(listing.segments[-1])
+        self._making.keep_only(self.name, {*self._seen, *self._others, *last})
+        segments = [base for base in listing.segments if base >= first]
+        logs = [f"{self.name}/{base_name(base)}{LOG_SUFFIX}" for base in segments]
+        size = sum(self._making.size_of(name) for name in logs)
+        return Copied(first, cut.end, len(segments), size, tuple(self._notes))
+
+    def _without_segments(self, listing: Listing, patient: bool) -> Copied:
+        """A directory that has just been made, or holds nothing but leftovers."""
+        self._copy_others(listing, empty_end(0), patient)
+        self._making.keep_only(self.name, self._others)
+        if list_partition(self.path, self._fs).segments:
+            raise Changed
+        return Copied(0, empty_end(0), 0, 0, tuple(self._notes))
+
+    # Segments
+
+    def _copy_segment(self, base: int, listing: Listing) -> None:
+        for name in listing.files_of(base):
+            path = os.path.join(self.path, name)
+            status = status_of(path, self._fs)
+            if status is None or status.st_ino != listing.inodes[name]:
+                raise Changed
+            seen = _seen(status)
+            if self._seen.get(name) != seen:
+                self._forget([name])
+                self._making.store(path, f"{self.name}/{name}")
+                self._seen[name] = seen
+
+    def _forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._making.drop(f"{self.name}/{name}")
+            self._seen.pop(name, None)
+
+    def _opened(self, name: str) -> File:
+        path = os.path.join(self.path, name)
+        try:
+            return self._fs.open_file(path, "r")
+        except FileNotFoundError:
+            raise Changed from None
+        except OSError as error:
+            raise StorageError.from_os(error, "open the segment", path=path) from error
+
+    def _cut(self, file: File, listing: Listing, is_still: bool, patient: bool) -> Cut:
+        """The last segment in the backup: whole where nobody writes, else up to its last whole batch."""
+        base = listing.segments[-1]
+        if is_still:
+            end = extend_end(file, base, empty_end(base), file.size())
+            if end.problem is not None:
+                self._notes.append(f"{file.path}: {end.problem.message} at position {end.size}; taken as it is")
+            return Cut(base, file, file.stat().st_ino, end, None)
+        cut = cut_segment(self._making, file, self.name, base, patient=patient)
+        if cut.note is not None:
+            self._notes.append(cut.note)
+        index_cut(self._making, self.path, self.name, cut, listing.files_of(base), self._fs)
+        return cut
+
+    def _check_same(self, listing: Listing, cut: Cut) -> int:
+        """The first offset of the segments that are still there, if those are what was copied; else Changed."""
+        after = list_partition(self.path, self._fs)
+        if not after.segments or after.swaps != listing.swaps:
+            raise Changed
+        first = after.segments[0]
+        if first > cut.base_offset or (first != listing.segments[0] and self._is_metadata):
+            raise Changed
+        if [base for base in after.segments if base <= cut.base_offset] != [b for b in listing.segments if b >= first]:
+            raise Changed
+        if after.inodes.get(base_name(cut.base_offset) + LOG_SUFFIX) != cut.inode or not is_unchanged(cut):
+            raise Changed
+        for name, seen in self._seen.items():
+            if (parse_base_offset(name) or 0) >= first:
+                status = status_of(os.path.join(self.path, name), self._fs)
+                if status is None or _seen(status) != seen:
+                    raise Changed
+        return first
+
+    @property
+    def _is_metadata(self) -> bool:
+        """A controller's log begins where a snapshot ends: what it deletes goes with a snapshot that we do not have."""
+        return os.path.basename(self.path) == METADATA_DIRECTORY
+
+    # What lies beside the segments
+
+    def _copy_others(self, listing: Listing, end: SegmentEnd, patient: bool) -> None:
+        snapshots = {name for offset, name in listing.snapshots.items() if offset <= end.next_offset}
+        wanted = {*snapshots, *listing.small, *listing.swaps}
+        for name in self._others - wanted:
+            self._making.drop(f"{self.name}/{name}")
+        self._others = wanted
+        for name in sorted(wanted - {LEADER_EPOCH_CHECKPOINT}):
+            self._making.store(os.path.join(self.path, name), f"{self.name}/{name}")
+            if name in snapshots:
+                self._check_snapshot(name, patient)
+        if LEADER_EPOCH_CHECKPOINT in wanted:
+            self._copy_epochs(end)
+        for name in listing.unknown[:_MOST_TOLD]:
+            self._notes.append(f"{os.path.join(self.path, name)}: left out, it is none of Kafka's files")
+
+    def _check_snapshot(self, name: str, patient: bool) -> None:
+        """A broker writes a snapshot under its name: it may not be whole yet."""
+        try:
+            read_snapshot(self._making.path_of(f"{self.name}/{name}"), fs=self._fs)
+        except CorruptSnapshot as error:
+            if patient and not self._is_still():
+                raise Changed from None
+            self._notes.append(f"{os.path.join(self.path, name)}: {error.message}; taken as it is")
+
+    def _copy_epochs(self, end: SegmentEnd) -> None:
+        """The leader epochs that begin up to the end of what was copied."""
+        name = f"{self.name}/{LEADER_EPOCH_CHECKPOINT}"
+        path = os.path.join(self.path, LEADER_EPOCH_CHECKPOINT)
+        content, status = read_whole(path, self._fs, MAX_FILE_BYTES)
+        self._making.put(name, content, status)
+        try:
+            entries = read_epochs(self._making.path_of(self.name), fs=self._fs)
+        except CorruptCheckpoint as error:
+            self._notes.append(f"{path}: {error.message}; taken as it is")
+            return
+        kept = [entry for entry in entries if entry.start_offset <= end.next_offset]
+        if len(kept) < len(entries):
+            lines = ["0", str(len(kept)), *(f"{entry.epoch} {entry.start_offset}" for entry in kept)]
+            self._making.put(name, "".join(f"{line}\n" for line in lines).encode(), status)
+
+
+def _seen(status: os.stat_result) -> _Status:
+    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -1,0 +1,218 @@
+"""The directory that backups are kept in, and one backup while it is made.
+
+    <store>/kafkalog.backups                  says that this is such a directory; locked while a backup is made
+    <store>/20261123T084119Z/                 a backup, by the time it was made (UTC)
+        kafkalog.backup.json  SHA256SUMS      what it says of itself
+        dir0/orders-0/...                     the first data directory, as it was; readable as it is
+        dir0/.lock/                           a directory, where a broker, or we, want a file: nobody opens it to write
+    <store>/20261123T090000Z.partial/         one that is being made, or was when its maker was killed
+
+A backup becomes one by the rename of its directory, after all of it was synced. Nothing in it changes after that: a
+later backup links to the files that are still the same, and a backup that is deleted takes away its names only. What a
+killed maker left is where the next one takes files from that are the same; then it goes.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Final, NamedTuple
+
+from kafkalog.backup.manifest import MANIFEST, Manifest, StoredFile, is_id, parse_file_line, read_manifest
+from kafkalog.errors import (
+    CorruptBackup,
+    DirectoryLocked,
+    IllegalArgument,
+    PartitionNotFound,
+    StorageError,
+)
+from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
+
+MARKER: Final = "kafkalog.backups"
+PARTIAL: Final = ".partial"
+JOURNAL: Final = "stored.jsonl"
+LATEST: Final = "latest"
+_CONTENT: Final = b"kafkalog backups, version 1\n"
+_MOST_JOURNAL_BYTES: Final = 1 << 30
+_DOOMED: Final = ".deleted"
+_ID_FORMAT: Final = "%Y%m%dT%H%M%SZ"
+_PARTIAL_NAME: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z\.(?:partial|deleted)")
+
+
+class KnownFile(NamedTuple):
+    """A file of an earlier backup: where it lies, what was stored, and whether that was on disk when it was named."""
+
+    path: str
+    file: StoredFile
+    is_on_disk: bool
+
+
+Known = dict[str, KnownFile]
+"""Files of earlier backups by their paths in them."""
+
+
+class BackupStore:
+    """The backups in `path`. Threads: any number may read; one at a time makes or deletes, with the lock."""
+
+    def __init__(self, path: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
+        self.path = os.path.realpath(path)
+        self._fs = fs
+
+    def ids(self) -> list[str]:
+        """The whole backups, oldest first. PartitionNotFound, IllegalArgument (something else lies there)."""
+        self._check_ours()
+        return sorted(name for name in self._names() if is_id(name))
+
+    def unfinished(self) -> list[str]:
+        """Names of directories that a killed maker, or a delete, left."""
+        return sorted(name for name in self._names() if _PARTIAL_NAME.fullmatch(name))
+
+    def find(self, which: str = LATEST) -> str:
+        """The directory of a backup, by its id, or of the last one; PartitionNotFound names those there are."""
+        ids = self.ids()
+        if not ids:
+            raise PartitionNotFound("there is no backup here", path=self.path, hint="make one: `kafkalog backup`")
+        if which == LATEST:
+            return os.path.join(self.path, ids[-1])
+        if which not in ids:
+            shown = ", ".join(ids[-5:])
+            raise PartitionNotFound(f"there is no backup {ascii(which)}", path=self.path, hint=f"the last are {shown}")
+        return os.path.join(self.path, which)
+
+    def manifest(self, which: str = LATEST) -> Manifest:
+        """What a backup says of itself; CorruptBackup, StorageError, PartitionNotFound."""
+        return read_manifest(self.find(which), self._fs)
+
+    def delete(self, which: str) -> None:
+        """Take a whole backup away; the others keep all their files. The caller has the lock. StorageError."""
+        path = self.find(which)
+        doomed = path + _DOOMED
+        try:
+            self._fs.rename(path, doomed)  # from here on it is no backup, whatever is left of it
+            self._fs.fsync_dir(self.path)
+            shutil.rmtree(doomed)
+        except OSError as error:
+            raise StorageError.from_os(error, "delete the backup", path=path) from error
+
+    def sweep(self, but: str = "") -> None:
+        """Take away what killed makers and deletes left, other than the directory named `but`. StorageError."""
+        for name in self.unfinished():
+            if name != but:
+                try:
+                    shutil.rmtree(os.path.join(self.path, name))
+                except OSError as error:
+                    raise StorageError.from_os(error, "sweep", path=os.path.join(self.path, name)) from error
+
+    def known(self) -> Known:
+        """Files of the newest backup that can be read, and of those that were not finished."""
+        found: Known = {}
+        for name in reversed(self.ids()):
+            directory = os.path.join(self.path, name)
+            try:
+                files = read_manifest(directory, self._fs).files
+            except CorruptBackup:
+                continue
+            found |= {file.path: KnownFile(os.path.join(directory, file.path), file, True) for file in files}
+            break
+        for name in self.unfinished():
+            directory = os.path.join(self.path, name)
+            for file in _journalled(os.path.join(directory, JOURNAL), self._fs):
+                found[file.path] = KnownFile(os.path.join(directory, file.path), file, False)
+        return found
+
+    def new_id(self, now_ms: int) -> str:
+        """An id for now, above those there are: a clock that was set back brings no backup before another one."""
+        taken = {*self.ids(), *(name.partition(".")[0] for name in self.unfinished())}
+        while (made := _id_at(now_ms)) in taken or any(made < name for name in taken):
+            now_ms = max(now_ms, *(_ms_of(name) for name in taken)) + 1000
+        return made
+
+    def _names(self) -> list[str]:
+        try:
+            return self._fs.names(self.path)
+        except FileNotFoundError:
+            raise PartitionNotFound("there is no such directory of backups", path=self.path) from None
+        except OSError as error:
+            raise StorageError.from_os(error, "list the backups", path=self.path) from error
+
+    def _check_ours(self) -> None:
+        names = self._names()
+        if MARKER in names:
+            return
+        if MANIFEST in names:
+            raise IllegalArgument(
+                "this is one backup; name the directory that it lies in", path=self.path,
+                hint=f"{os.path.dirname(self.path)}, and the backup {os.path.basename(self.path)}",
+            )  # fmt: skip
+        shown = ", ".join(sorted(names)[:3])
+        raise IllegalArgument(
+            f"the directory holds {shown or 'nothing'}, and is none of backups", path=self.path,
+            hint="name the directory that backups were made in",
+        )  # fmt: skip
+
+
+class StoreLock:
+    """A directory of backups, held by who makes or deletes one; made where it is missing, with `create`.
+
+    IllegalArgument for a directory with something else in it; DirectoryLocked while another has it; StorageError.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = False, fs: FileSystem = OS) -> None:
+        self.store = BackupStore(path, fs=fs)
+        if create:
+            _begin(self.store.path, fs)
+        self.store.ids()
+        marker = os.path.join(self.store.path, MARKER)
+        try:
+            self._file: File = fs.open_file(marker, "rw")
+            try:
+                fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BaseException:
+                self._file.close()
+                raise
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise StorageError.from_os(error, "lock the backups", path=marker) from error
+            raise DirectoryLocked(
+                "a backup is being made or deleted here", path=self.store.path, hint="wait for its end"
+            ) from None
+
+    def __enter__(self) -> BackupStore:
+        return self.store
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def _begin(path: str, fs: FileSystem) -> None:
+    try:
+        make_directories(fs, path)
+        names = fs.names(path)
+        if MARKER not in names and not [name for name in names if name != MARKER + ".tmp"]:
+            atomic_write(fs, os.path.join(path, MARKER), _CONTENT)
+    except OSError as error:
+        raise StorageError.from_os(error, "make the directory of backups", path=path) from error
+
+
+def _journalled(path: str, fs: FileSystem) -> list[StoredFile]:
+    try:
+        lines = fs.read_file(path, _MOST_JOURNAL_BYTES).splitlines(keepends=True)
+    except OSError:  # there is none, or it cannot be read: then all is copied anew
+        return []
+    parsed = (parse_file_line(line) for line in lines if line.endswith(b"\n"))
+    return [file for file in parsed if file is not None]
+
+
+def _id_at(ms: int) -> str:
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime(_ID_FORMAT)
+
+
+def _ms_of(name: str) -> int:
+    return int(datetime.strptime(name, _ID_FORMAT).replace(tzinfo=UTC).timestamp()) * 1000

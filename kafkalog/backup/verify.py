@@ -1,0 +1,102 @@
+"""`verify_backup`: are the files of a backup those that were stored?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from kafkalog.backup.copying import Tell, sum_of
+from kafkalog.backup.manifest import MANIFEST, SUMS, Manifest, StoredFile, read_manifest, sums_of
+from kafkalog.backup.store import LATEST, BackupStore
+from kafkalog.errors import CorruptBackup, StorageError
+from kafkalog.storage.names import LOCK_FILE, LOG_SUFFIX
+from kafkalog.tools.directories import Path
+from kafkalog.tools.verify import verify
+from kafkalog.tools.verify_report import Finding, Report, Severity, Sums
+from kafkalog.util.fileio import OS, FileSystem
+
+_ANOTHER = "restore another backup, and make the next one with --full: it takes nothing from this one"
+
+
+def verify_backup(
+    target: Path, which: str = LATEST, *, deep: bool = False, tell: Tell | None = None, fs: FileSystem = OS
+) -> Report:
+    """Compares every file of a backup with the length and the SHA-256 sum that it was stored with.
+
+    `deep` also verifies the logs in it, as `kafkalog.verify` does: that finds what was wrong before it was backed up.
+    `tell` is called with bytes as they are read. Damage is in the report; PartitionNotFound where there is no such
+    backup, IllegalArgument for a directory that is none of backups.
+    """
+    path = BackupStore(target, fs=fs).find(which)
+    sums = Sums()
+    findings: list[Finding] = []
+    try:
+        manifest = read_manifest(path, fs)
+    except CorruptBackup as error:
+        return Report((_damage("manifest", error.path or path, error.message),))
+    findings += _check_sums(path, manifest, fs)
+    for file in manifest.files:
+        findings += _check_file(os.path.join(path, file.path), file, tell, fs)
+        sums.files += 1
+        if file.path.endswith(LOG_SUFFIX):
+            sums.segments += 1
+            sums.bytes += file.size
+    sums.partitions = len(manifest.partitions)
+    findings += [_extra(found) for found in _strangers(path, manifest)]
+    if deep:
+        found = verify([os.path.join(path, one.name) for one in manifest.directories], deep=True, fs=fs)
+        findings += found.findings
+        sums.batches, sums.records = found.sums.batches, found.sums.records
+    return Report(tuple(findings), sums)
+
+
+def _check_sums(path: str, manifest: Manifest, fs: FileSystem) -> Iterator[Finding]:
+    """The manifest by the list of checksums, and that list by the manifest."""
+    where = os.path.join(path, SUMS)
+    try:
+        _, own = sum_of(fs, os.path.join(path, MANIFEST))
+        with fs.open_file(where, "r") as file:
+            listed = file.pread(file.size(), 0)
+    except OSError as error:
+        yield _unreadable(where, error)
+        return
+    if listed != sums_of(manifest.files, own):
+        yield _damage("manifest", where, f"it does not agree with {MANIFEST}: one of the two was changed")
+
+
+def _check_file(path: str, file: StoredFile, tell: Tell | None, fs: FileSystem) -> Iterator[Finding]:
+    try:
+        size, sums = sum_of(fs, path, tell)
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            yield _damage("missing", path, "the file is missing")
+        else:
+            yield _unreadable(path, error)
+        return
+    if size != file.size:
+        yield _damage("length", path, f"it is {size:,} bytes long, and was stored with {file.size:,}")
+    elif sums != file.sha256:
+        yield _damage("checksum", path, "its bytes are not those that were stored")
+
+
+def _strangers(path: str, manifest: Manifest) -> Iterator[str]:
+    """Files that lie in the data directories of the backup and are none of it."""
+    known = {os.path.join(path, file.path) for file in manifest.files}
+    for one in manifest.directories:
+        for below, directories, names in os.walk(os.path.join(path, one.name)):
+            if LOCK_FILE in directories:
+                directories.remove(LOCK_FILE)
+            yield from (found for name in sorted(names) if (found := os.path.join(below, name)) not in known)
+
+
+def _damage(kind: str, path: str, what: str) -> Finding:
+    return Finding(Severity.DAMAGE, kind, path, what, hint=_ANOTHER)
+
+
+def _extra(path: str) -> Finding:
+    return Finding(Severity.DAMAGE, "extra", path, "it is not of the backup", hint="somebody put it there")
+
+
+def _unreadable(path: str, error: OSError) -> Finding:
+    what = error.message if isinstance(error, StorageError) else error.strerror or str(error)
+    return Finding(Severity.UNREADABLE, "unreadable", path, what)

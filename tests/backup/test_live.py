@@ -1,0 +1,76 @@
+"""Backups beside a writer, and beside our server under load: consistent, and served again when restored."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.backup import create_backup, list_backups, restore_backup, verify_backup
+from kafkalog.testing import kafka_server
+from kafkalog.tools.verify import verify
+from tests import commands
+from tests.backup.load import HASTY, Load, check, check_served
+from tests.backup.logs import offsets
+
+WRITER = """
+import sys
+import kafkalog
+with kafkalog.open_dirs(sys.argv[1], "a") as dirs:
+    dirs.create_topic("orders", 1, {"segment.bytes": 20000, "index.interval.bytes": 300})
+    log, n = dirs["orders", 0], 0
+    while True:
+        log.append([(b"key", b"value %d" % m) for m in range(n, n + 5)])
+        n += 5
+        if n % 100 == 0:
+            print(n, flush=True)
+"""
+
+
+def test_beside_a_writer_in_another_process(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path / "data")], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        try:
+            told: list[int] = []
+            for _ in range(4):
+                for _ in range(15):
+                    done = int(writer.stdout.readline())
+                told.append(done)
+                create_backup(tmp_path / "data", tmp_path / "backups")
+        finally:
+            writer.kill()
+    ends = []
+    for number, manifest in enumerate(list_backups(tmp_path / "backups")):
+        assert verify_backup(tmp_path / "backups", manifest.id, deep=True).ok
+        place = tmp_path / f"restored-{number}"
+        restore_backup(tmp_path / "backups", place, manifest.id)
+        assert verify(place, deep=True).ok
+        found = offsets(place / "orders-0")
+        assert found == list(range(len(found))) and len(found) >= told[number]
+        ends.append(len(found))
+        with kafkalog.open_dirs(place, "a") as dirs:
+            assert dirs["orders", 0].end_offset == len(found), "nothing is cut when it is recovered"
+    assert ends == sorted(set(ends))
+
+
+def test_beside_our_server_under_load(tmp_path: Path) -> None:
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
+    data = tmp_path / "data"
+    promised = []
+    with kafka_server(directory=data, settings=HASTY) as server, Load(server.bootstrap) as load:
+        for wanted in (300, 900):
+            load.wait(wanted)
+            promised.append(load.acked)
+            commands.ok("backup", "-d", data, tmp_path / "backups")
+    manifests = list_backups(tmp_path / "backups")
+    assert len(manifests) == len(promised)
+    for manifest, acked in zip(manifests, promised, strict=True):
+        assert verify_backup(tmp_path / "backups", manifest.id, deep=True).ok
+        restore_backup(tmp_path / "backups", tmp_path / manifest.id, manifest.id)
+        check(tmp_path / manifest.id, manifest, acked)
+    last = tmp_path / manifests[-1].id
+    with kafka_server(directory=last) as server:
+        check_served(server.bootstrap, manifests[-1])

@@ -1,0 +1,59 @@
+"""Backups of a real broker's directory under load, and a broker on what is restored of them."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkalog.backup import list_backups, restore_backup, verify_backup
+from tests import commands
+from tests.backup.load import HASTY, Load, check, check_served
+from tests.interop.broker import Broker
+from tests.interop.reference import Reference
+
+pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
+FEW = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+
+
+def test_a_broker_opens_what_was_backed_up_beside_a_broker_under_load(tmp_path: Path, reference: Reference) -> None:
+    data, promised = tmp_path / "data", []
+    data.mkdir()
+    with Broker(reference, tmp_path / "work", data, HASTY | FEW) as broker, Load(broker.bootstrap) as load:
+        for wanted in (300, 900):
+            load.wait(wanted)
+            promised.append(load.acked)
+            commands.ok("backup", "-d", data, tmp_path / "backups")
+    manifests = list_backups(tmp_path / "backups")
+    for manifest, acked in zip(manifests, promised, strict=True):
+        assert verify_backup(tmp_path / "backups", manifest.id, deep=True).ok
+        restore_backup(tmp_path / "backups", tmp_path / manifest.id, manifest.id)
+        check(tmp_path / manifest.id, manifest, acked)
+    last = tmp_path / manifests[-1].id
+    with Broker(reference, tmp_path / "again", last, FEW) as broker:
+        check_served(broker.bootstrap, manifests[-1])
+        for sign in ("-stray", "corrupt", "Found invalid"):
+            assert sign not in broker.log(), sign
+
+
+def test_a_broker_does_not_start_on_a_backup_itself(tmp_path: Path, reference: Reference) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with Broker(reference, tmp_path / "work", data, FEW):
+        pass
+    made = Path(commands.ok("backup", "-q", "-d", data, tmp_path / "backups").decode().partition(": ")[0])
+    with pytest.raises(RuntimeError, match="did not start"):
+        with Broker(reference, tmp_path / "again", made / "dir0", FEW):
+            pass
+    assert verify_backup(tmp_path / "backups").ok
+
+
+def test_a_stopped_brokers_directory_comes_back_byte_by_byte(tmp_path: Path, reference: Reference) -> None:
+    from tests.backup.logs import files
+
+    data = tmp_path / "data"
+    data.mkdir()
+    with Broker(reference, tmp_path / "work", data, HASTY | FEW) as broker, Load(broker.bootstrap) as load:
+        load.wait(100)
+    commands.ok("backup", "-d", data, tmp_path / "backups")
+    commands.ok("restore", tmp_path / "backups", "-d", tmp_path / "restored")
+    before, after = files(data), files(tmp_path / "restored")
+    assert after == {name: content for name, content in before.items() if not name.endswith(".deleted")}
