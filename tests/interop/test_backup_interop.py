@@ -7,6 +7,7 @@ import pytest
 from kafkalog.backup import list_backups, restore_backup, verify_backup
 from tests import commands
 from tests.backup.load import HASTY, Load, check, check_served
+from tests.interop import broker as running
 from tests.interop.broker import Broker
 from tests.interop.reference import Reference
 
@@ -34,12 +35,15 @@ def test_a_broker_opens_what_was_backed_up_beside_a_broker_under_load(tmp_path: 
             assert sign not in broker.log(), sign
 
 
-def test_a_broker_does_not_start_on_a_backup_itself(tmp_path: Path, reference: Reference) -> None:
+def test_a_broker_does_not_start_on_a_backup_itself(
+    tmp_path: Path, reference: Reference, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = tmp_path / "data"
     data.mkdir()
     with Broker(reference, tmp_path / "work", data, FEW):
         pass
     made = Path(commands.ok("backup", "-q", "-d", data, tmp_path / "backups").decode().partition(": ")[0])
+    monkeypatch.setattr(running, "_format", lambda properties: None)
     with pytest.raises(RuntimeError, match="did not start"):
         with Broker(reference, tmp_path / "again", made / "dir0", FEW):
             pass
