@@ -67,7 +67,7 @@ def create_backup(
     with StoreLock(target, create=True, fs=fs) as store:
         known = {} if full else store.known()
         with BackupInProgress(store, known, clock.milliseconds(), fs=fs, tell=tell) as making:
-            manifest = _Run(making, paths, fs, clock).run(clock.milliseconds(), committed)
+            manifest = Copying(making, paths, fs, clock).run(clock.milliseconds(), committed)
             making.commit(manifest)
         store.sweep()
     path = os.path.join(store.path, making.id)
@@ -105,14 +105,23 @@ def _check_places(paths: Sequence[str], target: str) -> None:
                 )  # fmt: skip
 
 
-class _Run:
+class Copying:
     """One call: the directories, and the partitions on their way."""
 
-    def __init__(self, making: BackupInProgress, paths: Sequence[str], fs: FileSystem, clock: Clock) -> None:
+    def __init__(
+        self,
+        making: BackupInProgress,
+        paths: Sequence[str],
+        fs: FileSystem,
+        clock: Clock,
+        topics: frozenset[str] | None = None,
+    ) -> None:
         self._making = making
         self._fs = fs
         self._clock = clock
-        self._directories = [DirectoryCopy(making, path, f"dir{number}", fs) for number, path in enumerate(paths)]
+        self._directories = [
+            DirectoryCopy(making, path, f"dir{number}", fs, topics) for number, path in enumerate(paths)
+        ]
         self._copied: list[dict[TopicPartition, Copied]] = [{} for _ in paths]
         self._notes: list[str] = []
 

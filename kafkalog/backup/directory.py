@@ -56,7 +56,10 @@ class _Checkpoint(NamedTuple):
 class DirectoryCopy:
     """The data directory `path` as the backup's `name`. `notes` say what is odd. Threads: one at a time."""
 
-    def __init__(self, making: BackupInProgress, path: str, name: str, fs: FileSystem) -> None:
+    def __init__(
+        self, making: BackupInProgress, path: str, name: str, fs: FileSystem, topics: frozenset[str] | None = None
+    ) -> None:
+        """With `topics` it is only those, with their checkpoints and settings: nothing of a broker or a server."""
         self.path = path
         self.name = name
         self.notes: list[str] = []
@@ -65,6 +68,7 @@ class DirectoryCopy:
         self._fs = fs
         self._checkpoints: dict[str, _Checkpoint] = {}
         self._was_still = False
+        self._topics = topics
 
     def is_still(self) -> bool:
         """True while nobody has the directory open, after a good close. StorageError."""
@@ -83,8 +87,10 @@ class DirectoryCopy:
         for name in self._names():
             if name in CHECKPOINTS:
                 self._read_checkpoint(name)
-            elif name in _BROKERS or _OURS.fullmatch(name):
+            elif self._topics is None and (name in _BROKERS or _OURS.fullmatch(name)):
                 self._copy_file(name)
+        if self._topics is not None:
+            return [one for one in found if one.topic_partition.topic in self._topics]
         metadata = os.path.join(self.path, METADATA_DIRECTORY)
         self.has_metadata = os.path.isdir(metadata)
         return [*found, *([PartitionPath(METADATA, metadata)] if self.has_metadata else [])]

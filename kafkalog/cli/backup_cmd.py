@@ -59,7 +59,7 @@ def create(
     common.set_verbosity(quiet, verbose)
     where = common.need_dirs(dirs)
     with Meter("backup", total_bytes(where) if sys.stderr.isatty() else None, quiet=quiet) as meter:
-        report = create_backup(where, target, full=full, committed=_committed, tell=meter.add)
+        report = create_backup(where, target, full=full, committed=committed, tell=meter.add)
     if keep is not None:
         delete_backups(target, [one.id for one in list_backups(target)][:-keep])
     manifest = report.manifest
@@ -182,7 +182,7 @@ def _told(manifest: Manifest) -> str:
     )
 
 
-def _committed(dirs: Sequence[str]) -> Offsets:
+def committed(dirs: Sequence[str]) -> Offsets:
     """What groups have committed, for the manifest; only where a directory keeps it, which few do."""
     from kafkalog.cli.group_rows import committed_in
     from kafkalog.tools.directories import partitions

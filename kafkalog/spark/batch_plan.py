@@ -6,12 +6,13 @@ import warnings
 from collections.abc import Mapping
 
 from kafkalog.errors import OffsetOutOfRange
+from kafkalog.exchange.ranges import OffsetRange
 from kafkalog.spark.damage import DataLoss
 from kafkalog.spark.filters import Pruning
 from kafkalog.spark.limits import Limit, check_order, resolve
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews, find_partitions
-from kafkalog.spark.ranges import OffsetRange, plan_ranges
+from kafkalog.spark.ranges import plan_ranges
 from kafkalog.types import TopicPartition
 
 __all__ = ["plan_batch", "within_bounds"]

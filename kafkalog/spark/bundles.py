@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kafkalog.spark.ranges import OffsetRange
+from kafkalog.exchange.ranges import OffsetRange
 
 __all__ = ["Bundle", "bundled"]
 

@@ -11,7 +11,7 @@ from kafkalog.errors import StorageError
 from kafkalog.util.fileio import OS, atomic_write
 
 if TYPE_CHECKING:
-    from kafkalog.spark.ranges import OffsetRange
+    from kafkalog.exchange.ranges import OffsetRange
 
 __all__ = ["Damage", "DataLoss", "Skipped", "report_to"]
 

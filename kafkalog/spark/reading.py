@@ -15,9 +15,9 @@ from kafkalog.spark.row_schema import arrow_schema
 from kafkalog.storage.view import LogView
 
 if TYPE_CHECKING:
+    from kafkalog.exchange.ranges import OffsetRange
     from kafkalog.records.table import RecordBatchColumns
     from kafkalog.spark.options import SourceOptions
-    from kafkalog.spark.ranges import OffsetRange
     from kafkalog.util.checkpoint_cache import CheckpointCache
 
 __all__ = ["BATCH_BYTES", "BATCH_ROWS", "arrow_batches"]

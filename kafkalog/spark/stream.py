@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kafkalog.errors import OffsetOutOfRange
+from kafkalog.exchange.ranges import bytes_between
 from kafkalog.spark.admission import TriggerDelay, admitted
 from kafkalog.spark.bundles import bundled
 from kafkalog.spark.damage import DataLoss
@@ -29,7 +30,7 @@ from kafkalog.spark.offsets import offsets_from_dict, offsets_to_dict
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import find_partitions
 from kafkalog.spark.range_scan import LOST_HINT
-from kafkalog.spark.ranges import bytes_between, plan_ranges
+from kafkalog.spark.ranges import plan_ranges
 from kafkalog.spark.reach import Loss, Reach, Standing, reachable, replayed
 from kafkalog.spark.reading import arrow_batches
 from kafkalog.types import TopicPartition

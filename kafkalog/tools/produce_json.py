@@ -33,6 +33,9 @@ class JsonRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
+    topic: str | None = None
+    offset: int | None = None
+    is_append_time: bool = False
 
 
 def parse_record(line: bytes, name: str, number: int) -> JsonRecord:
@@ -51,6 +54,9 @@ def parse_record(line: bytes, name: str, number: int) -> JsonRecord:
             _data(fields, "key"),
             _data(fields, "payload"),
             _headers(fields.get("headers"), fields.get("headers_encoding")),
+            _text(fields, "topic"),
+            _number(fields, "offset"),
+            fields.get("tstype") == "logappend",
         )
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise FormatError(
@@ -66,6 +72,13 @@ def _number(fields: dict[str, Any], name: str) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63):
         return value
     raise ValueError(f"{name} is {value!r}, a whole number of 64 bits is meant")
+
+
+def _text(fields: dict[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    if value is None or isinstance(value, str):
+        return value
+    raise ValueError(f"{name} is {type(value).__name__}, text is meant")
 
 
 def _data(fields: dict[str, Any], name: str) -> bytes | None:

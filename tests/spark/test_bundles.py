@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog.exchange.ranges import OffsetRange
 from kafkalog.spark.bundles import BUNDLE_BYTES, FEW, bundled
-from kafkalog.spark.ranges import OffsetRange
 
 
 @given(st.lists(st.integers(0, 2 * BUNDLE_BYTES), max_size=60))

@@ -12,9 +12,9 @@ import pytest
 import kafkalog
 from kafkalog._core.encode import encode_batch
 from kafkalog.errors import CorruptRecord, OffsetOutOfRange, StorageError
-from kafkalog.spark.jobs.manifest import ExportedRange, ExportSettings
-from kafkalog.spark.jobs.parquet_files import MOST_OPEN, NO_DATE, ExportTask, export_range
-from kafkalog.spark.ranges import OffsetRange
+from kafkalog.exchange.manifest import ExportedRange, ExportSettings
+from kafkalog.exchange.parquet_files import MOST_OPEN, NO_DATE, ExportTask, export_range
+from kafkalog.exchange.ranges import OffsetRange
 from tests.tiny_disk import run_on_tiny_disk
 
 ALL = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -169,9 +169,9 @@ FULL_DISK = """
 import os
 import kafkalog
 from kafkalog.errors import StorageError
-from kafkalog.spark.jobs.manifest import ExportSettings
-from kafkalog.spark.jobs.parquet_files import ExportTask, export_range
-from kafkalog.spark.ranges import OffsetRange
+from kafkalog.exchange.manifest import ExportSettings
+from kafkalog.exchange.parquet_files import ExportTask, export_range
+from kafkalog.exchange.ranges import OffsetRange
 
 os.mkdir("staging")
 settings = ExportSettings(("value",), "read_uncommitted", False)

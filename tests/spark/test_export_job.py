@@ -20,9 +20,10 @@ from kafkalog.errors import (
     PartitionNotFound,
     UnknownTopicOrPartition,
 )
+from kafkalog.exchange.manifest import ExportedFile, ExportedRange
+from kafkalog.exchange.planning import FIRST_RATIO, LEAST_TASK_BYTES, MOST_RATIO, log_bytes_per_byte, task_bytes
 from kafkalog.spark.damage import DataLoss
-from kafkalog.spark.jobs.export import FIRST_RATIO, LEAST_TASK_BYTES, MOST_RATIO, export, log_bytes_per_byte, task_bytes
-from kafkalog.spark.jobs.manifest import ExportedFile, ExportedRange
+from kafkalog.spark.jobs.export import export
 from tests.spark.jobs import job
 
 if TYPE_CHECKING:

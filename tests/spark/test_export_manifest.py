@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import DirectoryLocked, FormatError, IllegalArgument, StorageError
-from kafkalog.spark.jobs.intervals import OffsetSet
-from kafkalog.spark.jobs.manifest import (
+from kafkalog.exchange.intervals import OffsetSet
+from kafkalog.exchange.manifest import (
     ExportDirectory,
     ExportedFile,
     ExportedRange,

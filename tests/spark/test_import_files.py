@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog.errors import DirectoryLocked, FormatError, IllegalArgument, IllegalState, KafkalogError, TopicExists
+from kafkalog.exchange.manifest import ExportSettings
+from kafkalog.exchange.parquet_files import ExportTask, export_range
+from kafkalog.exchange.ranges import OffsetRange
+from kafkalog.exchange.row_files import ordered_rows, survey
 from kafkalog.spark import commit, kept_offsets
 from kafkalog.spark.commit import Committed, Committer
 from kafkalog.spark.import_plan import KeptTarget
 from kafkalog.spark.jobs import import_, json_lines
 from kafkalog.spark.jobs.import_ import FileTask, PartitionTask, stage_file, stage_json, stage_partition, with_room
-from kafkalog.spark.jobs.manifest import ExportSettings
-from kafkalog.spark.jobs.parquet_files import ExportTask, export_range
-from kafkalog.spark.jobs.parquet_rows import ordered_rows, survey
 from kafkalog.spark.jobs.task_stage import Landing
 from kafkalog.spark.jobs.text_lines import TextOptions, text_tasks
 from kafkalog.spark.kept_offsets import is_empty
 from kafkalog.spark.ledger import read_ledger
-from kafkalog.spark.ranges import OffsetRange
 from kafkalog.spark.staging import Job
 from kafkalog.types import TopicPartition
 from tests.golden_cases import Case, each_partition

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkalog
+from kafkalog.exchange.ranges import OffsetRange, cut
 from kafkalog.spark.batch_plan import plan_batch
-from kafkalog.spark.ranges import OffsetRange, at_least, cut, divided
+from kafkalog.spark.ranges import at_least, divided
 from tests.builder import R, batch
 from tests.spark.topics import batch_positions, first_segment, make_topic, offsets_of, source_options
 

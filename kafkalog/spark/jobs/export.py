@@ -10,30 +10,34 @@ killed run leaves nothing double, is in `manifest`.
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import (
     IllegalArgument,
-    IllegalState,
-    InconsistentTopicId,
-    OffsetOutOfRange,
     UnknownTopicOrPartition,
 )
-from kafkalog.records.column_reader import COLUMNS, kinds_of
+from kafkalog.exchange.intervals import OffsetSet
+from kafkalog.exchange.manifest import ExportDirectory, ExportedRange, ExportSettings
+from kafkalog.exchange.parquet_files import CODECS, ExportTask, export_range
+from kafkalog.exchange.planning import (
+    FILE_BYTES,
+    LEAST_FILE_BYTES,
+    check_loss,
+    check_same,
+    column_names,
+    log_bytes_per_byte,
+    task_bytes,
+)
+from kafkalog.exchange.ranges import OffsetRange, boundaries, bytes_between, cut
 from kafkalog.spark.batch_plan import within_bounds
 from kafkalog.spark.damage import DataLoss
 from kafkalog.spark.executors import check_executors
-from kafkalog.spark.jobs.intervals import OffsetSet
-from kafkalog.spark.jobs.manifest import ExportDirectory, ExportedRange, ExportSettings
-from kafkalog.spark.jobs.parquet_files import CODECS, ExportTask, export_range
 from kafkalog.spark.limits import EARLIEST, resolve
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews, find_partitions
 from kafkalog.spark.progress import Tell
-from kafkalog.spark.ranges import OffsetRange, boundaries, bytes_between, cut
 from kafkalog.spark.subscriptions import SubscribePattern
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.storage.partition_metadata import read_partition_metadata
@@ -47,14 +51,6 @@ if TYPE_CHECKING:
 __all__ = ["ExportReport", "export"]
 
 Path = str | os.PathLike[str]
-FILE_BYTES: Final = 128 << 20
-LEAST_FILE_BYTES: Final = 1 << 10
-LEAST_TASK_BYTES: Final = 16 << 20
-"""A log is not cut smaller than this only to keep all cores at work."""
-FIRST_RATIO: Final = 2.0
-MOST_RATIO: Final = 16.0
-"""Bytes of log for a byte of Parquet: what is taken for it before anything was exported, and the most."""
-
 
 class ExportReport(NamedTuple):
     """What one run wrote (`records`, `files`, `bytes`), and how many records were in the directory before it."""
@@ -96,7 +92,7 @@ def export(
     if not several:
         raise IllegalArgument("no path is given", hint="name a data directory, or directories of partitions")
     wanted = _options([os.path.abspath(path) for path in several], options or {})
-    settings = ExportSettings(_names(columns), wanted.isolation, by_date)
+    settings = ExportSettings(column_names(columns), wanted.isolation, by_date)
     if compression not in CODECS:
         raise IllegalArgument(f"compression is {compression!r}", hint=f"Parquet has {', '.join(CODECS)}")
     if file_bytes < LEAST_FILE_BYTES:
@@ -138,15 +134,6 @@ def _options(paths: list[str], given: Mapping[str, str]) -> SourceOptions:
     )  # fmt: skip
 
 
-def _names(columns: Iterable[str] | None) -> tuple[str, ...]:
-    """The names of the columns in the files, as the source orders them."""
-    named = COLUMNS if columns is None else tuple(COLUMNS[kind] for kind in kinds_of(columns))
-    kept = tuple(name for name in COLUMNS if name in named and name != "topic")
-    if not kept:
-        raise IllegalArgument("no column is left besides the topic", hint=f"columns are {', '.join(COLUMNS)}")
-    return kept
-
-
 def _plan(
     found: dict[TopicPartition, str], options: SourceOptions, directory: ExportDirectory, file_bytes: int, cores: int
 ) -> list[tuple[OffsetRange, int, str | None]]:
@@ -157,9 +144,10 @@ def _plan(
             for limit, side in ((options.starting, "starting"), (options.ending, "ending"))
         )
         ids = {one: read_partition_metadata(OS, path) for one, path in found.items()}
-        _check_same(directory, ids, views)
+        check_same(directory, ids, views.latest, views.directories)
         if options.starting == EARLIEST:
-            _check_loss(directory, views, stops, options.fail_on_data_loss)
+            loss = None if options.fail_on_data_loss else DataLoss
+            check_loss(directory, views.earliest, stops, views.directories, loss)
         starts, stops = within_bounds(starts, stops, views, options.fail_on_data_loss)
         missing = [
             OffsetRange(one.topic, one.partition, found[one], start, stop)
@@ -173,56 +161,3 @@ def _plan(
             cuts = cut(whole, boundaries(views[whole.topic_partition], whole.start, whole.stop, most))
             parts += [(part, max(1, size // len(cuts)), ids[part.topic_partition]) for part in cuts]
     return sorted(parts, key=lambda part: -part[1])  # the largest first: none is left for the end
-
-
-def task_bytes(log_bytes: int, cores: int, file_bytes: int, ratio: float) -> int:
-    """How many bytes of log a task gets: those of a file, or fewer where cores would have nothing to do."""
-    return max(1, min(int(file_bytes * ratio), max(LEAST_TASK_BYTES, log_bytes // cores)))
-
-
-def log_bytes_per_byte(ranges: Iterable[ExportedRange]) -> float:
-    """What the exported ranges say of it."""
-    pairs = [(one.log_bytes, sum(file.bytes for file in one.files)) for one in ranges if one.files]
-    written = sum(size for _, size in pairs)
-    return min(MOST_RATIO, max(1.0, sum(log for log, _ in pairs) / written)) if written else FIRST_RATIO
-
-
-def _check_same(directory: ExportDirectory, ids: Mapping[TopicPartition, str | None], views: PartitionViews) -> None:
-    """The logs are those that were exported: the same topics, and not shorter."""
-    for one in directory.ranges:
-        now = ids.get(one.topic_partition)
-        if now is not None and one.topic_id is not None and now != one.topic_id:
-            raise InconsistentTopicId(
-                f"{one.topic_partition} was exported from the topic with id {one.topic_id}, this one has {now}",
-                path=views.directories[one.topic_partition],
-                hint="the topic was made anew: export it into another directory",
-            )
-    for key, end in _ends(directory, ids):
-        latest = views.latest(key)
-        if latest < end:
-            raise IllegalState(
-                f"{key} was exported up to offset {end}, and now ends at {latest}",
-                path=views.directories[key],
-                offset=latest,
-                hint="its end was cut off, or it is another log: export it into another directory",
-            )
-
-
-def _check_loss(
-    directory: ExportDirectory, views: PartitionViews, stops: Mapping[TopicPartition, int], fail: bool
-) -> None:
-    """Records between what was exported and the log start are gone."""
-    for key, end in _ends(directory, stops):
-        earliest = views.earliest(key)
-        if end < earliest:
-            text = f"offsets {end} to {earliest - 1} of {key} were deleted before they were exported"
-            if fail:
-                raise OffsetOutOfRange(
-                    text, path=views.directories[key], offset=end,
-                    hint="set failOnDataLoss to false to export what is there, and run the export more often",
-                )  # fmt: skip
-            warnings.warn(text, DataLoss, stacklevel=2)
-
-
-def _ends(directory: ExportDirectory, wanted: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, int]]:
-    return ((key, directory.exported[key].end) for key in wanted if key in directory.exported)

@@ -14,14 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument
+from kafkalog.exchange.offset_batches import batches_with_offsets
+from kafkalog.exchange.row_files import RECORD_COLUMNS, ParquetFacts, ordered_rows, survey, unordered_rows
 from kafkalog.records.placer import Placer, TopicTarget
 from kafkalog.spark.commit import Committed, Committer, StagedTask
 from kafkalog.spark.executors import check_executors
 from kafkalog.spark.import_plan import KeptTarget, has_plans
 from kafkalog.spark.jobs.ingest import landing_for, several
 from kafkalog.spark.jobs.json_lines import json_batches
-from kafkalog.spark.jobs.offset_batches import batches_with_offsets
-from kafkalog.spark.jobs.parquet_rows import RECORD_COLUMNS, ParquetFacts, ordered_rows, survey, unordered_rows
 from kafkalog.spark.jobs.row_columns import format_of
 from kafkalog.spark.jobs.task_stage import Landing, TaskStage, no_time
 from kafkalog.spark.jobs.text_lines import SPLIT_BYTES, TextOptions, TextTask, files_of, text_tasks

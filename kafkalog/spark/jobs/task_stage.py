@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from kafkalog.config import LogConfig
+from kafkalog.exchange.targets import StagedFor, no_time
 from kafkalog.records.packing import Compression, choose
-from kafkalog.records.placer import TopicTarget
 from kafkalog.spark.commit import StagedTask, StagedTopic
 from kafkalog.spark.staging import ONLY_BATCH, Job, StageWriter
 from kafkalog.spark.topic_layout import TopicLayout, read_layout
 from kafkalog.types import TopicPartition
 
 __all__ = ["Landing", "StagedFor", "TaskStage", "no_time"]
-
-ANY_MS: Final = 2**63 - 1
-
 
 @dataclass(frozen=True, slots=True)
 class Landing:
@@ -32,26 +28,6 @@ class Landing:
     partitions: int
     compression: Compression | None
     by_topic: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class StagedFor:
-    """A topic as records are made for it: its partitions, its settings, its batches' codec."""
-
-    partitions: int
-    config: LogConfig
-    compression: Compression
-
-    def as_written(self) -> TopicTarget:
-        """What rows go by that were records before: any time, since the rules on times are for new records."""
-        config = self.config.replace(message_timestamp_after_max_ms=ANY_MS, message_timestamp_before_max_ms=ANY_MS)
-        return TopicTarget(self.partitions, config, self.compression)
-
-    def as_copied(self) -> TopicTarget:
-        """What rows of one partition go by that keep their offsets: as for a follower, only a segment bounds them."""
-        size = self.config.segment_size
-        config = LogConfig(max_message_bytes=size, message_timestamp_after_max_ms=ANY_MS).replace(segment_bytes=size)
-        return TopicTarget(1, config, self.compression)
 
 
 class TaskStage:
@@ -102,8 +78,3 @@ class TaskStage:
     def __exit__(self, *exc: object) -> None:
         if self._done is None:
             self._writer.abandon()
-
-
-def no_time() -> int:
-    """What stands for a record's time where it has none: it stays so."""
-    return -1

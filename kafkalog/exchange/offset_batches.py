@@ -10,9 +10,9 @@ import numpy as np
 
 from kafkalog._core.crc import crc32c
 from kafkalog._core.scan import scan
+from kafkalog.exchange.targets import StagedFor, no_time
 from kafkalog.records.format import TIMESTAMP_TYPE_BIT
 from kafkalog.records.placer import Placer
-from kafkalog.spark.jobs.task_stage import StagedFor, no_time
 
 __all__ = ["batches_with_offsets"]
 

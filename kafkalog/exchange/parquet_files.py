@@ -1,10 +1,9 @@
-"""A task of an export: a range of a log to Parquet files, one for each date, in bounded memory."""
+"""A task of an export: a range of a log to Parquet or Arrow files, one for each date, in bounded memory."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -13,13 +12,15 @@ import pyarrow.parquet as pq
 
 import kafkalog
 from kafkalog.errors import StorageError
+from kafkalog.exchange.manifest import ExportedFile, ExportedRange, write_done
+from kafkalog.exchange.tasks import ExportTask
 from kafkalog.log_scan import LogScan
 from kafkalog.records.column_reader import BATCH_BYTES, COLUMNS
-from kafkalog.spark.jobs.manifest import ExportedFile, ExportedRange, ExportSettings, write_done
-from kafkalog.spark.ranges import OffsetRange
 
 __all__ = ["ExportTask", "export_range"]
 
+ARROW: Final = "arrow"
+ARROW_CODECS: Final = ("zstd", "lz4", "none")
 CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 DAY_MS: Final = 86_400_000
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -35,19 +36,6 @@ MOST_OPEN: Final = 16
 """Dates whose files are open at once; where records jump between more, files are smaller."""
 PLAIN: Final = frozenset(("offset", "timestamp"))
 """Columns that hardly repeat: their differences are stored instead of a dictionary."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExportTask:
-    """A range of a partition, `log_bytes` of it, to files of about `file_bytes` in the directory `staging`."""
-
-    range: OffsetRange
-    log_bytes: int
-    topic_id: str | None
-    settings: ExportSettings
-    compression: str
-    file_bytes: int
-    staging: str
 
 
 def export_range(task: ExportTask) -> ExportedRange:
@@ -88,8 +76,9 @@ def _batches(task: ExportTask) -> Iterator[Any]:
 class _OpenFile:
     """A Parquet file that is being written, and the record batches that wait to be written to it."""
 
-    def __init__(self, path: str, date: str | None) -> None:
+    def __init__(self, path: str, date: str | None, format: str) -> None:
         self.path = path
+        self.format = format
         self.date = date
         self.first = -1
         self.last = -1
@@ -112,15 +101,22 @@ class _OpenFile:
         table = pa.Table.from_batches(self.waiting)
         if self.writer is None:
             self.sink = pa.OSFile(self.path, "wb")
-            self.writer = pq.ParquetWriter(self.sink, table.schema, **_layout(table.schema, compression))
-        self.writer.write_table(table, row_group_size=max(1, table.num_rows))
+            if self.format == ARROW:
+                options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
+                self.writer = pa.ipc.new_file(self.sink, table.schema, options=options)
+            else:
+                self.writer = pq.ParquetWriter(self.sink, table.schema, **_layout(table.schema, compression))
+        if self.format == ARROW:
+            self.writer.write_table(table)
+        else:
+            self.writer.write_table(table, row_group_size=max(1, table.num_rows))
         self.waiting, self.waiting_bytes = [], 0
         return int(self.sink.tell())
 
     def close(self) -> int:
         """Ends the file and syncs it; its size in bytes."""
         self.writer.close()
-        self.sink.close()
+        self.sink.close()  # a file of Arrow is not closed with its writer
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -160,9 +156,9 @@ class _Files:
         if file is None:
             if len(self._open) >= MOST_OPEN:
                 self._finish(next(iter(self._open)))  # the one that got records longest ago
-            path = os.path.join(self._task.staging, f"{self._name}-{len(self._paths):04d}.parquet")
+            path = os.path.join(self._task.staging, f"{self._name}-{len(self._paths):04d}.{self._task.settings.format}")
             self._paths.append(path)
-            file = _OpenFile(path, date)
+            file = _OpenFile(path, date, self._task.settings.format)
         self._open[date] = file
         file.add(batch, offsets)
         if file.waiting_bytes >= min(GROUP_BYTES, self._task.file_bytes):
@@ -182,7 +178,7 @@ class _Files:
         del self._open[date]
         where = self._task.range.topic_partition
         folder = f"topic={where.topic}/" + ("" if date is None else f"date={date}/")
-        place = f"{folder}{where}-{file.first:020d}-{file.last:020d}.parquet"
+        place = f"{folder}{where}-{file.first:020d}-{file.last:020d}.{file.format}"
         staged = f"{os.path.basename(self._task.staging)}/{os.path.basename(file.path)}"
         self._done.append(ExportedFile(place, staged, file.records, size))
 

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from kafkalog.errors import DirectoryLocked, FormatError, IllegalArgument, StorageError
-from kafkalog.spark.jobs.intervals import OffsetSet
+from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
@@ -35,8 +35,8 @@ MANIFEST: Final = "manifest.jsonl"
 DONE_SUFFIX: Final = ".done"
 MOST_BYTES: Final = 1 << 30
 """A manifest larger than this is none of ours: a range of 100 MB takes about 300 bytes in it."""
-_PLACE: Final = re.compile(r"topic=[\w.-]+/(?:date=[\w-]+/)?[\w.-]+\.parquet", re.ASCII)
-_STAGED: Final = re.compile(r"[\w-]+/[\w.-]+\.parquet", re.ASCII)
+_PLACE: Final = re.compile(r"topic=[\w.-]+/(?:date=[\w-]+/)?[\w.-]+\.(?:parquet|arrow|jsonl)", re.ASCII)
+_STAGED: Final = re.compile(r"[\w-]+/[\w.-]+\.(?:parquet|arrow|jsonl)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class ExportSettings:
     columns: tuple[str, ...]
     isolation: str
     by_date: bool
+    format: str = "parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +218,7 @@ class ExportDirectory:
         if document["kafkalog_export"] != VERSION:
             raise ValueError(f"version {document['kafkalog_export']!r} is not known, {VERSION} is")
         there = {"columns": tuple(document["columns"]), **{n: document[n] for n in ("isolation", "by_date")}}
+        there["format"] = document.get("format", "parquet")  # which earlier versions did not say
         for name, wanted in asdict(self.settings).items():
             if there[name] != wanted:
                 raise IllegalArgument(

@@ -1,9 +1,13 @@
-"""Parquet files that are to be records: the partitions in their row groups, and rows in the order of offsets."""
+"""Files of rows that are to be records: the partitions in their row groups, and rows in the order of offsets.
+
+Parquet has row groups, Arrow's files have record batches, and of JSON lines some thousand are taken for one.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafkalog.errors import FormatError, IllegalArgument, StorageError
+from kafkalog.exchange.line_rows import line_tables, read_lines
 from kafkalog.keywords import near
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
@@ -19,6 +24,8 @@ from kafkalog.types import TopicPartition
 __all__ = ["RECORD_COLUMNS", "GroupFacts", "ParquetFacts", "ordered_rows", "survey", "unordered_rows"]
 
 RECORD_COLUMNS: Final = ("value", "key", "headers", "timestamp", "timestampType", "topic", "partition", "offset")
+ARROW: Final = ".arrow"
+LINES: Final = (".jsonl", ".ndjson", ".json")
 MOST_HELD_BYTES: Final = 1 << 30
 """Rows whose turn has not come: of files that overlap in offsets, as those of several dates do."""
 BATCH_ROWS: Final = 65_536
@@ -45,12 +52,16 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFacts:
-    """A file: what its columns are for (names by part), its topic if its path says it, its row groups."""
+    """A file: what its columns are for (names by part), its topic if its path says it, its row groups.
+
+    `places` are the bytes [start, stop) of each group in a file of lines.
+    """
 
     path: str
     columns: Mapping[str, str]
     topic: str | None
     groups: tuple[GroupFacts, ...]
+    places: tuple[tuple[int, int], ...] = ()
 
     @property
     def is_ordered(self) -> bool:
@@ -61,8 +72,13 @@ class ParquetFacts:
 def survey(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFacts:
     """What a file has. `names` are those of columns by part, where they are not called as the part.
 
-    FormatError for what is no Parquet, IllegalArgument for columns that are missing or of wrong types, StorageError.
+    What it is, its name tells: `.arrow`, `.jsonl`, `.ndjson` and `.json`, and else Parquet. FormatError for what is
+    none, IllegalArgument for columns that are missing or of wrong types, StorageError.
     """
+    if path.lower().endswith(LINES):
+        return _survey_lines(path, names, topic)
+    if path.lower().endswith(ARROW):
+        return _survey_arrow(path, names, topic)
     try:
         with pq.ParquetFile(path) as file:
             schema = file.schema_arrow
@@ -75,6 +91,42 @@ def survey(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFac
     except OSError as error:
         raise StorageError.from_os(error, "read the input", path=path) from error
     return ParquetFacts(path, columns, own, groups)
+
+
+def _survey_arrow(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFacts:
+    with _arrow_file(path) as file:
+        columns = _columns(file.schema, names, path)
+        own = topic or _topic_of(path, columns)
+        groups = []
+        for number in range(file.num_record_batches):
+            table = pa.Table.from_batches([file.get_batch(number)])
+            groups.append(group_of(number, table, columns, own))
+    return ParquetFacts(path, columns, own, tuple(groups))
+
+
+def _survey_lines(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFacts:
+    if names:
+        raise IllegalArgument("JSON lines have fields of their own names", path=path, hint="leave --column out")
+    columns = {part: part for part in RECORD_COLUMNS}
+    groups: list[GroupFacts] = []
+    places: list[tuple[int, int]] = []
+    for start, stop, table in line_tables(path):
+        groups.append(group_of(len(groups), table, columns, topic))
+        places.append((start, stop))
+    return ParquetFacts(path, columns, topic, tuple(groups), tuple(places))
+
+
+def _topic_of(path: str, columns: Mapping[str, str]) -> str | None:
+    found = _TOPIC.search(path)
+    return validate_topic(found[1]) if found and "topic" not in columns else None
+
+
+def group_of(number: int, table: Any, columns: Mapping[str, str], topic: str | None) -> GroupFacts:
+    """What a group's rows say."""
+    first = pc.min(table[columns["offset"]]).as_py() if "offset" in columns else None
+    missing = "offset" in columns and table[columns["offset"]].null_count
+    wheres = () if missing or "partition" not in columns else wheres_of(table, columns, topic)
+    return GroupFacts(number, wheres, -1 if first is None else int(first), table.num_rows)
 
 
 def _columns(schema: Any, names: Mapping[str, str], path: str) -> dict[str, str]:
@@ -121,15 +173,34 @@ def _wheres(
     file: Any, number: int, columns: Mapping[str, str], topic: str | None, bounds: Mapping[str, tuple[Any, Any]]
 ) -> tuple[TopicPartition, ...]:
     """The partitions that rows of a group belong to; none where that is not told."""
-    parts = [columns["partition"]]
-    if topic is None:
-        if "topic" not in columns:
-            return ()
-        parts.insert(0, columns["topic"])
+    parts = _places(columns, topic)
+    if parts is None:
+        return ()
     if all(name in bounds and bounds[name][0] == bounds[name][1] for name in parts):
         rows = [{name: bounds[name][0] for name in parts}]
     else:
         rows = file.read_row_group(number, parts).group_by(parts).aggregate([]).to_pylist()
+    return _named(rows, columns, topic)
+
+
+def wheres_of(table: Any, columns: Mapping[str, str], topic: str | None) -> tuple[TopicPartition, ...]:
+    """The partitions that rows of a table belong to; none where that is not told."""
+    parts = _places(columns, topic)
+    if parts is None:
+        return ()
+    return _named(table.select(parts).group_by(parts).aggregate([]).to_pylist(), columns, topic)
+
+
+def _places(columns: Mapping[str, str], topic: str | None) -> list[str] | None:
+    """The columns that tell topic and partition; None where none tells the topic."""
+    if topic is not None:
+        return [columns["partition"]]
+    return [columns["topic"], columns["partition"]] if "topic" in columns else None
+
+
+def _named(
+    rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], topic: str | None
+) -> tuple[TopicPartition, ...]:
     found = set()
     for row in rows:
         its = topic if topic is not None else row[columns["topic"]]
@@ -141,9 +212,25 @@ def _wheres(
 
 def unordered_rows(facts: ParquetFacts) -> Iterator[Any]:
     """All rows of a file as record batches with the columns of records, in its order."""
+    if facts.path.lower().endswith((*LINES, ARROW)):
+        for group in facts.groups:
+            yield _cast(_renamed(read_group(facts, group.number), facts), facts)
+        return
     with _opened(facts) as file:
         for batch in file.iter_batches(BATCH_ROWS, columns=list(facts.columns.values())):
             yield _as_record_batch(batch, facts)
+
+
+def read_group(facts: ParquetFacts, number: int) -> Any:
+    """The rows of one group, as a table with the columns that are for something. FormatError, StorageError."""
+    names = list(dict.fromkeys(facts.columns.values()))
+    if facts.path.lower().endswith(LINES):
+        return read_lines(facts.path, *facts.places[number]).select(names)
+    if facts.path.lower().endswith(ARROW):
+        with _arrow_file(facts.path) as file:
+            return pa.Table.from_batches([file.get_batch(number)]).select(names)
+    with _opened(facts) as file:
+        return file.read_row_group(number, columns=names)
 
 
 def ordered_rows(where: TopicPartition, files: Iterable[ParquetFacts]) -> Iterator[Any]:
@@ -160,8 +247,7 @@ def ordered_rows(where: TopicPartition, files: Iterable[ParquetFacts]) -> Iterat
     held: Any = None
     last = -1
     for n, (_, path, number, facts) in enumerate(groups):
-        with _opened(facts) as file:
-            table = _of(where, file.read_row_group(number, columns=list(facts.columns.values())), facts)
+        table = _of(where, read_group(facts, number), facts)
         held = table if held is None else pa.concat_tables([held, table], promote_options="default")
         held = held.sort_by("offset")
         following = groups[n + 1][0] if n + 1 < len(groups) else 1 << 63
@@ -199,8 +285,11 @@ def _of(where: TopicPartition, table: Any, facts: ParquetFacts) -> Any:
 
 
 def _as_record_batch(batch: Any, facts: ParquetFacts) -> Any:
-    table = pa.Table.from_batches([batch])
-    return _cast(pa.table({part: table[name] for part, name in facts.columns.items()}), facts)
+    return _cast(_renamed(pa.Table.from_batches([batch]), facts), facts)
+
+
+def _renamed(table: Any, facts: ParquetFacts) -> Any:
+    return pa.table({part: table[name] for part, name in facts.columns.items()})
 
 
 def _cast(table: Any, facts: ParquetFacts) -> Any:
@@ -213,6 +302,17 @@ def _cast(table: Any, facts: ParquetFacts) -> Any:
         at = table.schema.get_field_index("timestamp")
         table = table.set_column(at, "timestamp", table["timestamp"].cast(unit, safe=False).cast(pa.int64()))
     return table
+
+
+@contextmanager
+def _arrow_file(path: str) -> Iterator[Any]:
+    try:
+        with pa.OSFile(path, "rb") as source, pa.ipc.open_file(source) as file:
+            yield file
+    except pa.ArrowException as error:
+        raise FormatError(f"this is no Arrow file: {error}", path=path, hint="check the file") from None
+    except OSError as error:
+        raise StorageError.from_os(error, "read the input", path=path) from error
 
 
 def _opened(facts: ParquetFacts) -> Any:

@@ -1,0 +1,98 @@
+"""`kafkalog export`: records to Parquet, Arrow or JSON lines; topics to another data directory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from kafkalog.cli import common
+from kafkalog.cli.progress import Meter
+
+FORMATS = ("parquet", "arrow", "jsonl", "kafka-dir")
+
+
+@click.command("export")
+@common.dir_option
+@common.topics_option
+@common.partition_option(multiple=True)
+@click.argument("target", type=click.Path(), metavar="TARGET")
+@click.option("--format", "format", type=click.Choice(FORMATS), default="parquet", show_default=True, help="Of files.")
+@click.option("--target-size", default="128M", show_default=True, metavar="SIZE", help="About this size files get.")
+@click.option(
+    "-o", "offsets", multiple=True, metavar="OFFSET",
+    help="Where to begin: beginning (default), N, -N (that many before the end), s@TIME; e@TIME, given as well, is "
+    "where to end. TIME is ms since 1970 or ISO-8601, UTC where no zone is given.",
+)  # fmt: skip
+@click.option("--columns", metavar="NAMES", help="Columns, with commas between them. Default: all.")
+@click.option("--by-date", is_flag=True, help="A directory for each day (UTC) of the records' times.")
+@click.option("--compression", metavar="CODEC", help="Of Parquet and Arrow. Default: zstd.")
+@click.option("--resume", is_flag=True, help="Go on with the export that is in TARGET: what is there stays.")
+@common.isolation_option
+@common.json_option("One JSON object with what was exported.")
+@common.quiet_options
+def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, **given: Any) -> int:
+    """Export the records of topics into TARGET: topic=NAME/*.parquet, *.arrow or *.jsonl.
+
+    An export that was stopped goes on with --resume, as one does after new records have come; nothing is there twice.
+    Columns are those of Spark's Kafka source, and the directory is the one of `kafkalog spark export`. With --format
+    kafka-dir TARGET becomes a data directory with the same bytes, and a manifest of settings and groups' offsets.
+
+    Exit status: 0 exported, 1 not all of it, 2 wrong usage.
+    """
+    common.set_verbosity(quiet, verbose)
+    dirs = common.need_dirs(given["dirs"])
+    if format == "kafka-dir":
+        return _export_directory(dirs, target, given, as_json, quiet)
+    from kafkalog.cli.spark_export import parse_size
+    from kafkalog.exchange.export import export_records
+    from kafkalog.times import text_ms
+    from kafkalog.tools.offsets import parse_bounds
+    from kafkalog.tools.verify import total_bytes
+
+    columns, size = given["columns"], parse_size(given["target_size"], "--target-size")
+    level = common.isolation_level(given["isolation_level"])
+    with Meter("export", total_bytes(dirs) if sys.stderr.isatty() else None, quiet=quiet) as meter:
+        report = export_records(
+            dirs, target, format, topics=given["topics"], numbers=given["partitions"],
+            bounds=parse_bounds(given["offsets"], text_ms),
+            columns=None if columns is None else [name.strip() for name in columns.split(",")],
+            isolation=level, by_date=given["by_date"], compression=given["compression"], file_bytes=size,
+            resume=given["resume"], progress=meter.add,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps(report._asdict()))
+    else:
+        print(
+            f"exported {common.plural(report.records, 'record')} into {common.plural(report.files, 'file')}, "
+            f"{report.bytes:,} bytes; {report.before:,} were there before"
+        )
+    return 0
+
+
+def _export_directory(dirs: list[str], target: str, given: dict[str, Any], as_json: bool, quiet: bool) -> int:
+    names = ("offsets", "columns", "by_date", "compression", "isolation_level", "partitions")
+    wrong = [name for name in names if given[name]]
+    if wrong:
+        raise click.UsageError("a data directory has whole partitions: leave out what is of ranges, columns and files")
+    from kafkalog.cli.backup_cmd import committed
+    from kafkalog.exchange.kafka_dir import export_directory
+
+    with Meter("export", None, quiet=quiet) as meter:
+        manifest = export_directory(
+            dirs, target, topics=given["topics"], committed=committed, tell=meter.add
+        )
+    for text in manifest.notes:
+        common.note(f"kafkalog: note: {text}", quiet=quiet)
+    partitions = manifest.partitions
+    if as_json:
+        print(json.dumps({"partitions": len(partitions), "files": len(manifest.files), "bytes": manifest.size}))
+    else:
+        print(
+            f"exported {common.plural(len(partitions), 'partition')}, "
+            f"{common.plural(sum(one.end_offset - one.start_offset for one in partitions), 'offset')}, "
+            f"{common.plural(len(manifest.files), 'file')}, {manifest.size:,} bytes"
+        )
+    return 0

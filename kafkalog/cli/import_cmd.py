@@ -1,0 +1,84 @@
+"""`kafkalog import`: Parquet, Arrow and JSON lines to topics; topics of another data directory."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from kafkalog.cli import common
+from kafkalog.cli.progress import Meter
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="(FILE | DIR)...")
+@common.dir_option
+@click.option("-t", "--topic", metavar="TOPIC", help="Topic of all rows. Default: what rows or their paths say.")
+@click.option(
+    "--format", "format", type=click.Choice(["auto", "kafka-dir"]), default="auto", show_default=True,
+    help="auto: by the names of files; kafka-dir: topics of another data directory, byte by byte.",
+)  # fmt: skip
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="PART=NAME",
+    callback=lambda ctx, param, given: common.parse_settings(given),
+    help="A column: of value, key, headers, timestamp, timestampType, topic, partition, offset; repeats.",
+)
+@click.option(
+    "--offsets", default="auto", show_default=True, metavar="WHICH",
+    help="keep those of the rows, new ones, or auto: keep where all partitions are empty.",
+)  # fmt: skip
+@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="Of a new topic, at least.")
+@click.option("-z", "compression", metavar="CODEC", help="Of batches, where the topic has none of its own.")
+@click.option("--resume", is_flag=True, help="Go on with an import that keeps offsets: what is there stays.")
+@common.json_option("One JSON object with what was written.")
+@common.quiet_options
+def command(
+    files: tuple[str, ...], dirs: tuple[str, ...], format: str, as_json: bool, quiet: bool, verbose: int, **given: Any
+) -> int:
+    """Write the records of Parquet, Arrow or JSON lines to topics: what `kafkalog export` wrote, and what is like it.
+
+    Keys, values, nulls, headers and times become what they were. Rows with topic, partition and offset keep their
+    offsets where all of their partitions are empty, and are appended elsewhere. An import that keeps offsets and was
+    stopped goes on with --resume.
+
+    Exit status: 0 written, 1 not all of it, 2 wrong usage.
+    """
+    common.set_verbosity(quiet, verbose)
+    where = common.need_dirs(dirs)
+    if len(where) != 1:
+        raise click.UsageError("an import goes to one data directory: give -d once")
+    with Meter("import", None, quiet=quiet) as meter:
+        if format == "kafka-dir":
+            return _import_directory(files, where[0], given, as_json, meter)
+        from kafkalog.exchange.import_ import import_records
+
+        report = import_records(
+            files, where[0], given["topic"], columns=given["columns"], offsets=given["offsets"],
+            partitions=given["partitions"], compression=given["compression"], resume=given["resume"],
+            progress=meter.add,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps(report._asdict()))
+    else:
+        how = "with their offsets" if report.kept else "appended"
+        there = f"; {report.before:,} were there before" if report.before else ""
+        print(f"{common.plural(report.records, 'record')} of {common.plural(report.files, 'file')} {how}{there}")
+    return 0
+
+
+def _import_directory(files: tuple[str, ...], data: str, given: dict[str, Any], as_json: bool, meter: Meter) -> int:
+    from kafkalog.exchange.kafka_dir import import_directory
+
+    if len(files) != 1:
+        raise click.UsageError("kafka-dir is of one data directory: name one")
+    topics = () if given["topic"] is None else (given["topic"],)
+    found = import_directory(files[0], data, topics=topics, resume=given["resume"], tell=meter.add)
+    if as_json:
+        print(json.dumps({"partitions": [str(one.topic_partition) for one in found]}))
+    else:
+        print(f"{common.plural(len(found), 'partition')} of {files[0]}")
+    return 0

@@ -1,0 +1,1 @@
+"""Records out of logs and back in: exports that go on where they were, imports that land once."""

@@ -1,0 +1,243 @@
+"""`import_records`: Parquet, Arrow and JSON lines to topics, what an export wrote and what is like it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import kafkalog
+from kafkalog.dirs import LogDirs
+from kafkalog.errors import IllegalArgument, IllegalState, MissingPackage, PartitionNotFound
+from kafkalog.exchange.targets import StagedFor, no_time
+from kafkalog.records.packing import Compression, choose, parse_compression
+from kafkalog.storage.names import validate_topic
+from kafkalog.tools.directories import Path, path_list
+from kafkalog.types import TopicPartition
+
+__all__ = ["SUFFIXES", "ImportReport", "import_records"]
+
+SUFFIXES: Final = (".parquet", ".arrow", ".jsonl", ".ndjson", ".json")
+OFFSETS: Final = ("auto", "keep", "new")
+_HIDDEN: Final = ("_", ".")
+
+
+class ImportReport(NamedTuple):
+    """What one run wrote; `kept`: offsets are those of the files; `before` were there when it began."""
+
+    records: int
+    files: int
+    partitions: int
+    kept: bool
+    before: int
+
+
+def import_records(
+    sources: Path | Iterable[Path],
+    data: Path,
+    topic: str | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    offsets: str = "auto",
+    partitions: int = 1,
+    compression: str | None = None,
+    resume: bool = False,
+    progress: Callable[[int], object] | None = None,
+) -> ImportReport:
+    """Writes the records of files, or of all files below directories, to the data directory `data`.
+
+    The names of files tell what they are. `columns` names those of Parquet and Arrow by part (value, key, headers,
+    timestamp, timestampType, topic, partition, offset) where they are not called so. The topic is `topic`, else the
+    row's, else that of a directory `topic=NAME`. Keys, values, headers and times become what they were, nulls and times
+    of -1 too. Where all rows have topic, partition and offset, and all of their partitions are empty, they keep their
+    offsets, with the gaps there are; "keep" demands that, "new" appends. With `resume` a partition may have the first
+    of the records already, which are not written again. `partitions` is the least that a new topic gets.
+
+    IllegalArgument names a column that is missing or of a wrong type, an offset that is there twice, a partition that
+    is not empty and was to keep offsets; IllegalState one that has something else than the files; FormatError,
+    StorageError, DirectoryLocked, RecordTooLarge, PartitionNotFound; MissingPackage without pyarrow.
+    """
+    if offsets not in OFFSETS:
+        raise IllegalArgument(f"offsets is {offsets!r}", hint=f"give {', '.join(OFFSETS)}")
+    if topic is not None:
+        validate_topic(topic)
+    asked = None if compression is None else parse_compression(compression)
+    try:
+        from kafkalog.exchange.row_files import survey
+    except ModuleNotFoundError as error:
+        raise MissingPackage(
+            f"an import needs {error.name}, which is not installed", hint="pip install 'kafkalog[arrow]'"
+        ) from None
+    facts = [survey(path, columns or {}, topic) for path in files_of(path_list(sources))]
+    with kafkalog.open_dirs(os.fspath(data), "a") as dirs:
+        run = _Import(dirs, facts, asked, partitions, progress)
+        keeps = run.keeps(offsets, resume)
+        records, before = run.keep() if keeps else (run.append(), 0)
+    return ImportReport(records, len(facts), len(run.touched), keeps, before)
+
+
+def files_of(paths: Iterable[str]) -> list[str]:
+    """The files that paths stand for: of a directory those below it, but for names with _ or . in front.
+
+    PartitionNotFound for a path that does not exist, IllegalArgument where no file is found, or one is of another kind.
+    """
+    found: list[str] = []
+    for path in paths:
+        if not os.path.exists(path):
+            raise PartitionNotFound("there is no such file or directory", path=path, hint="check the path")
+        if not os.path.isdir(path):
+            if not path.lower().endswith(SUFFIXES):
+                hint = f"known are {', '.join(SUFFIXES)}"
+                raise IllegalArgument("the name does not tell its format", path=path, hint=hint)
+            found.append(path)
+            continue
+        for below, directories, names in os.walk(path):
+            directories[:] = sorted(name for name in directories if not name.startswith(_HIDDEN))
+            wanted = (name for name in sorted(names) if not name.startswith(_HIDDEN))
+            found += [os.path.join(below, name) for name in wanted if name.lower().endswith(SUFFIXES)]
+    if not found:
+        raise IllegalArgument("there is no file to import", hint=f"files end with {', '.join(SUFFIXES)}")
+    return found
+
+
+class _Import:
+    """One call: the files as they were surveyed, and the topics they go to."""
+
+    def __init__(
+        self,
+        dirs: LogDirs,
+        facts: list[Any],
+        compression: Compression | None,
+        partitions: int,
+        progress: Callable[[int], object] | None,
+    ) -> None:
+        self.touched: set[TopicPartition] = set()
+        self._dirs = dirs
+        self._facts = facts
+        self._compression = compression
+        self._partitions = partitions
+        self._progress = progress
+        self._wheres = sorted({where for one in facts for group in one.groups for where in group.wheres})
+
+    def keeps(self, offsets: str, resume: bool) -> bool:
+        """Whether offsets are kept; IllegalArgument where that was demanded and cannot be."""
+        ordered = bool(self._wheres) and all(one.is_ordered for one in self._facts)
+        full = [where for where in self._wheres if where in self._dirs and self._dirs[where].end_offset]
+        if offsets == "new":
+            if resume:
+                raise IllegalArgument("only an import that keeps offsets knows where it was", hint="leave one out")
+            return False
+        if ordered and (resume or not full):
+            return True
+        if offsets == "auto" and not resume:
+            return False
+        raise IllegalArgument(
+            f"{full[0]} is not empty" if ordered else "rows do not tell topic, partition and offset",
+            hint="give --resume to go on with an import, or --offsets new to append",
+        )
+
+    def keep(self) -> tuple[int, int]:
+        """Write what is not there yet with the offsets it has: (records written, records that were there)."""
+        from kafkalog.exchange.offset_batches import batches_with_offsets
+        from kafkalog.exchange.row_files import ordered_rows
+
+        counts: dict[str, int] = {}
+        for where in self._wheres:
+            counts[where.topic] = max(counts.get(where.topic, self._partitions), where.partition + 1)
+        for topic, count in counts.items():
+            self._ensure(topic, count)
+        records = before = 0
+        for where in self._wheres:
+            log = self._dirs[where]
+            skip = _Skip(log)
+            rows = skip.rest(self._told(ordered_rows(where, self._facts)))
+            for batches in batches_with_offsets(rows, where.topic, self._staged_for(where.topic, log)):
+                log.replicate(batches)
+            log.flush()
+            self.touched.add(where)
+            records, before = records + skip.left, before + skip.skipped
+        return records, before
+
+    def append(self) -> int:
+        """Append all rows, in the order of the files; how many."""
+        from kafkalog.exchange.row_files import unordered_rows
+        from kafkalog.records.placer import Placer
+
+        records = 0
+        for facts in self._facts:
+            names = {part: part if part in facts.columns else None for part in ("value", "key", "headers", "timestamp")}
+            names["topic"] = "topic" if "topic" in facts.columns and facts.topic is None else None
+            names["partition"] = "partition" if "partition" in facts.columns else None
+            if facts.topic is None and names["topic"] is None:
+                raise IllegalArgument("nothing tells the topic of the rows", path=facts.path, hint="give -t TOPIC")
+            placer = Placer(self._target, topic=facts.topic, columns=names, batch_bytes=1 << 17, now_ms=no_time)
+            for table in self._told(unordered_rows(facts)):
+                records += table.num_rows
+                self._write(placer.add(table))
+            self._write(placer.finish())
+        for where in self.touched:
+            self._dirs[where].flush()
+        return records
+
+    def _write(self, placed: Iterable[Any]) -> None:
+        for one in placed:
+            where = TopicPartition(one.topic, one.partition)
+            self._dirs[where].append_bytes(one.batches)
+            self.touched.add(where)
+
+    def _target(self, topic: str) -> Any:
+        least = max((w.partition + 1 for w in self._wheres if w.topic == topic), default=self._partitions)
+        self._ensure(topic, max(least, self._partitions))
+        log = self._dirs[topic, 0]
+        return self._staged_for(topic, log).as_written()
+
+    def _staged_for(self, topic: str, log: Any) -> StagedFor:
+        config = log._engine.config
+        return StagedFor(len(self._dirs.topics[topic].partitions), config, choose(config, self._compression))
+
+    def _ensure(self, topic: str, count: int) -> None:
+        if topic not in self._dirs.topics:
+            self._dirs.create_topic(topic, count, {})
+        elif len(self._dirs.topics[topic].partitions) < count:
+            self._dirs.alter_topic(topic, partitions=count)
+
+    def _told(self, tables: Iterable[Any]) -> Iterator[Any]:
+        for table in tables:
+            yield table
+            if self._progress is not None:
+                self._progress(table.nbytes)
+
+
+class _Skip:
+    """Rows of which the log has the first ones already: `skipped`; `left` is how many were not there."""
+
+    def __init__(self, log: Any) -> None:
+        self.skipped = 0
+        self.left = 0
+        self._log = log
+        self._end = log.end_offset
+        self._last: Any = None
+
+    def rest(self, tables: Iterable[Any]) -> Iterator[Any]:
+        """The rows from the log's end on; IllegalState where what lies before it is not what the log has."""
+        for table in tables:
+            known = int(table["offset"].to_numpy().searchsorted(self._end))
+            if known:
+                self.skipped += known
+                self._last = table.slice(known - 1, 1).to_pylist()[0]
+            if known < table.num_rows:
+                self._check()
+                self.left += table.num_rows - known
+                yield table.slice(known)
+        self._check()
+
+    def _check(self) -> None:
+        last, self._last = self._last, None
+        if not self._end or (last is None and (self.skipped or self.left)):
+            return
+        record = None if last is None or last["offset"] != self._end - 1 else self._log[self._end - 1]
+        if record is None or (record.value, record.key) != (last["value"], last.get("key")):
+            raise IllegalState(
+                f"{self._log.name} ends with a record at offset {self._end - 1} that the files do not have",
+                path=self._log.path, offset=self._end - 1, hint="it is another log: import into another directory",
+            )  # fmt: skip

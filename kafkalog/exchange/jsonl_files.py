@@ -1,0 +1,83 @@
+"""A task of an export: a range of a log to files of JSON lines, as `kafkalog consume -J` prints records."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import kafkalog
+from kafkalog.chunks import Chunk, batch_chunks, visible_chunks
+from kafkalog.errors import StorageError
+from kafkalog.exchange.manifest import ExportedFile, ExportedRange, write_done
+from kafkalog.exchange.tasks import ExportTask
+from kafkalog.tools.consume import write_records
+from kafkalog.tools.templates import json_lines
+
+__all__ = ["export_lines"]
+
+
+def export_lines(task: ExportTask) -> ExportedRange:
+    """Writes and syncs the files of a range, and leaves word of it; errors are those of `Log.records`, StorageError."""
+    part = task.range
+    name = f"{part.topic_partition}-{part.start:020d}-{os.urandom(6).hex()}"
+    paths: list[str] = []
+    try:
+        files = tuple(_files(task, name, paths))
+        exported = ExportedRange(
+            part.topic, part.partition, part.start, part.stop, task.log_bytes, task.topic_id, files
+        )
+        write_done(task.staging, name, exported)
+    except BaseException as error:
+        for path in paths:
+            try:
+                os.unlink(path)
+            except OSError:
+                pass  # whoever opens the export next sweeps it
+        if isinstance(error, OSError):
+            raise StorageError.from_os(error, "write JSON lines", path=task.staging) from error
+        raise
+    return exported
+
+
+def _files(task: ExportTask, name: str, paths: list[str]) -> Iterator[ExportedFile]:
+    part = task.range
+    pieces = json_lines(topic=part.topic, partition=part.partition)
+    committed = task.settings.isolation == "committed"
+    with kafkalog.open(part.directory) as log:
+        chunks = visible_chunks(log._engine, batch_chunks(log._engine, part.start, part.stop), committed)
+        first = part.start
+        while first < part.stop:
+            paths.append(os.path.join(task.staging, f"{name}-{len(paths):04d}.jsonl"))
+            with open(paths[-1], "wb", buffering=1 << 20) as out:
+                limited = _Limited(chunks, out, task.file_bytes)
+                written = write_records(limited, out, pieces, first_offset=first, end_offset=part.stop)
+                out.flush()
+                os.fsync(out.fileno())
+                size = out.tell()
+            stop = part.stop if limited.is_done else max(first + 1, written.next_offset)
+            if written.records:
+                place = f"topic={part.topic}/{part.topic_partition}-{first:020d}-{stop - 1:020d}.jsonl"
+                staged = f"{os.path.basename(task.staging)}/{os.path.basename(paths[-1])}"
+                yield ExportedFile(place, staged, written.records, size)
+            else:
+                os.unlink(paths.pop())
+            first = stop
+
+
+class _Limited:
+    """Chunks until what was made of them fills a file; `is_done` once there is none left."""
+
+    def __init__(self, chunks: Iterator[Chunk], out: BinaryIO, most: int) -> None:
+        self.is_done = False
+        self._chunks = chunks
+        self._out = out
+        self._most = most
+
+    def __iter__(self) -> Iterator[Chunk]:
+        while self._out.tell() < self._most:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                self.is_done = True
+                return
+            yield chunk

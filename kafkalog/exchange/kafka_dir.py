@@ -1,0 +1,235 @@
+"""Topics to another data directory and back, byte by byte, with a manifest of settings and groups' offsets.
+
+    <target>/orders-0/...            the partitions as they were, the last segment up to its last whole batch
+    <target>/kafkalog.topics.json    the topics' ids and settings, also those that only a broker's metadata had
+    <target>/kafkalog.export.json    the manifest, of the form that a backup's has: offsets, settings, groups, checksums
+
+It is made as a backup is (docs/backup.md), beside whoever writes, and becomes a data directory by one rename.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kafkalog.backup.copying import Copier, Tell, sync_files
+from kafkalog.backup.create import Committed, Copying
+from kafkalog.backup.directory import CHECKPOINTS
+from kafkalog.backup.making import BackupInProgress
+from kafkalog.backup.manifest import Manifest, Offsets, encode_manifest, parse_manifest
+from kafkalog.backup.restore import STAGING
+from kafkalog.backup.store import StoreLock
+from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError, TopicExists, UnknownTopicOrPartition
+from kafkalog.manager.known_topics import read_known_topics
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.topics import TopicStore
+from kafkalog.storage.names import LOCK_FILE
+from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
+from kafkalog.tools.directories import PartitionPath, Path, partitions, path_list
+from kafkalog.util.checkpoint import OffsetCheckpoint
+from kafkalog.util.clock import SYSTEM_CLOCK
+from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
+
+__all__ = ["EXPORT_FILE", "export_directory", "import_directory"]
+
+EXPORT_FILE: Final = "kafkalog.export.json"
+_STORE: Final = ".kafkalog-export"
+_MOST_BYTES: Final = 1 << 30
+
+
+def export_directory(
+    dirs: Path | Iterable[Path],
+    target: Path,
+    *,
+    topics: Sequence[str] = (),
+    committed: Committed | None = None,
+    tell: Tell | None = None,
+    fs: FileSystem = OS,
+) -> Manifest:
+    """Makes `target`, which is missing or empty, a data directory with the topics of one, by default all.
+
+    An export that was killed goes on where it was when it is run again: what it has copied lies beside the target.
+    UnknownTopicOrPartition; IllegalArgument for a target that holds something, and for several data directories; else
+    as `create_backup`.
+    """
+    paths = [os.path.realpath(one) for one in path_list(dirs)]
+    if len(paths) != 1:
+        raise IllegalArgument("a data directory comes of one data directory", hint="export each into one of its own")
+    place = os.path.realpath(target)
+    _check_empty(place, fs)
+    there = {one.topic_partition.topic for one in partitions(paths, fs=fs)}
+    missing = sorted(set(topics) - there)
+    if missing or not there:
+        raise UnknownTopicOrPartition(f"there is no topic {missing[0] if missing else 'to export'}", path=paths[0])
+    wanted = frozenset(topics or there)
+    groups: Offsets = {} if committed is None else _of_topics(committed(paths), wanted)
+    with StoreLock(place + _STORE, create=True, fs=fs) as store:
+        now_ms = SYSTEM_CLOCK.milliseconds()
+        with BackupInProgress(store, store.known(), now_ms, fs=fs, tell=tell) as making:
+            copying = Copying(making, paths, fs, SYSTEM_CLOCK, wanted)
+            manifest = copying.run(now_ms, lambda _: groups)
+            manifest = manifest._replace(topics=_settings(paths, wanted, fs))
+            making.commit(manifest)
+        made = os.path.join(store.path, making.id, "dir0")
+        _adopt(made, manifest, fs)
+        try:
+            make_directories(fs, os.path.dirname(place))
+            fs.rename(made, place)
+            fs.fsync_dir(os.path.dirname(place))
+            shutil.rmtree(store.path)
+        except OSError as error:
+            raise StorageError.from_os(error, "put the export into its place", path=place) from error
+    return manifest
+
+
+def _of_topics(groups: Offsets, topics: frozenset[str]) -> Offsets:
+    kept = {group: {topic: at for topic, at in found.items() if topic in topics} for group, found in groups.items()}
+    return {group: found for group, found in kept.items() if found}
+
+
+def _settings(paths: Sequence[str], topics: frozenset[str], fs: FileSystem) -> dict[str, dict[str, str]]:
+    known = read_known_topics(paths, fs=fs)
+    return {topic: dict(known.settings_of(topic) or {}) for topic in sorted(topics)}
+
+
+def _check_empty(place: str, fs: FileSystem) -> None:
+    if fs.exists(place) and (not os.path.isdir(place) or fs.names(place)):
+        raise IllegalArgument("the target holds something", path=place, hint="name one that is missing or empty")
+
+
+def _adopt(made: str, manifest: Manifest, fs: FileSystem) -> None:
+    """Have the copies be a data directory: files that may be written, a topics file, the manifest."""
+    try:
+        fs.rmdir(os.path.join(made, LOCK_FILE))
+        for file in manifest.files:
+            fs.chmod(os.path.join(made, file.path.partition("/")[2]), 0o600 if file.is_private else 0o644)
+        for topic, settings in manifest.topics.items():
+            parts = [one for one in manifest.partitions if one.topic == topic]
+            count = max((one.partition + 1 for one in parts), default=0)
+            if count:
+                topic_id = next((one.topic_id for one in parts if one.topic_id is not None), None) or new_topic_id()
+                TopicStore(made, fs=fs).ensure(topic, partitions=count, settings=settings, topic_id=topic_id)
+        atomic_write(fs, os.path.join(made, EXPORT_FILE), encode_manifest(manifest))
+        fs.fsync_dir(made)
+    except OSError as error:
+        raise StorageError.from_os(error, "finish the export", path=made) from error
+
+
+def import_directory(
+    source: Path,
+    data: Path,
+    *,
+    topics: Sequence[str] = (),
+    resume: bool = False,
+    tell: Tell | None = None,
+    fs: FileSystem = OS,
+) -> list[PartitionPath]:
+    """Copies topics of the data directory `source` into `data`, where they are not: the partitions that were copied.
+
+    With the manifest of an export every file is compared with its checksum. Ids, settings and checkpoints come along.
+    With `resume` partitions that are there already stay: they were renamed into their places whole.
+
+    TopicExists for a partition that is there; UnknownTopicOrPartition; InconsistentTopicId for a topic that has another
+    id there; CorruptBackup for a file that is not as it was exported; DirectoryLocked while somebody writes to either
+    directory; StorageError.
+    """
+    origin, place = os.path.realpath(source), os.path.realpath(data)
+    found = [one for one in partitions([origin], fs=fs) if not topics or one.topic_partition.topic in topics]
+    missing = sorted(set(topics) - {one.topic_partition.topic for one in found})
+    if missing or not found:
+        raise UnknownTopicOrPartition(f"there is no topic {missing[0] if missing else 'to import'}", path=origin)
+    sums = _sums(origin, fs)
+    is_backup = os.path.isdir(os.path.join(origin, LOCK_FILE))  # which nobody writes to
+    held = [LogDir.acquire(place, fs=fs, create=True, exclusive=True)]
+    try:
+        held[0].before_first_write()
+        held[0].forsake()
+        if not is_backup:
+            held.append(LogDir.acquire(origin, fs=fs, exclusive=True))
+        left = [one for one in found if not fs.exists(os.path.join(place, str(one.topic_partition)))]
+        if len(left) < len(found) and not resume:
+            there = next(one for one in found if one not in left)
+            raise TopicExists(
+                f"{there.topic_partition} is there already", path=place, hint="give --resume to go on with an import"
+            )
+        _copy_all(place, left, sums, Copier(fs, tell), fs)
+        _take_over(origin, place, left, fs)
+    finally:
+        for one in held:
+            one.release()
+    return left
+
+
+def _sums(origin: str, fs: FileSystem) -> dict[str, str] | None:
+    """Checksums of the partitions' files, by path; None where there is no manifest."""
+    path = os.path.join(origin, EXPORT_FILE)
+    if not fs.exists(path):
+        return None
+    try:
+        manifest = parse_manifest(fs.read_file(path, _MOST_BYTES), path)
+    except OSError as error:
+        raise StorageError.from_os(error, "read the manifest", path=path) from error
+    return {file.path.partition("/")[2]: file.sha256 for file in manifest.files if file.path.count("/") == 2}
+
+
+def _copy_all(
+    place: str, wanted: Sequence[PartitionPath], sums: dict[str, str] | None, copier: Copier, fs: FileSystem
+) -> None:
+    """Copy partitions to where nobody takes them for such."""
+    staging = os.path.join(place, STAGING)
+    made = []
+    try:
+        if fs.exists(staging):
+            shutil.rmtree(staging)
+        for one in wanted:
+            directory = os.path.join(staging, str(one.topic_partition))
+            make_directories(fs, directory)
+            for name in sorted(fs.names(one.path)):
+                target = os.path.join(directory, name)
+                with fs.open_file(os.path.join(one.path, name), "r") as file:
+                    status = file.stat()
+                    found = copier.copy(file, target, status.st_size)
+                if sums is not None and sums.get(f"{one.topic_partition}/{name}") != found:
+                    raise CorruptBackup(
+                        "the file is not as it was exported", path=os.path.join(one.path, name),
+                        hint=f"export it again; without {EXPORT_FILE} it is taken as it is",
+                    )  # fmt: skip
+                fs.utime(target, ns=(status.st_mtime_ns, status.st_mtime_ns))
+                made.append(target)
+            fs.fsync_dir(directory)
+        sync_files(fs, made)
+    except BaseException as error:
+        shutil.rmtree(staging, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise StorageError.from_os(error, "copy the partitions", path=staging) from error
+        raise
+
+
+def _take_over(origin: str, place: str, wanted: Sequence[PartitionPath], fs: FileSystem) -> None:
+    """Topics and checkpoints first, which speak of partitions that are not there yet; then those get their names."""
+    keys = {one.topic_partition for one in wanted}
+    known = read_known_topics([origin], fs=fs)
+    for topic in sorted({key.topic for key in keys}):
+        paths = [one.path for one in wanted if one.topic_partition.topic == topic]
+        count = 1 + max(key.partition for key in keys if key.topic == topic)
+        settings = known.settings_of(topic) or {}
+        topic_id = read_partition_metadata(fs, paths[0])
+        TopicStore(place, fs=fs).ensure(topic, partitions=count, settings=settings, topic_id=topic_id)
+    for name in CHECKPOINTS:
+        theirs = OffsetCheckpoint(os.path.join(origin, name), fs=fs).read()
+        checkpoint = OffsetCheckpoint(os.path.join(place, name), fs=fs)
+        before = checkpoint.read()
+        after = before | {key: at for key, at in theirs.items() if key in keys}
+        if after != before:
+            checkpoint.write(after)
+    staging = os.path.join(place, STAGING)
+    try:
+        for key in sorted(keys):
+            fs.rename(os.path.join(staging, str(key)), os.path.join(place, str(key)))
+        fs.fsync_dir(place)
+        if fs.exists(staging):
+            fs.rmdir(staging)
+    except OSError as error:
+        raise StorageError.from_os(error, "put the partitions into their places", path=place) from error

@@ -1,0 +1,75 @@
+"""JSON lines, as `kafkalog consume -J` prints records, as Arrow tables with a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kafkalog.errors import FormatError, StorageError
+from kafkalog.tools.produce_json import JsonRecord, parse_record
+
+__all__ = ["line_tables", "read_lines"]
+
+GROUP_LINES: Final = 10_000
+GROUP_BYTES: Final = 8 << 20
+_SCHEMA: Final = pa.schema([
+    ("value", pa.binary()), ("key", pa.binary()),
+    ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ("timestamp", pa.int64()), ("timestampType", pa.int32()),
+    ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()),
+])  # fmt: skip
+
+
+def line_tables(path: str) -> Iterator[tuple[int, int, Any]]:
+    """(start, stop, table) of some thousand lines after the other; FormatError with the position of one that is none.
+
+    StorageError.
+    """
+    waiting: list[JsonRecord] = []
+    start = stop = 0
+    for position, line in _lines(path, 0, None):
+        if line.strip():
+            waiting.append(_record(line, path, position))
+        stop = position + len(line)
+        if len(waiting) >= GROUP_LINES or stop - start >= GROUP_BYTES:
+            yield start, stop, _table(waiting)
+            waiting, start = [], stop
+    if waiting:
+        yield start, stop, _table(waiting)
+
+
+def read_lines(path: str, start: int, stop: int) -> Any:
+    """The table of the lines in the bytes [start, stop) of a file. FormatError, StorageError."""
+    found = _lines(path, start, stop)
+    return _table([_record(line, path, position) for position, line in found if line.strip()])
+
+
+def _record(line: bytes, path: str, position: int) -> JsonRecord:
+    try:
+        return parse_record(line, path, 0)
+    except FormatError as error:
+        reason = error.message.partition(": ")[2]
+        raise FormatError(f"the line is no record: {reason}", path=path, position=position, hint=error.hint) from None
+
+
+def _lines(path: str, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
+    try:
+        with open(path, "rb", buffering=1 << 20) as file:
+            file.seek(start)
+            while (stop is None or start < stop) and (line := file.readline()):
+                yield start, line
+                start += len(line)
+    except OSError as error:
+        raise StorageError.from_os(error, "read the input", path=path) from error
+
+
+def _table(records: list[JsonRecord]) -> Any:
+    headers = [[{"key": name.decode("utf-8", "replace"), "value": value} for name, value in r.headers] for r in records]
+    columns = [
+        [r.value for r in records], [r.key for r in records], headers, [r.timestamp for r in records],
+        [int(r.is_append_time) for r in records], [r.topic for r in records], [r.partition for r in records],
+        [r.offset for r in records],
+    ]  # fmt: skip
+    return pa.table([pa.array(v, f.type) for v, f in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA)

@@ -1,0 +1,105 @@
+"""What of some logs an export has to write yet, and whether they are the logs that it was begun with."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from kafkalog.errors import IllegalArgument, IllegalState, InconsistentTopicId, OffsetOutOfRange
+from kafkalog.exchange.manifest import ExportDirectory, ExportedRange
+from kafkalog.records.column_reader import COLUMNS, kinds_of
+from kafkalog.types import TopicPartition
+
+__all__ = [
+    "FILE_BYTES", "LEAST_FILE_BYTES", "check_loss", "check_same", "column_names", "log_bytes_per_byte", "task_bytes",
+]  # fmt: skip
+
+FILE_BYTES: Final = 128 << 20
+LEAST_FILE_BYTES: Final = 1 << 10
+LEAST_TASK_BYTES: Final = 16 << 20
+"""A log is not cut smaller than this only to keep all cores at work."""
+FIRST_RATIO: Final = 2.0
+MOST_RATIO: Final = 16.0
+"""Bytes of log for a byte of Parquet: what is taken for it before anything was exported, and the most."""
+OffsetOf = Callable[[TopicPartition], int]
+
+
+def column_names(columns: Iterable[str] | None) -> tuple[str, ...]:
+    """The names of the columns in the files, as Spark's Kafka source orders them; the topic is in directories' names.
+
+    IllegalArgument for a name that is none, and where none is left.
+    """
+    named = COLUMNS if columns is None else tuple(COLUMNS[kind] for kind in kinds_of(columns))
+    kept = tuple(name for name in COLUMNS if name in named and name != "topic")
+    if not kept:
+        raise IllegalArgument("no column is left besides the topic", hint=f"columns are {', '.join(COLUMNS)}")
+    return kept
+
+
+def task_bytes(log_bytes: int, cores: int, file_bytes: int, ratio: float) -> int:
+    """How many bytes of log a task gets: those of a file, or fewer where cores would have nothing to do."""
+    return max(1, min(int(file_bytes * ratio), max(LEAST_TASK_BYTES, log_bytes // cores)))
+
+
+def log_bytes_per_byte(ranges: Iterable[ExportedRange]) -> float:
+    """What the exported ranges say of it."""
+    pairs = [(one.log_bytes, sum(file.bytes for file in one.files)) for one in ranges if one.files]
+    written = sum(size for _, size in pairs)
+    return min(MOST_RATIO, max(1.0, sum(log for log, _ in pairs) / written)) if written else FIRST_RATIO
+
+
+def check_same(
+    directory: ExportDirectory,
+    ids: Mapping[TopicPartition, str | None],
+    latest: OffsetOf,
+    paths: Mapping[TopicPartition, str],
+) -> None:
+    """Return when the logs in `paths` are those that were exported: the same topics, and not shorter.
+
+    InconsistentTopicId, IllegalState.
+    """
+    for one in directory.ranges:
+        now = ids.get(one.topic_partition)
+        if now is not None and one.topic_id is not None and now != one.topic_id:
+            raise InconsistentTopicId(
+                f"{one.topic_partition} was exported from the topic with id {one.topic_id}, this one has {now}",
+                path=paths[one.topic_partition],
+                hint="the topic was made anew: export it into another directory",
+            )
+    for key, end in _ends(directory, ids):
+        now_end = latest(key)
+        if now_end < end:
+            raise IllegalState(
+                f"{key} was exported up to offset {end}, and now ends at {now_end}",
+                path=paths[key],
+                offset=now_end,
+                hint="its end was cut off, or it is another log: export it into another directory",
+            )
+
+
+def check_loss(
+    directory: ExportDirectory,
+    earliest: OffsetOf,
+    wanted: Iterable[TopicPartition],
+    paths: Mapping[TopicPartition, str],
+    loss: type[Warning] | None,
+) -> None:
+    """Return when no record between what was exported and the log start is gone; OffsetOutOfRange otherwise.
+
+    With a kind of warning as `loss` that is warned of instead.
+    """
+    for key, end in _ends(directory, wanted):
+        first = earliest(key)
+        if end < first:
+            text = f"offsets {end} to {first - 1} of {key} were deleted before they were exported"
+            if loss is None:
+                raise OffsetOutOfRange(
+                    text, path=paths[key], offset=end,
+                    hint="set failOnDataLoss to false to export what is there, and run the export more often",
+                )  # fmt: skip
+            warnings.warn(text, loss, stacklevel=2)
+
+
+def _ends(directory: ExportDirectory, wanted: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, int]]:
+    return ((key, directory.exported[key].end) for key in wanted if key in directory.exported)

@@ -1,0 +1,23 @@
+"""A part of an export: what is written by one call, whatever the format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkalog.exchange.manifest import ExportSettings
+from kafkalog.exchange.ranges import OffsetRange
+
+__all__ = ["ExportTask"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportTask:
+    """A range of a partition, `log_bytes` of it, to files of about `file_bytes` in the directory `staging`."""
+
+    range: OffsetRange
+    log_bytes: int
+    topic_id: str | None
+    settings: ExportSettings
+    compression: str
+    file_bytes: int
+    staging: str

@@ -1,0 +1,262 @@
+"""What an export wrote comes back as it was; both go on where they were stopped, and nothing is there twice."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kafkalog
+from kafkalog.errors import CorruptBackup, FormatError, IllegalArgument, IllegalState, TopicExists
+from kafkalog.exchange.export import FORMATS, export_records
+from kafkalog.exchange.import_ import import_records
+from kafkalog.exchange.kafka_dir import export_directory, import_directory
+from kafkalog.tools.offsets import Bounds
+from kafkalog.tools.verify import verify
+from tests import commands
+from tests.backup.logs import files
+
+Record = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+
+
+class Stop(Exception):
+    """Ends an export or an import from outside."""
+
+
+def write(data: Path, records: int = 500) -> None:
+    """Topics with keys, nulls, headers, times, bytes that are no text, codecs and a gap that compaction left."""
+    with kafkalog.open_dirs(data, "a") as dirs:
+        dirs.create_topic("orders", 2, {"segment.bytes": 20_000, "retention.ms": "-1"})
+        dirs.create_topic("seen", 1, {"cleanup.policy": "compact", "segment.bytes": 5000})
+        for number in range(2):
+            for n in range(0, records, 10):
+                rows: list[Any] = [
+                    (b"key %d" % m, b"value %d" % m, 1_700_000_000_000 + m, [("h", b"\xff\x00"), ("none", None)])
+                    for m in range(n, n + 9)
+                ]
+                rows.append((None, None, 1_700_000_000_000 + n))
+                dirs["orders", number].append(rows, compression=("zstd", "none", "gzip")[n % 3])
+        log = dirs["seen", 0]
+        for n in range(300):
+            log.append([(b"k%d" % (n % 5), b"\x00\xfe%d" % n, 1_700_000_000_000 + n)])
+        log.roll()
+        log.append([(b"k9", b"last", 1_700_000_000_999)])
+        log.compact()
+
+
+def records(data: Path) -> dict[str, list[Record]]:
+    with kafkalog.open_dirs(data) as dirs:
+        return {
+            str(key): [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in dirs[key].records()]
+            for key in dirs
+        }
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("exchange") / "data"
+    write(where)
+    return where
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_was_exported_comes_back_with_its_offsets(data: Path, tmp_path: Path, format: str) -> None:
+    report = export_records(data, tmp_path / "out", format, file_bytes=4000)
+    there = [path for path in (tmp_path / "out").rglob(f"*.{format}") if "_kafkalog" not in str(path)]
+    assert len(there) == report.files > 4 and sum(path.stat().st_size for path in there) == report.bytes
+    done = import_records(tmp_path / "out", tmp_path / "back")
+    assert (done.records, done.kept) == (report.records, True)
+    assert records(tmp_path / "back") == records(data)
+    assert verify(tmp_path / "back", deep=True).ok
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_export_that_was_stopped_goes_on(data: Path, tmp_path: Path, format: str) -> None:
+    def stop(done: int) -> None:
+        raise Stop
+
+    before, runs = 0, 0
+    while True:
+        try:
+            report = export_records(
+                data, tmp_path / "out", format, file_bytes=4000, resume=runs > 0, progress=stop if runs < 4 else None
+            )
+            break
+        except Stop:
+            runs += 1
+    assert runs == 4 and report.before > before and report.records > 0
+    assert export_records(data, tmp_path / "out", format, file_bytes=4000, resume=True).records == 0
+    import_records(tmp_path / "out", tmp_path / "back")
+    assert records(tmp_path / "back") == records(data)
+    with pytest.raises(IllegalArgument, match="there is an export already"):
+        export_records(data, tmp_path / "out", format)
+
+
+def test_new_records_are_added_to_an_export(tmp_path: Path) -> None:
+    write(tmp_path / "data", 100)
+    first = export_records(tmp_path / "data", tmp_path / "out", "arrow")
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs["orders", 1].append([b"new"])
+    second = export_records(tmp_path / "data", tmp_path / "out", "arrow", resume=True)
+    assert (second.records, second.before) == (1, first.records)
+    with pytest.raises(IllegalArgument, match="export with format arrow, not jsonl"):
+        export_records(tmp_path / "data", tmp_path / "out", "jsonl", resume=True)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_import_that_was_stopped_goes_on(data: Path, tmp_path: Path, format: str) -> None:
+    export_records(data, tmp_path / "out", format, file_bytes=4000)
+    left = [3]
+
+    def stop(done: int) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise Stop
+
+    with pytest.raises(Stop):
+        import_records(tmp_path / "out", tmp_path / "back", progress=stop)
+    with pytest.raises(IllegalArgument, match="--resume"):
+        import_records(tmp_path / "out", tmp_path / "back", offsets="keep")
+    done = import_records(tmp_path / "out", tmp_path / "back", resume=True)
+    assert done.before > 0 and done.records > 0
+    assert records(tmp_path / "back") == records(data)
+    assert import_records(tmp_path / "out", tmp_path / "back", resume=True).records == 0
+
+
+def test_a_log_with_something_else_is_not_gone_on_with(data: Path, tmp_path: Path) -> None:
+    export_records(data, tmp_path / "out", "parquet", topics=["orders"])
+    with kafkalog.open_dirs(tmp_path / "back", "a") as dirs:
+        dirs.create_topic("orders", 2, {})
+        dirs["orders", 0].append([b"mine", b"too"])
+    before = records(tmp_path / "back")
+    with pytest.raises(IllegalState, match="the files do not have"):
+        import_records(tmp_path / "out", tmp_path / "back", resume=True)
+    assert records(tmp_path / "back") == before
+    done = import_records(tmp_path / "out", tmp_path / "back")
+    assert not done.kept, "partitions that are not empty are appended to"
+    after = records(tmp_path / "back")
+    assert after["orders-0"][:2] == before["orders-0"] and len(after["orders-0"]) == 502
+    assert [one[2:] for one in after["orders-0"][2:]] == [one[2:] for one in records(data)["orders-0"]]
+
+
+def test_ranges_columns_and_dates(data: Path, tmp_path: Path) -> None:
+    export_records(
+        data, tmp_path / "out", topics=["orders"], numbers=[1], bounds=Bounds(-30), columns=["offset", "key"]
+    )
+    (path,) = (tmp_path / "out" / "topic=orders").glob("*.parquet")
+    table = pq.ParquetFile(path).read()
+    assert table.column_names == ["key", "offset"] and table["offset"].to_pylist() == list(range(470, 500))
+    export_records(
+        data, tmp_path / "dates", topics=["seen"], by_date=True,
+        bounds=Bounds(since_ms=1_700_000_000_296, until_ms=1_700_000_000_299),
+    )  # fmt: skip
+    (path,) = (tmp_path / "dates").glob("topic=seen/date=2023-11-14/*.parquet")
+    assert pq.ParquetFile(path).read()["offset"].to_pylist() == [296, 297, 298]
+
+
+def test_json_lines_are_those_of_consume(data: Path, tmp_path: Path) -> None:
+    export_records(data, tmp_path / "out", "jsonl", topics=["seen"])
+    (path,) = (tmp_path / "out").glob("topic=seen/*.jsonl")
+    assert path.read_bytes() == commands.ok("consume", "-J", "-d", data, "-t", "seen")
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"format": "csv"}, "format is 'csv'"),
+        ({"format": "jsonl", "columns": ["key"]}, "all fields"),
+        ({"format": "arrow", "compression": "gzip"}, "arrow has zstd, lz4, none"),
+        ({"file_bytes": 5}, "give 1024 or more"),
+        ({"columns": ["kye"]}, "did you mean key"),
+        ({"numbers": [0]}, "name the topic"),
+    ],
+)
+def test_what_does_not_go_together_is_told(data: Path, tmp_path: Path, more: dict[str, Any], told: str) -> None:
+    with pytest.raises(IllegalArgument, match=told):
+        export_records(data, tmp_path / "out", **more)
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_that_are_none_are_told_with_their_place(data: Path, tmp_path: Path) -> None:
+    export_records(data, tmp_path / "out", "jsonl", topics=["seen"])
+    (path,) = (tmp_path / "out").glob("topic=seen/*.jsonl")
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[3] = b'{"payload": 5}\n'
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(FormatError) as caught:
+        import_records(tmp_path / "out", tmp_path / "back")
+    assert (caught.value.path, caught.value.position) == (str(path), sum(map(len, lines[:3])))
+    for name in ("x.parquet", "x.arrow"):
+        (tmp_path / name).write_bytes(b"nothing of the kind")
+        with pytest.raises(FormatError, match="this is no"):
+            import_records(tmp_path / name, tmp_path / "back", "t")
+    with pytest.raises(IllegalArgument, match="does not tell its format"):
+        (tmp_path / "x.txt").write_bytes(b"")
+        import_records(tmp_path / "x.txt", tmp_path / "back", "t")
+
+
+def test_rows_of_others_are_appended_by_key(tmp_path: Path) -> None:
+    table = pa.table({"id": [b"a", b"b", b"c"], "what": ["x", "y", None]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    done = import_records(
+        tmp_path / "rows.parquet", tmp_path / "data", "t", columns={"key": "id", "value": "what"}, partitions=3
+    )
+    assert (done.records, done.kept) == (3, False)
+    found = sorted((one[2], one[3]) for rows in records(tmp_path / "data").values() for one in rows)
+    assert found == [(b"a", b"x"), (b"b", b"y"), (b"c", None)] and len(records(tmp_path / "data")) == 3
+
+
+def partitions_in(found: dict[str, bytes], without: str = "-") -> dict[str, bytes]:
+    """The files of partitions, but for those that wait for their delete."""
+    wanted = {name: content for name, content in found.items() if "/" in name and not name.endswith(".deleted")}
+    return {name: content for name, content in wanted.items() if not name.startswith(without)}
+
+
+def test_a_data_directory_comes_back_byte_by_byte(data: Path, tmp_path: Path) -> None:
+    manifest = export_directory(data, tmp_path / "out", committed=lambda _: {"g": {"orders": {1: 7}, "other": {0: 1}}})
+    assert manifest.groups == {"g": {"orders": {1: 7}}} and manifest.topics["orders"]["retention.ms"] == "-1"
+    told = json.loads((tmp_path / "out" / "kafkalog.export.json").read_text())
+    assert told["groups"] == {"g": {"orders": {"1": 7}}} and told["topics"]["seen"]["cleanup.policy"] == "compact"
+    there = files(tmp_path / "out")
+    assert partitions_in(there) == partitions_in(files(data))
+    assert not list(tmp_path.glob("*.kafkalog-export"))
+    with kafkalog.open_dirs(tmp_path / "mine", "a") as dirs:
+        dirs.create_topic("other", 1, {})
+        dirs["other", 0].append([b"stays"])
+    assert len(import_directory(tmp_path / "out", tmp_path / "mine")) == 3
+    assert partitions_in(files(tmp_path / "mine"), without="other") == partitions_in(there)
+    with kafkalog.open_dirs(tmp_path / "mine", "a") as dirs:
+        assert dirs.topics["seen"].settings["cleanup.policy"] == "compact"
+        assert dirs["orders", 0].append([b"next"]).base_offset == 500
+    assert verify(tmp_path / "mine", deep=True).ok
+    with pytest.raises(TopicExists, match="--resume"):
+        import_directory(tmp_path / "out", tmp_path / "mine")
+    assert import_directory(tmp_path / "out", tmp_path / "mine", resume=True) == []
+
+
+def test_a_changed_file_is_not_imported(data: Path, tmp_path: Path) -> None:
+    export_directory(data, tmp_path / "out", topics=["orders"])
+    assert [path.name for path in (tmp_path / "out").glob("*-0")] == ["orders-0"]
+    path = tmp_path / "out" / "orders-1" / "00000000000000000000.log"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(CorruptBackup) as caught:
+        import_directory(tmp_path / "out", tmp_path / "mine")
+    assert caught.value.path == str(path) and not list((tmp_path / "mine").glob("orders*"))
+
+
+def test_commands(data: Path, tmp_path: Path) -> None:
+    lines = ("export", "-d", data, "-t", "orders", "--format", "jsonl", tmp_path / "out")
+    assert commands.ok(*lines).startswith(b"exported 1,000 records into 2 files")
+    assert b"0 records" in commands.ok(*lines, "--resume")
+    done = commands.kafkalog(*lines)
+    assert done.returncode == 2 and b"--resume" in done.stderr
+    out = commands.ok("import", tmp_path / "out", "-d", tmp_path / "back")
+    assert out == b"1,000 records of 2 files with their offsets\n"
+    assert records(tmp_path / "back")["orders-1"] == records(data)["orders-1"]
+    whole = ("export", "-d", data, "--format", "kafka-dir")
+    assert commands.ok(*whole, tmp_path / "dir").startswith(b"exported 3 partitions")
+    assert b"3 partitions" in commands.ok("import", "--format", "kafka-dir", tmp_path / "dir", "-d", tmp_path / "more")
+    done = commands.kafkalog(*whole, "--columns", "key", tmp_path / "no")
+    assert done.returncode == 2 and b"whole partitions" in done.stderr
