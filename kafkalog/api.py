@@ -51,7 +51,8 @@ def open(
 ) -> Log:
     """The partition directory `path` (`<data directory>/<topic>-<number>`) as a `Log`.
 
-    "r" reads: no lock, no repair, never a write; a directory that a broker writes to is followed. "a"
+    "r" reads: no lock, no repair, never a write; a directory that a broker writes to is followed. A URL such as
+    `s3://bucket/data/orders-0` is read where it is (docs/remote.md). "a"
     creates or opens it for writing, after recovery where it was not closed well, holds the data directory's
     lock, and takes topic settings by name (`segment_bytes=1 << 20`, `cleanup_policy="compact"`); `sync` says
     when appends are forced to disk: False (as Kafka: the page cache), True (each), or a number of milliseconds.
@@ -66,15 +67,28 @@ def open(
         given = ["sync"] * (sync is not False) + ["progress"] * (progress is not None)
         if given or settings:
             raise _not_for_reading(given or list(settings))
-        return Log(LogView(path), None)
+        return Log(_view(path), None)
     if mode != "a":
         raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create or append")
+    if isinstance(path, str) and "://" in path:
+        from kafkalog.remote import refuse_to_write
+
+        refuse_to_write(path)
     from kafkalog.opening import open_for_append
 
     for name in settings:
         _check_setting(name)
     opened = open_for_append(path, settings, sync=sync, progress=progress)
     return Log(opened.log, opened)
+
+
+def _view(path: str | bytes | os.PathLike[str]) -> LogView:
+    if isinstance(path, str) and "://" in path:
+        from kafkalog.remote import is_url, view_of
+
+        if is_url(path):
+            return view_of(path)
+    return LogView(path)
 
 
 def _not_for_reading(names: list[str]) -> TypeError:

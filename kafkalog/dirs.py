@@ -46,7 +46,8 @@ def open_dirs(
 ) -> LogDirs:
     """The topics in one or several data directories.
 
-    "r" reads: no lock, no repair, never a write; directories that a broker writes to are followed. "a" opens every
+    "r" reads: no lock, no repair, never a write; directories that a broker writes to are followed, and those of URLs
+    (`s3://bucket/data`) are read where they are (docs/remote.md). "a" opens every
     partition for writing, after recovery where a directory was not closed well, holds the directories' locks, makes
     directories that are missing, and runs the jobs of a broker: retention, flushing, checkpoints, cleaning of compacted
     topics. It takes settings by their broker names (`log_retention_hours=24`, `log_segment_bytes=1 << 26`,
@@ -60,6 +61,14 @@ def open_dirs(
     ConfigError, CorruptCheckpoint, CorruptRecord (damaged metadata), IllegalState (a partition in two directories).
     TypeError for a keyword that is no setting; it names the near ones.
     """
+    if any("://" in path for path in path_list(dirs)):
+        from kafkalog.dirs_view import DirsView
+        from kafkalog.remote import locate_directories, refuse_to_write
+
+        if mode != "r":
+            refuse_to_write(*path_list(dirs))
+        fs, paths = locate_directories(path_list(dirs))
+        return LogDirs(paths, DirsView(paths, fs=fs))
     paths = list(dict.fromkeys(real_path(_checked(path)) for path in path_list(dirs)))
     if not paths:
         raise IllegalArgument("no data directory is given", hint="give the path of at least one")

@@ -17,7 +17,7 @@ from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.storage.names import NOT_PARTITIONS, parse_dir
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.view import LogView
-from kafkalog.tools.directories import partitions
+from kafkalog.tools.directories import is_directory, partitions
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint_cache import CheckpointCache
 from kafkalog.util.fileio import OS, FileSystem
@@ -89,7 +89,8 @@ class DirsView:
 
     def _path_of(self, key: TopicPartition) -> str | None:
         """Where a partition lies; None: nowhere. NotAPartition where it lies in two directories."""
-        found = [path for path in (os.path.join(one, str(key)) for one in self._paths) if os.path.isdir(path)]
+        places = (os.path.join(one, str(key)) for one in self._paths)
+        found = [path for path in places if is_directory(path, self._fs)]
         if len(found) > 1 or (found and not self._is_partition(key)):
             return self._found().get(key)
         return found[0] if found else None

@@ -37,12 +37,22 @@ from kafkalog.spark.session import spark_session
 with spark_session("local[1]"):
     pass
 """
+EXPORT = """
+import kafkalog
+from kafkalog.exchange.export import export_records
+with kafkalog.open("data/t-0", "a") as log:
+    log.append([b"one"])
+export_records("data", "out")
+"""
 # feature -> (packages that are not there, code, extra that has them)
 FEATURES = {
     "to_pandas": (["pandas"], TABLE, "pandas"),
     "spark without pyspark": (["pyspark"], SESSION, "spark"),
     "spark without pyarrow": (["pyarrow"], SESSION, "spark"),
     "spark without pandas": (["pandas"], SESSION, "spark"),
+    "a URL": (["fsspec"], 'import kafkalog\nkafkalog.open("memory://data/t-0")', "fs"),
+    "export": (["pyarrow"], EXPORT, "arrow"),
+    "import": (["pyarrow"], 'from kafkalog.exchange.import_ import *\nimport_records([], "data")', "arrow"),
     "decoder avro": (["fastavro"], DECODER.format(name="avro"), "schemas"),
     "decoder protobuf": (["google.protobuf"], DECODER.format(name="protobuf"), "schemas"),
 }

@@ -12,6 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from kafkalog.tools.directories import PartitionPath
+    from kafkalog.util.fileio import FileSystem
 
 _ISOLATION = "isolation.level"
 SETTLE_S = 0.05
@@ -178,6 +179,17 @@ def need_dirs(dirs: Sequence[str]) -> list[str]:
     if not dirs:
         raise click.UsageError("no data directory: give -d DIR, or set KAFKALOG_DIR")
     return [os.fspath(one) for one in dirs]
+
+
+def where_they_lie(dirs: Sequence[str]) -> tuple[FileSystem, list[str]]:
+    """The file system of data directories, and their paths in it: the machine's, or that of URLs (docs/remote.md)."""
+    if any("://" in one for one in dirs):
+        from kafkalog.remote import locate_directories
+
+        return locate_directories(dirs)
+    from kafkalog.util.fileio import OS
+
+    return OS, list(dirs)
 
 
 def find_partitions(dirs: Sequence[str], topic: str | None, numbers: Sequence[int]) -> list[PartitionPath]:

@@ -123,9 +123,10 @@ class _Consumer:
         from kafkalog.storage.view import LogView
         from kafkalog.tools.directories import find
 
-        found = find(self.dirs, self.given["topic"], self.given["partitions"])
+        fs, dirs = common.where_they_lie(self.dirs)
+        found = find(dirs, self.given["topic"], self.given["partitions"], fs=fs)
         with ExitStack() as stack:
-            views = [LogView(path) for _, path in found]
+            views = [LogView(path, fs=fs) for _, path in found]
             for view in views:
                 stack.callback(view.close)
             if self.group is None:

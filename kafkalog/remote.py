@@ -1,0 +1,89 @@
+"""Logs on other file systems than the machine's: whatever fsspec knows by the URL (docs/remote.md).
+
+`kafkalog.open("s3://backups/kafka/orders-0")` and `kafkalog.open_dirs("memory://data")` come here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import Any, Final
+
+from kafkalog.errors import IllegalArgument, MissingPackage, ReadOnlyLog, StorageError
+from kafkalog.storage.view import LogView
+from kafkalog.util.fileio import FileSystem
+from kafkalog.util.remote_files import RemoteFileSystem
+from kafkalog.util.tiered_files import TieredFileSystem, tiered_place
+
+__all__ = ["is_url", "locate", "locate_directories", "view_of"]
+
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:::[A-Za-z][A-Za-z0-9+.-]*)*://")
+
+
+def is_url(path: object) -> bool:
+    """True for text such as `s3://bucket/path`."""
+    return isinstance(path, str) and _URL.match(path) is not None
+
+
+def refuse_to_write(*paths: str) -> None:
+    """ReadOnlyLog for a URL."""
+    for path in paths:
+        if is_url(path):
+            raise ReadOnlyLog("what a URL names can only be read", path=path, hint="open it with mode 'r'")
+
+
+def locate(url: str, options: Mapping[str, Any] | None = None) -> tuple[RemoteFileSystem, str]:
+    """The file system of a URL, and the path in it. `options` are those of the store: keys, endpoints.
+
+    MissingPackage with the command that installs what reads such URLs; IllegalArgument for one that nobody knows;
+    StorageError where the store does not let itself be reached.
+    """
+    protocol = url.partition("://")[0].rpartition("::")[2].lower()
+    try:
+        url_to_fs = import_module("fsspec.core").url_to_fs
+    except ModuleNotFoundError:
+        raise MissingPackage("fsspec, which reads URLs, is not installed", hint="pip install 'kafkalog[fs]'") from None
+    try:
+        remote, path = url_to_fs(url, **(options or {}))
+    except ImportError as error:
+        raise MissingPackage(f"what reads {protocol}:// is not installed: {error}", hint=_hint(error)) from None
+    except ValueError as error:
+        raise IllegalArgument(f"{ascii(url[:200])}: {error}", hint="name a URL that fsspec knows") from None
+    except Exception as error:
+        raise StorageError(f"cannot open the store of {protocol}://: {error}") from error
+    found = RemoteFileSystem(remote, protocol)
+    return found, found.path_of(path)
+
+
+def _hint(error: ImportError) -> str:
+    found = re.search(r"[Ii]nstall (\w+)", str(error))
+    return f"pip install {found[1]}" if found else "see fsspec's list of file systems"
+
+
+def view_of(url: str, options: Mapping[str, Any] | None = None) -> LogView:
+    """The partition directory at a URL, or the segments that a broker has copied there (KIP-405), open for reading.
+
+    Errors as `locate`; PartitionNotFound, NotAPartition.
+    """
+    fs, path = locate(url, options)
+    place = tiered_place(path)
+    if place is None:
+        return LogView(path, fs=fs)
+    tiered = TieredFileSystem(fs.remote, fs.root.strip("/:"), place)
+    return LogView(tiered.path, fs=tiered)
+
+
+def locate_directories(
+    urls: Iterable[str], options: Mapping[str, Any] | None = None
+) -> tuple[FileSystem, list[str]]:
+    """The file system of data directories, and their paths in it; IllegalArgument where they have several."""
+    given = list(urls)
+    plain = [one for one in given if not is_url(one)]
+    if plain:
+        raise IllegalArgument("a directory among URLs", path=plain[0], hint="open it alone, or give file:// and it")
+    found = [locate(url, options) for url in given]
+    fs = found[0][0]
+    if any(other.remote is not fs.remote for other, _ in found):
+        raise IllegalArgument("the data directories lie in several stores", hint="open each store by itself")
+    return fs, [path for _, path in found]

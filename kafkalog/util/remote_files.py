@@ -1,0 +1,247 @@
+"""File calls on a store that fsspec knows (S3, GCS, Azure, SFTP, memory, ...), for reading.
+
+`RemoteFileSystem` stands where the operating system's file calls do, so that all that reads logs reads them there. A
+path is `/<protocol>:/<path in the store>`. What a store says that is no error of files (a refused connection, a time
+that is out, access keys that are wrong) becomes an OSError, as a disk that fails gives one; what was read before stays
+right. Nothing is ever written: those calls fail with EROFS.
+
+Reads are of blocks, some of which are kept; a file that was replaced by another one is another file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+from collections.abc import Iterator
+from datetime import datetime
+from functools import lru_cache
+from hashlib import sha256
+from itertools import count
+from typing import Any, Final, NamedTuple, NoReturn
+
+from kafkalog.util.fileio import FileSystem
+
+BLOCK_BYTES: Final = 1 << 20
+KEPT_BLOCKS: Final = 64
+_FIRST_NUMBER: Final = 1 << 30  # of a file that is open: none that the system would give to one of its own
+_WRITING: Final = (
+    "pwrite", "pwritev", "ftruncate", "posix_fallocate", "fsync", "fdatasync", "rename", "unlink", "link", "mkdir",
+    "rmdir", "utime", "chmod", "fchmod", "fchown", "clone", "sendfile",
+)  # fmt: skip
+_TIMES: Final = ("mtime", "LastModified", "last_modified", "updated", "timeModified", "created")
+_VERSIONS: Final = ("ETag", "etag", "version_id", "md5Hash", "crc32c", "ino")
+
+
+class Found(NamedTuple):
+    """What the store says of a file or directory; `version` is another one once the content is."""
+
+    is_directory: bool
+    size: int
+    mtime_ns: int
+    version: str
+
+
+class RemoteFileSystem(FileSystem):
+    """The store `remote`, a file system of fsspec, below the path `root` (`/s3:`). Threads: as those of fsspec."""
+
+    def __init__(self, remote: Any, protocol: str) -> None:
+        self.remote = remote
+        self.root = f"/{protocol}:"
+        self._is_rooted = remote.root_marker == "/" or protocol in ("file", "local")
+        self._open_files: dict[int, tuple[str, Found]] = {}
+        self._numbers = count(_FIRST_NUMBER)
+        self._block = lru_cache(maxsize=KEPT_BLOCKS)(self._read_block)
+        for name in ("open", "close", "pread", "preadv", "fstat", "stat", "listdir", "scandir", "advise"):
+            setattr(self, name, getattr(self, f"_{name}"))
+        for name in _WRITING:
+            setattr(self, name, _refuse)
+
+    def path_of(self, remote_path: str) -> str:
+        """The path here of a path in the store."""
+        return f"{self.root}/{remote_path.strip('/')}"
+
+    def remote_path(self, path: str) -> str:
+        """The path in the store of a path here."""
+        text = path.removeprefix(self.root).strip("/")
+        return f"/{text}" if self._is_rooted else text
+
+    def found_in(self, path: str) -> dict[str, Found]:
+        """What lies in the directory `path`, by name. OSError."""
+        where = self.remote_path(path)
+        try:
+            self.remote.invalidate_cache(where)
+            listed = self.remote.ls(where, detail=True)
+        except Exception as error:
+            raise _told(error, path) from error
+        found = {}
+        for one in listed:
+            name = str(one["name"]).rstrip("/").rpartition("/")[2]
+            if name and str(one["name"]).strip("/") != where.strip("/"):
+                found[name] = _found(one)
+        if not found and not self._looked(path).is_directory:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return found
+
+    def _looked(self, path: str) -> Found:
+        try:
+            return _found(self.remote.info(self.remote_path(path)))
+        except Exception as error:
+            raise _told(error, path) from error
+
+    # The calls
+
+    def _stat(self, path: str | os.PathLike[str]) -> os.stat_result:
+        text = os.fspath(path)
+        found = self._looked(text)
+        if text.endswith("/") and not found.is_directory:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), text)
+        return _status(text, found)
+
+    def _open(self, path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC):
+            _refuse(path)
+        number = next(self._numbers)
+        self._open_files[number] = path, self._looked(path)
+        return number
+
+    def _close(self, number: int) -> None:
+        self._open_files.pop(number, None)
+
+    def _opened(self, number: int) -> tuple[str, Found]:
+        try:
+            return self._open_files[number]
+        except KeyError:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
+
+    def _fstat(self, number: int) -> os.stat_result:
+        return _status(*self._opened(number))
+
+    def _pread(self, number: int, size: int, position: int) -> bytes:
+        path, found = self._opened(number)
+        end = min(position + size, found.size)
+        parts = []
+        while position < end:
+            first = position // BLOCK_BYTES
+            block = self._block(path, found, first)
+            piece = block[position - first * BLOCK_BYTES : end - first * BLOCK_BYTES]
+            if not piece:
+                break
+            parts.append(piece)
+            position += len(piece)
+        return b"".join(parts)
+
+    def _preadv(self, number: int, buffers: Any, position: int) -> int:
+        done = 0
+        for buffer in buffers:
+            view = memoryview(buffer).cast("B")
+            data = self._pread(number, len(view), position + done)
+            view[: len(data)] = data
+            done += len(data)
+            if len(data) < len(view):
+                break
+        return done
+
+    def _read_block(self, path: str, found: Found, number: int) -> bytes:
+        start = number * BLOCK_BYTES
+        stop = min(start + BLOCK_BYTES, found.size)
+        try:
+            data = bytes(self.remote.cat_file(self.remote_path(path), start=start, end=stop))
+        except Exception as error:
+            raise _told(error, path) from error
+        if len(data) != stop - start:
+            raise OSError(f"the store gave {len(data)} bytes of {stop - start} that were asked for")
+        return data
+
+    def _listdir(self, path: str | os.PathLike[str]) -> list[str]:
+        return list(self.found_in(os.fspath(path)))
+
+    def _scandir(self, path: str | os.PathLike[str]) -> _Entries:
+        return _Entries(os.fspath(path), self.found_in(os.fspath(path)))
+
+    def _advise(self, number: int, offset: int, length: int, advice: int) -> None:
+        pass
+
+
+class RemoteEntry(NamedTuple):
+    """One name in a directory, with the methods of os.DirEntry."""
+
+    name: str
+    path: str
+    found: Found
+
+    def inode(self) -> int:
+        """A number that another file under the same name does not have."""
+        return _inode(self.path, self.found)
+
+    def is_dir(self) -> bool:
+        """True for a directory."""
+        return self.found.is_directory
+
+    def is_file(self) -> bool:
+        """True for a file."""
+        return not self.found.is_directory
+
+    def stat(self) -> os.stat_result:
+        """What `os.stat` says of a file."""
+        return _status(self.path, self.found)
+
+
+class _Entries:
+    """A directory's entries; a context manager, as that of os.scandir."""
+
+    def __init__(self, path: str, found: dict[str, Found]) -> None:
+        self._entries = [RemoteEntry(name, os.path.join(path, name), one) for name, one in found.items()]
+
+    def __enter__(self) -> Iterator[RemoteEntry]:
+        return iter(self._entries)
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[RemoteEntry]:
+        return iter(self._entries)
+
+
+def _refuse(*arguments: Any, **named: Any) -> NoReturn:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+def _told(error: Exception, path: str) -> OSError:
+    """The error of the store as one of files."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EISDIR):
+        return type(error)(error.errno, os.strerror(error.errno), path)
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    if isinstance(error, NotADirectoryError):
+        return NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    if isinstance(error, PermissionError):
+        return PermissionError(errno.EACCES, f"the store refuses it: {error}", path)
+    reason = str(error) or "no reason is given"
+    return OSError(f"the store failed ({type(error).__name__}: {reason[:300]})")
+
+
+def _found(info: Any) -> Found:
+    is_directory = info.get("type") == "directory"
+    time = next((info[name] for name in _TIMES if info.get(name) is not None), 0)
+    if isinstance(time, str):
+        try:
+            time = datetime.fromisoformat(time)
+        except ValueError:
+            time = 0
+    seconds = time.timestamp() if isinstance(time, datetime) else float(time)
+    version = next((str(info[name]) for name in _VERSIONS if info.get(name) is not None), "")
+    return Found(is_directory, int(info.get("size") or 0), int(seconds * 1e9), version)
+
+
+def _inode(path: str, found: Found) -> int:
+    version = found.version or str(found.mtime_ns)
+    return int.from_bytes(sha256(f"{path}\0{version}".encode()).digest()[:7], "big")
+
+
+def _status(path: str, found: Found) -> os.stat_result:
+    mode = stat_module.S_IFDIR | 0o555 if found.is_directory else stat_module.S_IFREG | 0o444
+    seconds = found.mtime_ns // 1_000_000_000
+    fields = (mode, _inode(path, found), 0, 1, 0, 0, found.size, seconds, seconds, seconds)
+    exact = {"st_mtime_ns": found.mtime_ns, "st_ctime_ns": found.mtime_ns, "st_atime_ns": found.mtime_ns}
+    return os.stat_result(fields, {**exact, "st_blocks": -(-found.size // 512)})

@@ -1,0 +1,114 @@
+"""The segments that a broker has copied to remote storage (KIP-405), as one partition's directory.
+
+Two layouts are known. Kafka's own file store:
+
+    <storage>/<topic>-<partition>-<topic id>/<20 digits>-<segment id>.log  .index  .timeindex  .txnindex
+
+and that of Aiven's plugin for object stores, where indexes lie in one file, and a manifest is written last:
+
+    <prefix><topic>-<topic id>/<partition>/<20 digits>-<segment id>.log  .indexes  .rsm-manifest
+
+A segment may be there twice under two ids, after a copy that was begun again: the one that was written last counts. One
+without its manifest is being copied, or was given up. Chunks that the plugin compressed or encrypted are not read.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from typing import Any, Final, NamedTuple
+
+from kafkalog.util.remote_files import Found, RemoteFileSystem
+
+_FILE: Final = re.compile(r"(?P<base>[0-9]{20})-(?P<id>[A-Za-z0-9_-]{22})(?P<suffix>\.[a-z_-]+)")
+_OWN: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,10})-(?P<id>[A-Za-z0-9_-]{22})")
+_PLUGIN: Final = re.compile(r"(?P<topic>.+)-(?P<id>[A-Za-z0-9_-]{22})")
+_SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex")
+MANIFEST: Final = ".rsm-manifest"
+_EPOCHS: Final = ".leader_epoch_checkpoint"
+_EPOCH_FILE: Final = "leader-epoch-checkpoint"
+_MOST_MANIFEST_BYTES: Final = 16 << 20
+
+
+class TieredPlace(NamedTuple):
+    """Where the segments of a partition lie: the directory, and the partition that its name says."""
+
+    path: str
+    topic: str
+    partition: int
+    has_manifests: bool
+
+
+def tiered_place(path: str) -> TieredPlace | None:
+    """What the name of a directory says; None where it is not that of a partition in remote storage."""
+    above, name = os.path.split(path.rstrip("/"))
+    if name.isdecimal() and len(name) <= 10:
+        found = _PLUGIN.fullmatch(os.path.basename(above))
+        return None if found is None else TieredPlace(path, found["topic"], int(name), True)
+    found = _OWN.fullmatch(name)
+    return None if found is None else TieredPlace(path, found["topic"], int(found["partition"]), False)
+
+
+class TieredFileSystem(RemoteFileSystem):
+    """The store with one more directory, `path`: `<place>/<topic>-<partition>`, which has the segments of a place."""
+
+    def __init__(self, remote: Any, protocol: str, place: TieredPlace) -> None:
+        super().__init__(remote, protocol)
+        self._place = place
+        self.path = os.path.join(place.path, f"{place.topic}-{place.partition}")
+        self._names: dict[str, str] = {}
+        self._checked: set[str] = set()
+
+    def remote_path(self, path: str) -> str:
+        """The path in the store; of the directory of segments that of its place."""
+        text = path.rstrip("/")
+        if text == self.path:
+            return super().remote_path(self._place.path)
+        above, name = os.path.split(text)
+        if above == self.path:
+            if name not in self._names:
+                self.found_in(self.path)
+            return super().remote_path(os.path.join(self._place.path, self._names.get(name, name)))
+        return super().remote_path(path)
+
+    def found_in(self, path: str) -> dict[str, Found]:
+        """As above; segments have the names that they have in a log's directory."""
+        if path.rstrip("/") != self.path:
+            return super().found_in(path)
+        listed = super().found_in(self._place.path)
+        segments: dict[str, list[tuple[int, str]]] = {}
+        for name, found in listed.items():
+            match = _FILE.fullmatch(name)
+            if match is not None and match["suffix"] == ".log":
+                stem = f"{match['base']}-{match['id']}"
+                if not self._place.has_manifests or stem + MANIFEST in listed:
+                    segments.setdefault(match["base"], []).append((found.mtime_ns, stem))
+        names: dict[str, str] = {}
+        for base, several in sorted(segments.items()):
+            stem = max(several)[1]
+            if self._place.has_manifests:
+                self._check(stem + MANIFEST)
+            names |= {base + suffix: stem + suffix for suffix in _SUFFIXES if stem + suffix in listed}
+            if stem + _EPOCHS in listed:
+                names[_EPOCH_FILE] = stem + _EPOCHS  # the last segment's has all before it
+        self._names = names
+        return {name: listed[at] for name, at in names.items()}
+
+    def _check(self, name: str) -> None:
+        """OSError for a segment whose bytes are not those of a log."""
+        if name in self._checked:
+            return
+        number = self._open(os.path.join(self._place.path, name), os.O_RDONLY)
+        try:
+            size = self._fstat(number).st_size
+            document = json.loads(self._pread(number, min(size, _MOST_MANIFEST_BYTES), 0))
+            changed = [word for word in ("compression", "encryption") if document.get(word)]
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise OSError(errno.EINVAL, f"the segment's manifest {name} cannot be read: {error}") from None
+        finally:
+            self._close(number)
+        if changed:
+            raise OSError(errno.EINVAL, f"segments were stored with {' and '.join(changed)}, which is not read here")
+        self._checked.add(name)

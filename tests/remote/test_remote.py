@@ -1,0 +1,258 @@
+"""Logs that lie in stores that fsspec knows: read as local ones, with typed errors where a store fails."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.errors import (
+    IllegalArgument,
+    KafkalogError,
+    MissingPackage,
+    NotAPartition,
+    PartitionNotFound,
+    ReadOnlyLog,
+    StorageError,
+)
+from kafkalog.remote import locate, view_of
+from kafkalog.storage.view import LogView
+from kafkalog.util.remote_files import BLOCK_BYTES, RemoteFileSystem
+from tests import commands
+
+fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'kafkalog[fs]'")
+ID = "oAtiIQ95REujbuzNd_lkLQ"
+OTHER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A topic with several segments, transactions left out; one larger than a block."""
+    where = tmp_path_factory.mktemp("remote") / "data"
+    with kafkalog.open_dirs(where, "a") as dirs:
+        dirs.create_topic("orders", 2, {"segment.bytes": 2 * BLOCK_BYTES})
+        for number in range(2):
+            for n in range(0, 600, 20):
+                rows = [(b"key %d" % m, b"value %d " % m + bytes(5000), 1000 + m) for m in range(n, n + 20)]
+                dirs["orders", number].append(rows)
+    return where
+
+
+@pytest.fixture
+def memory(data: Path) -> Iterator[Any]:
+    """The directory in fsspec's own store, `memory://bucket/data`."""
+    store = fsspec.filesystem("memory")
+    store.put(str(data), "/bucket/data", recursive=True)
+    yield store
+    store.rm("/", recursive=True)
+
+
+def content(log: kafkalog.Log) -> list[tuple[int, int, bytes | None, bytes | None]]:
+    return [(record.offset, record.timestamp, record.key, record.value) for record in log.records()]
+
+
+def check_same(url: str, local: Path) -> None:
+    with kafkalog.open(url) as there, kafkalog.open(local) as here:
+        assert content(there) == content(here)
+        assert (there.start_offset, there.end_offset) == (here.start_offset, here.end_offset)
+        assert there[333] == here[333] and there[-1].offset == 599
+        assert there.offset_for_time(1400) == here.offset_for_time(1400)
+        assert len(there.segments) == len(here.segments) > 1
+        assert there.slice(100, 110).table().offsets.tolist() == list(range(100, 110))
+
+
+def test_a_log_in_memory_and_in_files(data: Path, memory: Any) -> None:
+    for number in range(2):
+        check_same(f"memory://bucket/data/orders-{number}", data / f"orders-{number}")
+        check_same(f"file://{data}/orders-{number}", data / f"orders-{number}")
+
+
+def test_data_directories(data: Path, memory: Any) -> None:
+    with kafkalog.open_dirs("memory://bucket/data") as dirs:
+        assert [str(key) for key in dirs] == ["orders-0", "orders-1"]
+        assert dirs.topics["orders"].partitions == (0, 1)
+        assert dirs.topics["orders"].settings["segment.bytes"] == str(2 * BLOCK_BYTES)
+        assert dirs["orders", 1][17].key == b"key 17"
+
+
+def test_what_is_appended_there_is_seen(data: Path, memory: Any, tmp_path: Path) -> None:
+    shutil.copytree(data, tmp_path / "data")
+    with kafkalog.open("memory://bucket/data/orders-0") as log:
+        assert log.end_offset == 600
+        with kafkalog.open(tmp_path / "data" / "orders-0", "a") as local:
+            local.append([b"more"])
+        memory.put(str(tmp_path / "data"), "/bucket/", recursive=True)
+        deadline = time.monotonic() + 30  # a store is looked at again once a second
+        while log.end_offset < 601 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert log[600].value == b"more" and log[599].key == b"key 599"
+
+
+def test_nothing_is_written(memory: Any) -> None:
+    fs, path = locate("memory://bucket/data")
+    for call in (fs.unlink, fs.mkdir, fs.rmdir, fs.utime):
+        with pytest.raises(OSError) as caught:
+            call(path)
+        assert caught.value.errno == errno.EROFS
+    with pytest.raises(OSError):
+        fs.open_file(path + "/x", "create")
+    with pytest.raises(ReadOnlyLog, match="can only be read"):
+        kafkalog.open("memory://bucket/data/orders-0", "a")
+    with pytest.raises(ReadOnlyLog, match="can only be read"):
+        kafkalog.open_dirs("memory://bucket/data", "a")
+
+
+def test_what_is_not_there_is_told(memory: Any) -> None:
+    with pytest.raises(PartitionNotFound):
+        kafkalog.open("memory://bucket/data/other-0")
+    with pytest.raises(NotAPartition, match="a data directory"):
+        kafkalog.open("memory://bucket/data")
+    with pytest.raises(NotAPartition, match="a file"):
+        kafkalog.open("memory://bucket/data/kafkalog.topics.json")
+    with pytest.raises((IllegalArgument, MissingPackage)):
+        kafkalog.open("nosuch://bucket/orders-0")
+    with pytest.raises(PartitionNotFound):
+        kafkalog.open_dirs("memory://bucket/none")
+
+
+class Flaky:
+    """fsspec's store, which fails at the nth call."""
+
+    def __init__(self, store: Any, nth: int, error: Exception) -> None:
+        self._store, self.left, self._error = store, nth, error
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name not in ("info", "ls", "cat_file"):
+            return found
+
+        def call(*args: Any, **named: Any) -> Any:
+            self.left -= 1
+            if self.left == 0:
+                raise self._error
+            return found(*args, **named)
+
+        return call
+
+
+@pytest.mark.parametrize("error", [RuntimeError("reset by peer"), TimeoutError("too slow"), PermissionError("no key")])
+def test_a_store_that_fails_in_the_middle_is_a_typed_error_and_loses_nothing(memory: Any, error: Exception) -> None:
+    with kafkalog.open("memory://bucket/data/orders-0") as log:
+        whole = content(log)
+    nth, seen, store = 1, 0, Flaky(memory, 0, error)
+    while nth == 1 or store.left <= 0:
+        found: list[Any] = []
+        store = Flaky(memory, nth, error)
+        fs, path = RemoteFileSystem(store, "memory"), "/memory:/bucket/data/orders-0"
+        try:
+            with kafkalog.Log(LogView(path, fs=fs), None) as log:
+                for record in log.records():
+                    found.append((record.offset, record.timestamp, record.key, record.value))
+        except KafkalogError as caught:
+            seen += 1
+            assert isinstance(caught, StorageError) and str(error) in str(caught), caught
+            assert found == whole[: len(found)], "what came before is right"
+            with kafkalog.Log(LogView(path, fs=fs), None) as log:  # the store answers again
+                rest = log.records(len(found))
+                found += [(record.offset, record.timestamp, record.key, record.value) for record in rest]
+        assert found == whole, "and nothing is missing behind it"
+        nth += 1
+    assert seen > 5, "of a checkpoint that cannot be read no more than a problem comes"
+
+
+@pytest.fixture
+def tiered(data: Path, tmp_path: Path) -> Path:
+    """The segments of orders-1 in the layout of Kafka's own file store, and in that of the plugin for object stores."""
+    for path in sorted((data / "orders-1").iterdir()):
+        stem, suffix = os.path.splitext(path.name)
+        if suffix not in (".log", ".index", ".timeindex"):
+            continue
+        own = tmp_path / f"orders-1-{ID}"
+        plugin = tmp_path / f"orders-{ID}" / "1"
+        for place, kept in ((own, True), (plugin, suffix == ".log")):
+            place.mkdir(parents=True, exist_ok=True)
+            if kept:
+                shutil.copy(path, place / f"{stem}-{ID}{suffix}")
+        (plugin / f"{stem}-{ID}.rsm-manifest").write_text(json.dumps({"version": "1", "compression": False}))
+        (plugin / f"{stem}-{ID}.indexes").write_bytes(b"")
+    return tmp_path
+
+
+@pytest.mark.parametrize("place", [f"orders-1-{ID}", f"orders-{ID}/1"])
+def test_segments_that_a_broker_has_tiered(data: Path, tiered: Path, place: str) -> None:
+    with kafkalog.open(f"file://{tiered}/{place}") as log:
+        assert log.topic_partition == ("orders", 1)
+    check_same(f"file://{tiered}/{place}", data / "orders-1")
+
+
+def test_a_segment_that_was_copied_twice_counts_once(data: Path, tiered: Path) -> None:
+    place = tiered / f"orders-{ID}" / "1"
+    first = min(place.glob("*.log"))
+    again = place / first.name.replace(ID, OTHER_ID)
+    again.write_bytes(first.read_bytes()[:1000])  # an upload that was given up: it has no manifest
+    check_same(f"file://{place}", data / "orders-1")
+    own = tiered / f"orders-1-{ID}"
+    stale = own / first.name.replace(ID, OTHER_ID)
+    stale.write_bytes(first.read_bytes()[:1000])
+    os.utime(stale, (1, 1))
+    check_same(f"file://{own}", data / "orders-1")
+
+
+@pytest.mark.parametrize("how", ["compression", "encryption", "damaged"])
+def test_segments_that_are_no_plain_bytes_are_refused(tiered: Path, how: str) -> None:
+    place = tiered / f"orders-{ID}" / "1"
+    path = max(place.glob("*.rsm-manifest"))
+    path.write_text("[]" if how == "damaged" else json.dumps({"version": "1", how: True}))
+    with pytest.raises(StorageError, match="cannot be read" if how == "damaged" else how):
+        kafkalog.open(f"file://{place}")
+
+
+def test_the_command_reads_urls(data: Path) -> None:
+    fmt = ("-t", "orders", "-f", "%p %o %k\\n")
+    assert commands.ok("consume", "-d", f"file://{data}", *fmt) == commands.ok("consume", "-d", data, *fmt)
+
+
+SERVER = """
+import sys
+from moto.server import ThreadedMotoServer
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+server.start()
+print(server._server.server_port, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_log_in_s3(data: Path) -> None:
+    pytest.importorskip("s3fs", reason="s3fs is not installed: pip install kafkalog[test]")
+    pytest.importorskip("moto.server", reason="moto is not installed: pip install kafkalog[test]")
+    keys = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env=os.environ | keys, text=True,
+    ) as server:  # fmt: skip
+        try:
+            assert server.stdout is not None
+            port = next(int(line) for line in server.stdout if line.strip().isdigit())
+            endpoint = f"http://127.0.0.1:{port}"
+            once = {"retries": {"max_attempts": 0}, "connect_timeout": 2}
+            options = {"key": "testing", "secret": "testing", "endpoint_url": endpoint, "config_kwargs": once}
+            store = fsspec.filesystem("s3", **options)
+            store.mkdir("bucket")
+            store.put(str(data), "bucket/data", recursive=True)
+            with kafkalog.Log(view_of("s3://bucket/data/orders-0", options), None) as log:
+                with kafkalog.open(data / "orders-0") as here:
+                    assert content(log) == content(here)
+            server.kill()
+            server.wait()
+            with pytest.raises(StorageError, match="the store failed"):
+                view_of("s3://bucket/data/orders-0", options)
+        finally:
+            server.kill()
