@@ -67,7 +67,7 @@ def expire(log: kafkalog.Log) -> None:
 
 def clean_twice(log: kafkalog.Log) -> None:
     for _ in range(3):
-        log.compact()
+        log.compact(from_start=True)
 
 
 @pytest.mark.parametrize("change", [roll, cut, expire])
@@ -108,12 +108,13 @@ def test_a_backup_of_a_compacted_topic_loses_no_key_and_brings_none_back(tmp_pat
         with kafkalog.open_dirs(where / "data", "a") as dirs:
             dirs.create_topic("orders", 1, settings)
             log = dirs["orders", 0]
-            for n in range(0, 120, 5):
-                log.append([(b"key %d" % (m % 30), b"value %d" % m, 1000 + m) for m in range(n, n + 5)])
-            log.append([(b"key %d" % n, None, 2000 + n) for n in range(0, 30, 2)])
-            log.append([(b"key 100", b"value %d" % n, 3000 + n) for n in range(60)])
+            log.append([(b"key 1000", b"is deleted by a tombstone in another segment", 1000)])
+            for n in range(0, 150, 5):  # keys of their own: no clean makes these segments few
+                log.append([(b"key %d" % m, b"value %d" % m, 1000 + m) for m in range(n, n + 5)])
+            log.append([(b"key 1000", None, 2000)])
+            log.append([(b"key %d" % n, b"value %d" % n, 3000 + n) for n in range(200, 230)])
             log.roll()
-            log.append([(b"key 101", b"the last segment is never cleaned", 4000)])
+            log.append([(b"key 2000", b"the last segment is never cleaned", 4000)])
             before = state(where / "data" / "orders-0")
 
             fs = Meanwhile(below=str(where / "data"), nth=nth, change=lambda log=log: clean_twice(log))
