@@ -152,10 +152,14 @@ class DirectoryCopy:
         return StoredDirectory(self.name, self.path, is_clean)
 
     def describe(self, key: TopicPartition, number: int, copied: Copied) -> StoredPartition:
-        """What the manifest says of a partition that was copied. CorruptCheckpoint, StorageError."""
+        """What the manifest says of a partition that was copied. StorageError."""
         end = copied.end.next_offset
         start, mark = (self._offset(name, key) for name in (LOG_START_FILE, HIGH_WATERMARK_FILE))
-        topic_id = read_partition_metadata(self._fs, self._making.path_of(f"{self.name}/{key}"))
+        try:
+            topic_id = read_partition_metadata(self._fs, self._making.path_of(f"{self.name}/{key}"))
+        except CorruptCheckpoint as error:
+            self.notes.append(f"{os.path.join(self.path, str(key))}: {error.message}; taken as it is")
+            topic_id = None
         return StoredPartition(
             key.topic, key.partition, number, topic_id,
             start_offset=min(max(copied.first_offset, start or 0), end),

@@ -25,6 +25,8 @@ from kafkalog.util.system_calls import pack_flock, unpack_flock
 MARKER: Final = b'{"version":0,"brokerEpoch":-1}'
 """Content of the marker we write: clean, by nobody who has a broker epoch."""
 
+_OF_A_BACKUP: Final = "this is a backup, which nobody writes to: `kafkalog restore` makes a data directory of it"
+
 _registry_lock: Final = guard()  # over taking a directory's lock, and giving it back with its marker synced
 _state_lock: Final = guard()  # of all directories; over the sync of a marker that goes or comes, else for moments
 _held: dict[tuple[int, int], LogDir] = {}  # by device and inode; guarded by _registry_lock
@@ -323,7 +325,8 @@ def _open_locked(path: str, fs: FileSystem) -> int:
         try:
             fd = with_room(fs.open, path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise StorageError.from_os(error, "open the lock file", path=path) from error
+            hint = _OF_A_BACKUP if error.errno == errno.EISDIR else None
+            raise StorageError.from_os(error, "open the lock file", path=path, hint=hint) from error
         try:
             _lock_file(fd, path)
             if _is_named(fd, path, fs):

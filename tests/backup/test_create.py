@@ -1,9 +1,11 @@
 """What is in a backup, what later ones share with it, and what never reaches it."""
 
+import errno
 import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +75,7 @@ def test_nobody_opens_a_backup_to_write(tmp_path: Path, clock: Later) -> None:
     fill(tmp_path / "data")
     made = backed_up(tmp_path / "data", tmp_path / "backups", clock)
     before = files(made)
-    with pytest.raises(StorageError, match=r"\.lock"):
+    with pytest.raises(StorageError, match=r"\.lock.*`kafkalog restore`"):
         kafkalog.open_dirs(made / "dir0", "a")
     with pytest.raises(StorageError, match=r"\.lock"):
         kafkalog.open(made / "dir0" / "orders-0", "a")
@@ -293,3 +295,42 @@ def test_damage_with_sound_batches_behind_it_is_kept_and_told(tmp_path: Path, cl
     assert (made / "dir0" / "orders-0" / last.name).read_bytes() == content
     (note,) = list_backups(tmp_path / "backups")[0].notes
     assert str(last) in note and "kept with all that lies behind it" in note
+
+
+@dataclass(eq=False)
+class Cloning(FaultFS):
+    """A file system that can share blocks: the copy is made at once, of all that the file has at that moment."""
+
+    refused: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.clone = self._cloned
+
+    def _cloned(self, target: int, source: int) -> None:
+        if self.refused:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        os.pwrite(target, os.pread(source, os.fstat(source).st_size, 0), 0)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_copies_are_clones_where_the_file_system_has_them(tmp_path: Path, clock: Later, refused: bool) -> None:
+    fill(tmp_path / "data", records=615)
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs["orders", 0].append([b"value 615"])
+        fs = Cloning(refused=refused)
+        report = create_backup(tmp_path / "data", tmp_path / "backups", clock=clock, fs=fs)
+    assert (report.cloned > 0, report.copied > 0) == (not refused, refused)
+    assert verify_backup(tmp_path / "backups", deep=True).ok
+    restore_backup(tmp_path / "backups", tmp_path / "restored", fs=Cloning(refused=refused))
+    assert offsets(tmp_path / "restored" / "orders-0") == list(range(616))
+
+
+def test_a_damaged_topic_id_is_kept_and_told(tmp_path: Path, clock: Later) -> None:
+    fill(tmp_path / "data")
+    (tmp_path / "data" / "orders-0" / "partition.metadata").write_bytes(b"version: 0\nnothing")
+    backed_up(tmp_path / "data", tmp_path / "backups", clock)
+    (manifest,) = list_backups(tmp_path / "backups")
+    assert manifest.partitions[0].topic_id is None and "partition.metadata" in manifest.notes[0]
+    restore_backup(tmp_path / "backups", tmp_path / "restored")
+    assert files(tmp_path / "restored") == files(tmp_path / "data")
