@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kafkalog.engine import end_of, isolation_of
@@ -33,7 +34,8 @@ from kafkalog.tools.directories import PartitionPath, Path, find, partitions, pa
 from kafkalog.tools.offsets import Bounds
 from kafkalog.tools.verify_segment import Progress
 from kafkalog.types import Isolation, TopicPartition
-from kafkalog.util.fileio import OS
+from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.remote_files import RemoteFileSystem
 
 __all__ = ["FORMATS", "ExportReport", "export_records"]
 
@@ -73,6 +75,7 @@ def export_records(
 ) -> ExportReport:
     """Exports the records of topics into the directory `target`: files `topic=NAME/...` of about `file_bytes`.
 
+    `dirs` are data directories, or URLs of such (docs/remote.md).
     `topics` are all but Kafka's own where none is named; `numbers` are partitions of one topic. `bounds` say where to
     begin and end. `columns` are those of `Log.scan`; JSON lines have all, as `kafkalog consume -J` prints them. With
     `by_date` there is a directory for each day of the records' times. With `resume` the directory may have an export
@@ -84,18 +87,21 @@ def export_records(
     InconsistentTopicId for a log that is not the one that was exported; OffsetOutOfRange for records that were deleted
     before they were exported; CorruptRecord; StorageError; DirectoryLocked; MissingPackage without pyarrow.
     """
-    paths = [os.path.abspath(one) for one in path_list(dirs)]
+    fs, paths = _where(path_list(dirs))
     codec = _checked(format, columns, by_date, compression, file_bytes)
     settings = ExportSettings(column_names(columns), isolation_of(isolation), by_date, format)
-    found = _partitions(paths, topics, numbers)
+    found = _partitions(paths, topics, numbers, fs)
     if is_export(os.fspath(target)) and not resume:
         raise IllegalArgument("there is an export already", path=target, hint="give --resume to go on with it")
     with ExportDirectory(os.fspath(target), settings) as directory, ExitStack() as stack:
         before = sum(one.records for one in directory.ranges)
-        views = {key: stack.enter_context(LogView(path)) for key, path in found}
+        views = {key: stack.enter_context(LogView(path, fs=fs)) for key, path in found}
         written: list[ExportedRange] = []
-        parts = _plan(dict(found), views, directory, bounds or Bounds(), file_bytes, isolation)
+        ids = {key: read_partition_metadata(fs, path) for key, path in found}
+        parts = _plan(dict(found), ids, views, directory, bounds or Bounds(), file_bytes, isolation)
         for part, log_bytes, topic_id in parts:
+            if isinstance(fs, RemoteFileSystem):
+                part = replace(part, directory=fs.url_of(part.directory))
             task = ExportTask(part, log_bytes, topic_id, settings, codec, file_bytes, directory.staging)
             _export_range(task)
             written += directory.commit_staged()
@@ -121,13 +127,23 @@ def _checked(
     return codec
 
 
-def _partitions(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int]) -> list[PartitionPath]:
+def _where(given: list[str]) -> tuple[FileSystem, list[str]]:
+    if any("://" in one for one in given):
+        from kafkalog.remote import locate_directories
+
+        return locate_directories(given)
+    return OS, [os.path.abspath(one) for one in given]
+
+
+def _partitions(
+    paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], fs: FileSystem
+) -> list[PartitionPath]:
     if numbers and len(topics) != 1:
         raise IllegalArgument("partitions are named, which are of one topic", hint="name the topic")
     if topics:
-        found = [one for topic in topics for one in find(paths, topic, numbers)]
+        found = [one for topic in topics for one in find(paths, topic, numbers, fs=fs)]
     else:
-        found = [one for one in partitions(paths) if not one.topic_partition.topic.startswith(_OWN_TOPICS)]
+        found = [one for one in partitions(paths, fs=fs) if not one.topic_partition.topic.startswith(_OWN_TOPICS)]
     if not found:
         raise UnknownTopicOrPartition(
             "there is no partition to export", path=os.pathsep.join(paths), hint="check the path and the topics"
@@ -137,6 +153,7 @@ def _partitions(paths: Sequence[str], topics: Sequence[str], numbers: Sequence[i
 
 def _plan(
     found: Mapping[TopicPartition, str],
+    ids: Mapping[TopicPartition, str | None],
     views: Mapping[TopicPartition, LogView],
     directory: ExportDirectory,
     bounds: Bounds,
@@ -145,7 +162,6 @@ def _plan(
 ) -> list[tuple[OffsetRange, int, str | None]]:
     """What is not exported yet, cut into parts of about a file, with the bytes of log and the topic's id."""
     level: Isolation = isolation_of(isolation)
-    ids = {key: read_partition_metadata(OS, path) for key, path in found.items()}
     ends = {key: end_of(view, level) for key, view in views.items()}
     check_same(directory, ids, lambda key: views[key].log_end_offset, found)
     if bounds == Bounds():

@@ -193,6 +193,8 @@ class _Files:
         """Removes what `close` did not finish."""
         for file in self._open.values():
             if file.sink is not None:
+                if file.format != ARROW:
+                    file.writer.is_open = False  # else it would write the file's end when it is dropped
                 file.sink.close()
         for path in self._paths:
             try:

@@ -66,6 +66,10 @@ class RemoteFileSystem(FileSystem):
         text = path.removeprefix(self.root).strip("/")
         return f"/{text}" if self._is_rooted else text
 
+    def url_of(self, path: str) -> str:
+        """The URL of a path here, as `kafkalog.open` takes it."""
+        return f"{self.root.strip('/:')}://{self.remote_path(path)}"
+
     def found_in(self, path: str) -> dict[str, Found]:
         """What lies in the directory `path`, by name. OSError."""
         where = self.remote_path(path)

@@ -23,6 +23,8 @@ from kafkalog.errors import (
     ReadOnlyLog,
     StorageError,
 )
+from kafkalog.exchange.export import export_records
+from kafkalog.exchange.import_ import import_records
 from kafkalog.remote import locate, view_of
 from kafkalog.storage.view import LogView
 from kafkalog.util.remote_files import BLOCK_BYTES, RemoteFileSystem
@@ -124,9 +126,10 @@ def test_what_is_not_there_is_told(memory: Any) -> None:
 
 
 class Flaky:
-    """fsspec's store, which fails at the nth call."""
+    """fsspec's store, which fails at the nth call about a path that ends with `of`."""
 
-    def __init__(self, store: Any, nth: int, error: Exception) -> None:
+    def __init__(self, store: Any, nth: int, error: Exception, of: str = "") -> None:
+        self._of = of
         self._store, self.left, self._error = store, nth, error
 
     def __getattr__(self, name: str) -> Any:
@@ -135,8 +138,9 @@ class Flaky:
             return found
 
         def call(*args: Any, **named: Any) -> Any:
-            self.left -= 1
+            self.left -= str(args[0]).endswith(self._of)
             if self.left == 0:
+                self.left = -1
                 raise self._error
             return found(*args, **named)
 
@@ -218,6 +222,30 @@ def test_segments_that_are_no_plain_bytes_are_refused(tiered: Path, how: str) ->
 def test_the_command_reads_urls(data: Path) -> None:
     fmt = ("-t", "orders", "-f", "%p %o %k\\n")
     assert commands.ok("consume", "-d", f"file://{data}", *fmt) == commands.ok("consume", "-d", data, *fmt)
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+def test_an_export_from_a_store_that_fails_goes_on(
+    data: Path, memory: Any, tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flaky = Flaky(memory, 0, RuntimeError("reset by peer"), of=".log")
+    monkeypatch.setattr("fsspec.core.url_to_fs", lambda url, **_: (flaky, url.partition("://")[2]))
+    nth, failures, target = 1, 0, tmp_path / "out"
+    while True:
+        flaky.left = nth
+        try:
+            export_records("memory://bucket/data", target, format, file_bytes=100_000, resume=failures > 0)
+            break
+        except StorageError as error:
+            assert "reset by peer" in str(error)
+            failures += 1
+        nth += 2
+    assert failures > 3
+    import_records(target, tmp_path / "back")
+    for number in range(2):
+        name = f"orders-{number}"
+        with kafkalog.open(tmp_path / "back" / name) as log, kafkalog.open(data / name) as here:
+            assert content(log) == content(here)
 
 
 SERVER = """
