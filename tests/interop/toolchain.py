@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 POM = HERE / "pom.xml"
 SPARK_POM = HERE / "spark-pom.xml"
 OFFSET_MAP_POM = HERE / "offset-map-pom.xml"
+TIERED_POM = HERE / "tiered-pom.xml"
 KAFKA_39_POM = HERE / "kafka39-pom.xml"
 CLIENTS = HERE / "java_clients"
 SKIP_VARIABLE = "KAFKALOG_NO_INTEROP"
@@ -68,6 +69,12 @@ def spark_jars() -> tuple[Path, ...]:
 def offset_map_jars() -> tuple[Path, ...]:
     """The jars of the last Kafka whose offset map tells its collision rate; the first call downloads about 11 MB."""
     return tuple(sorted(_fetched(OFFSET_MAP_POM, "the offset map of Kafka 3.9").glob("*.jar")))
+
+
+@functools.cache
+def tiered_jars() -> tuple[Path, ...]:
+    """The jar of Kafka's own store of tiered segments; the first call on a machine downloads less than 1 MB."""
+    return tuple(sorted(_fetched(TIERED_POM, "Kafka's store of tiered segments").glob("*.jar")))
 
 
 @functools.cache
