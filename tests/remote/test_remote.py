@@ -29,6 +29,7 @@ from kafkalog.remote import locate, view_of
 from kafkalog.storage.view import LogView
 from kafkalog.util.remote_files import BLOCK_BYTES, RemoteFileSystem
 from tests import commands
+from tests.raw_batches import batches, write_segment
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'kafkalog[fs]'")
 ID = "oAtiIQ95REujbuzNd_lkLQ"
@@ -208,6 +209,18 @@ def test_a_segment_that_was_copied_twice_counts_once(data: Path, tiered: Path) -
     stale.write_bytes(first.read_bytes()[:1000])
     os.utime(stale, (1, 1))
     check_same(f"file://{own}", data / "orders-1")
+
+
+def test_segments_of_two_leaders_that_overlap_are_read_once(tmp_path: Path) -> None:
+    write_segment(tmp_path / "t-0", 0, batches(0, 10, 10))
+    write_segment(tmp_path / "t-0", 50, batches(50, 10, 10))
+    place = tmp_path / f"t-0-{ID}"
+    place.mkdir()
+    for path in (tmp_path / "t-0").iterdir():
+        shutil.copy(path, place / f"{path.stem}-{ID}{path.suffix}")
+    with kafkalog.open(f"file://{place}") as log:
+        assert [record.offset for record in log.records()] == list(range(150))
+        assert [log[n].value.rstrip(b".") for n in (49, 75, 99, 149)] == [b"v49", b"v75", b"v99", b"v149"]
 
 
 @pytest.mark.parametrize("how", ["compression", "encryption", "damaged"])
