@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kafkalog._core.producer import ProducerState
     from kafkalog.engine import Engine
     from kafkalog.inspect.parts import Epoch, IndexSummary
+    from kafkalog.inspect.plot import LogPlot
     from kafkalog.inspect.rows import Rows
     from kafkalog.inspect.stats import LogStats
     from kafkalog.storage.aborted_txns import AbortedTxn
@@ -135,6 +136,23 @@ class InspectMixin:
         details = {} if most is not None else {"detail_bytes": None}
         wanted = Wanted(most, sizes=sizes, keys=keys, first_dirty_offset=first_dirty, **details)
         return survey(engine, self.topic_partition, wanted)
+
+
+    def plot(self, *kinds: str, stats: LogStats | None = None) -> LogPlot:
+        """Pictures of the log's figures: rate, segments, batches, compression, keys, dirty, index; those named, or all
+        that there is something in.
+
+        `stats` are figures that were found out before; else `stats(keys=True)` is. A notebook shows what comes back;
+        `save(path)` writes it, `figure` is matplotlib's. MissingPackage where matplotlib is not installed,
+        IllegalArgument for a picture that there is not.
+
+        >>> log.plot("rate", "batches")
+        <LogPlot orders-0: rate, batches; .save(path) writes it>
+        """
+        from kafkalog.inspect.plot import check_kinds, plot
+
+        chosen = check_kinds(kinds)
+        return plot(self.stats(keys="keys" in chosen) if stats is None else stats, kinds)
 
 
 def _first_dirty_offset(engine: Engine) -> int | None:

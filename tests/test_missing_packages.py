@@ -26,6 +26,11 @@ with kafkalog.open("t-0", "a") as log:
     log.append([b"one"])
     log.table().to_pandas()
 """
+PLOT = """
+import kafkalog
+with kafkalog.open("t-0", "a") as log:
+    log.plot()
+"""
 DECODER = """
 import os
 from kafkalog.tools.decoders import decoder
@@ -47,6 +52,7 @@ export_records("data", "out")
 # feature -> (packages that are not there, code, extra that has them)
 FEATURES = {
     "to_pandas": (["pandas"], TABLE, "pandas"),
+    "plot": (["matplotlib"], PLOT, "viz"),
     "spark without pyspark": (["pyspark"], SESSION, "spark"),
     "spark without pyarrow": (["pyarrow"], SESSION, "spark"),
     "spark without pandas": (["pandas"], SESSION, "spark"),
@@ -70,7 +76,10 @@ for codec in ("gzip", "snappy", "lz4", "zstd"):
 
 def run(code: str, missing: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     script = BLOCKED.format(names=set(missing)) + textwrap.dedent(code)
-    return subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=120)
+    env = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}  # the package that is installed may be of another tree
+    return subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=120
+    )
 
 
 @pytest.mark.parametrize("feature", FEATURES)

@@ -32,6 +32,7 @@ COMMANDS = {
     "produce": ("kafkalog.cli.produce_cmd", "Append records from files or stdin to a topic."),
     "promote": ("kafkalog.cli.promote_cmd", "Let a server of a replica set lead."),
     "repair": ("kafkalog.cli.repair_cmd", "Make wrong indexes anew and cut torn ends; a dry run unless told."),
+    "report": ("kafkalog.cli.report_cmd", "Write a page on data directories: rates, sizes, keys, indexes."),
     "restore": ("kafkalog.cli.restore_cmd", "Restore a backup into data directories."),
     "retain": ("kafkalog.cli.retain_cmd", "Delete what retention takes; a dry run unless told."),
     "serve": ("kafkalog.cli.serve_cmd", "Serve topics to Kafka clients."),

@@ -41,9 +41,9 @@ class KeyCount(NamedTuple):
 class KeySpread(NamedTuple):
     """How the records that were decoded spread over keys.
 
-    `top` are the keys with most records. `curve` is the share of records that the most frequent keys have, from 1 key
-    to all of them: (share of keys, share of records). `is_whole` says that all records of the log were decoded; else
-    there may be more keys.
+    `top` are the keys with most records; where no record has one, that is the only entry. `curve` is the share of
+    records that the most frequent keys have, from 1 key to all of them: (share of keys, share of records). `is_whole`
+    says that all records of the log were decoded; else there may be more keys.
     """
 
     records: int

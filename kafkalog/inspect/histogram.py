@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -59,6 +60,20 @@ class Histogram:
     def mean(self) -> float | None:
         """The mean; None without a number."""
         return self.total / self.count if self.count else None
+
+    @classmethod
+    def merged(cls, several: Iterable[Histogram]) -> Histogram:
+        """The numbers of several together."""
+        made = cls()
+        for one in several:
+            if one.count:
+                made.smallest = min(made.smallest, one.smallest) if made.count else one.smallest
+                made.largest = max(made.largest, one.largest)
+                made.count += one.count
+                made.total += one.total
+                made._counts += one._counts
+                made._totals += one._totals
+        return made
 
     def quantile(self, share: float) -> float | None:
         """About the number that `share` of all are not above; None without one."""

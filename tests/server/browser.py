@@ -11,6 +11,17 @@ from typing import Any, Self
 
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 TIMEOUT_S = 60
+CONTRASTS = """(() => {
+  const number = c => c.match(/[\\d.]+/g).map(Number);
+  const light = c => { const [r, g, b] = number(c).map(v => v / 255).map(v =>
+    v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const back = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+    if (!/, 0\\)$/.test(c) && c !== 'transparent') return c; } return 'rgb(255,255,255)'; };
+  return [...document.querySelectorAll('%s')].filter(e => e.offsetParent).map(e => {
+    const [a, b] = [light(getComputedStyle(e).color), light(back(e))].sort((x, y) => y - x);
+    return [(a + 0.05) / (b + 0.05), e.textContent.slice(0, 40)]; });
+})()"""
+"""[contrast with what is behind it, text] of the elements that a selector names."""
 
 
 class NoBrowser(RuntimeError):

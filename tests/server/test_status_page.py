@@ -13,7 +13,7 @@ from kafkalog.server.metrics_http import HttpListener, Page
 from kafkalog.server.status import DiskStatus, GroupStatus, LagStatus, PartitionStatus, Status, TopicStatus
 from kafkalog.server.status_page import page
 from kafkalog.types import TopicPartition
-from tests.server.browser import Browser, NoBrowser, find
+from tests.server.browser import CONTRASTS, Browser, NoBrowser, find
 from tests.server.http_pages import listening
 
 EVIL = '<script>alert("x")</script>&\'"'
@@ -116,18 +116,6 @@ def listener() -> Iterator[HttpListener]:
         yield one
 
 
-CONTRASTS = """(() => {
-  const number = c => c.match(/[\\d.]+/g).map(Number);
-  const light = c => { const [r, g, b] = number(c).map(v => v / 255).map(v =>
-    v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-  const back = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
-    if (!/, 0\\)$/.test(c) && c !== 'transparent') return c; } return 'rgb(255,255,255)'; };
-  return [...document.querySelectorAll('h1,h2,td span,summary span,p,b,.dim')].filter(e => e.offsetParent).map(e => {
-    const [a, b] = [light(getComputedStyle(e).color), light(back(e))].sort((x, y) => y - x);
-    return [(a + 0.05) / (b + 0.05), e.textContent.slice(0, 40)]; });
-})()"""
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_in_a_browser(browser: Browser, listener: HttpListener, scheme: str, width: int) -> None:
@@ -140,7 +128,7 @@ def test_in_a_browser(browser: Browser, listener: HttpListener, scheme: str, wid
     assert browser.value("document.documentElement.scrollWidth") <= width
     browser.value("document.querySelectorAll('details').forEach(one => one.open = true)")
     assert browser.value("document.documentElement.scrollWidth") <= width
-    contrasts = browser.value(CONTRASTS)
+    contrasts = browser.value(CONTRASTS % "h1,h2,td span,summary span,p,b,.dim")
     assert len(contrasts) > 30
     assert [one for one in contrasts if one[0] < 4.5] == []
     dark = max(map(int, re.findall(r"\d+", browser.value("getComputedStyle(document.body).backgroundColor")))) < 100

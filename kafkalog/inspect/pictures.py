@@ -1,0 +1,185 @@
+"""The pictures of one log, or of the partitions of a topic together, as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kafkalog.inspect import svg
+from kafkalog.inspect.details import KeyCount
+from kafkalog.inspect.histogram import Histogram
+from kafkalog.inspect.series import Series, nice_end, rates, thinned
+from kafkalog.inspect.stats import LogStats
+from kafkalog.inspect.values import moment, plural, rate
+from kafkalog.inspect.width import cut, shown_bytes
+from kafkalog.shown import human_size
+
+__all__ = ["pictures", "rate_pictures"]
+
+_MOST_COLUMNS: Final = 120
+_MOST_BARS: Final = 10
+_KEY_COLUMNS: Final = 24
+_DAYS_MS: Final = 10 * 86_400_000
+
+
+def pictures(logs: Sequence[LogStats]) -> str:
+    """All pictures that there is something to show in, for the partitions of a topic."""
+    parts = [*rate_pictures(logs), *_segments(logs), *_batches(logs), *_codecs(logs), *_keys(logs), *_dirty(logs)]
+    return "".join([*parts, *_indexes(logs)])
+
+
+def rate_pictures(logs: Sequence[LogStats]) -> Iterator[str]:
+    """Records and bytes a second over time."""
+    series = rates(span for one in logs for span in one.spans)
+    if series is None:
+        return
+    axis = _axis(series.start_ms, series.end_ms)
+    times = [_day(round(series.start_ms + series.step_ms * at)) for at in range(len(series.records) + 1)]
+    left_out = f"; {series.outside:.2%} of the records lie outside" if series.outside else ""
+    yield svg.figure(
+        "Records a second", f"peak {rate(max(series.records))}{left_out}",
+        _rate(series, times, axis, is_bytes=False), wide=True,
+    )  # fmt: skip
+    yield svg.figure(
+        "Bytes a second", f"peak {human_size(round(max(series.bytes)))}",
+        _rate(series, times, axis, is_bytes=True), wide=True,
+    )  # fmt: skip
+
+
+def _rate(series: Series, times: Sequence[str], axis: Sequence[str], *, is_bytes: bool) -> str:
+    values = series.bytes if is_bytes else series.records
+    told = [human_size(round(value)) if is_bytes else rate(value) for value in values]
+    titles = [f"{times[at]} to {times[at + 1]}: {text} a second" for at, text in enumerate(told)]
+    end = nice_end(max(values), binary=is_bytes)
+    ends = [human_size(round(one)) if is_bytes else rate(one) for one in (end, end / 2, 0)]
+    what = "bytes" if is_bytes else "records"
+    return svg.area(values, titles, end, ends, axis, f"{what} a second over time", kind="b" if is_bytes else "a")
+
+
+def _axis(start_ms: int, end_ms: int) -> tuple[str, str, str]:
+    """The two ends and the middle of an axis of time; the day once where it is the same."""
+    first, middle, last = (_day(one) for one in (start_ms, (start_ms + end_ms) // 2, end_ms))
+    if first[:10] == last[:10]:
+        return first, middle[11:], last[11:]
+    return (first, middle, last) if end_ms - start_ms < _DAYS_MS else (first[:10], middle[:10], last[:10])
+
+
+def _day(ms: int) -> str:
+    return moment(ms // 1000 * 1000).replace("T", " ").removesuffix("Z")
+
+
+def _segments(logs: Sequence[LogStats]) -> Iterator[str]:
+    """The sizes of the segments, oldest first, partition after partition."""
+    every = [(log.topic_partition.partition, one) for log in logs for one in log.segments]
+    if not any(one.size for _, one in every):
+        return
+    runs = thinned([one.size for _, one in every], _MOST_COLUMNS)
+    titles = []
+    for first, last, mean in runs:
+        number, segment = every[first]
+        many = f" and {plural(last - first, 'more segment')}, on average" if last > first else ""
+        titles.append(f"partition {number}, segment {segment.base_offset:,}{many}: {human_size(round(mean))}")
+    end = nice_end(max(mean for _, _, mean in runs), binary=True)
+    ends = [human_size(round(one)) for one in (end, end / 2, 0)]
+    axis = (f"{every[0][0]}: {every[0][1].base_offset:,}", f"{every[-1][0]}: {every[-1][1].base_offset:,}")
+    inner = svg.columns([mean for _, _, mean in runs], titles, end, ends, axis, "sizes of segments")
+    yield svg.figure("Size by segment", f"{plural(len(every), 'segment')}; partition: base offset", inner)
+
+
+def _batches(logs: Sequence[LogStats]) -> Iterator[str]:
+    merged = Histogram.merged(one.batch_sizes for one in logs)
+    steps = merged.octaves()
+    if not steps or merged.mean is None:
+        return
+    most = max(one.number for one in steps)
+    titles = [f"{human_size(one.low)} to {human_size(one.high)}: {plural(one.number, 'batch')}" for one in steps]
+    end = nice_end(most)
+    ends = [f"{one:,.0f}" for one in (end, end / 2, 0)]
+    middle = () if len(steps) % 2 else (human_size(steps[len(steps) // 2].low),)
+    axis = (human_size(steps[0].low), *middle, human_size(steps[-1].high))
+    note = f"mean {human_size(round(merged.mean))}, 99% up to {human_size(round(merged.quantile(0.99) or 0))}"
+    inner = svg.columns([one.number for one in steps], titles, end, ends, axis, "batches by size")
+    yield svg.figure("Batches by size", note, inner)
+
+
+def _codecs(logs: Sequence[LogStats]) -> Iterator[str]:
+    found: dict[str, list[float]] = {}
+    for log in logs:
+        for one in log.codecs:
+            sums = found.setdefault(one.codec, [0, 0.0, 0])
+            sums[0] += one.bytes
+            if one.ratio is not None:
+                sums[1] += one.ratio * one.bytes
+                sums[2] += one.bytes
+    if not found:
+        return
+    ratios = {codec: plain / known if known else None for codec, (_, plain, known) in found.items()}
+    most = max([1.0, *(one for one in ratios.values() if one is not None)])
+    rows = [
+        (codec, (ratio or 0.0) / most,
+         ("not known" if ratio is None else f"{ratio:.2f} : 1") + f", {human_size(round(found[codec][0]))}")
+        for codec, ratio in ratios.items()
+    ]  # fmt: skip
+    yield svg.figure("Compression ratio", "bytes of records for each byte on disk", svg.bars(rows, kind="b"))
+
+
+def _keys(logs: Sequence[LogStats]) -> Iterator[str]:
+    told = [log for log in logs if log.keys is not None and log.keys.distinct]
+    if not told:
+        return
+    records = sum(log.keys.records for log in logs if log.keys is not None)
+    found: dict[bytes | None, KeyCount] = {}
+    for log in told:
+        for one in log.keys.top if log.keys is not None else ():
+            known = found.get(one.key, KeyCount(one.key, 0, 0))
+            found[one.key] = KeyCount(one.key, known.records + one.records, known.bytes + one.bytes)
+    top = sorted(found.values(), key=lambda one: -one.records)[:_MOST_BARS]
+    rows = [
+        (cut(shown_bytes(one.key), _KEY_COLUMNS), one.records / top[0].records,
+         f"{one.records / records:.1%}, {one.records:,}")
+        for one in top
+    ]  # fmt: skip
+    distinct = sum(log.keys.distinct for log in told if log.keys is not None)
+    is_whole = all(log.keys.is_whole for log in told if log.keys is not None)
+    least = "" if is_whole else "at least "
+    what = f"{least}{plural(distinct, 'key')} in {plural(records, 'record')} that were decoded"
+    yield svg.figure("Most frequent keys", what, svg.bars(rows, is_key=True))
+    largest = max(told, key=lambda log: log.keys.distinct if log.keys is not None else 0)
+    if largest.keys is not None and len(largest.keys.curve) > 2:
+        axis = ("no key", "share of keys, most frequent first", "all keys")
+        inner = svg.curve(largest.keys.curve, axis, "share of records by share of keys")
+        yield svg.figure("Key skew", f"share of the records of {largest.name} that its keys have", inner)
+
+
+def _dirty(logs: Sequence[LogStats]) -> Iterator[str]:
+    told = [log for log in logs if log.dirty is not None]
+    if not told:
+        return
+    told.sort(key=lambda log: -log.dirty.ratio if log.dirty is not None else 0)
+    rows = [
+        (log.name, log.dirty.ratio, f"{log.dirty.ratio:.1%}, {human_size(log.dirty.dirty_bytes)}")
+        for log in told[:_MOST_BARS] if log.dirty is not None
+    ]  # fmt: skip
+    left = len(told) - len(rows)
+    note = "of what could be cleaned" + (f"; {plural(left, 'cleaner partition')} not shown" if left else "")
+    yield svg.figure("Dirty ratio", note, svg.bars(rows, kind="c"))
+
+
+def _indexes(logs: Sequence[LogStats]) -> Iterator[str]:
+    """How far apart the entries of the offset indexes are, segment by segment."""
+    every = [(log.topic_partition.partition, one) for log in logs for one in log.indexes if one.bytes_per_entry]
+    if not every:
+        return
+    runs = thinned([one.bytes_per_entry or 0.0 for _, one in every], _MOST_COLUMNS)
+    titles = []
+    for first, last, mean in runs:
+        number, segment = every[first]
+        many = f" and {plural(last - first, 'more segment')}" if last > first else ""
+        place = f"partition {number}, segment {segment.base_offset:,}{many}"
+        titles.append(f"{place}: an entry each {human_size(round(mean))}")
+    end = nice_end(max(mean for _, _, mean in runs), binary=True)
+    ends = [human_size(round(one)) for one in (end, end / 2, 0)]
+    axis = (f"{every[0][0]}: {every[0][1].base_offset:,}", f"{every[-1][0]}: {every[-1][1].base_offset:,}")
+    entries = sum(one.offset_entries for _, one in every)
+    inner = svg.columns([mean for _, _, mean in runs], titles, end, ends, axis, "index density", kind="b")
+    yield svg.figure("Index density", f"bytes from one entry to the next; {entries:,} entries", inner)

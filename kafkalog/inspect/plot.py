@@ -1,0 +1,236 @@
+"""The pictures of a log with matplotlib, which is imported when one is made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kafkalog.errors import IllegalArgument, MissingPackage, StorageError
+from kafkalog.inspect.series import nice_end, rates, thinned
+from kafkalog.inspect.stats import LogStats
+from kafkalog.inspect.width import cut, shown, shown_bytes
+from kafkalog.shown import human_size
+
+__all__ = ["KINDS", "LogPlot", "plot"]
+
+_MOST_COLUMNS: Final = 400
+_MOST_KEYS: Final = 10
+_A, _B, _C, _DIM = "#2f6fde", "#0d8a7f", "#c2620a", "#8a94a3"
+
+
+def _rate(axes: Any, stats: LogStats) -> None:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    series = rates(stats.spans)
+    if series is None:
+        return _nothing(axes, "no record has a time")
+    import numpy
+
+    edges = series.start_ms + series.step_ms * numpy.arange(len(series.records) + 1)
+    times = edges.astype("int64").astype("datetime64[ms]")
+    axes.stairs(series.records, times, fill=True, color=_A, alpha=0.25)
+    axes.stairs(series.records, times, color=_A, linewidth=1.4)
+    axes.set_ylabel("records/s", color=_A)
+    axes.set_ylim(bottom=0)
+    other = axes.twinx()
+    other.stairs(series.bytes, times, color=_B, linewidth=1.2)
+    other.set_ylabel("bytes/s", color=_B)
+    other.set_ylim(bottom=0)
+    other.tick_params(labelsize=8)
+    _in_bytes(other.yaxis, max(series.bytes))
+    other.spines[["top"]].set_visible(False)
+    locator: Any = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call,unused-ignore]
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call,unused-ignore]
+    return None
+
+
+def _segments(axes: Any, stats: LogStats) -> None:
+    runs = thinned([one.size for one in stats.segments], _MOST_COLUMNS)
+    if not any(mean for _, _, mean in runs):
+        return _nothing(axes, "no segment holds anything")
+    _columns(axes, [mean for _, _, mean in runs], _A)
+    axes.set_xlabel(f"{len(stats.segments):,} segments, oldest first")
+    return None
+
+
+def _batches(axes: Any, stats: LogStats) -> None:
+    steps = stats.batch_sizes.octaves()
+    if not steps:
+        return _nothing(axes, "no batch")
+    axes.bar(range(len(steps)), [one.number for one in steps], width=1, align="edge", color=_A, edgecolor="white")
+    some = range(0, len(steps) + 1, max(1, -(-len(steps) // 8)))
+    labels = [human_size(steps[at].low) if at < len(steps) else human_size(steps[-1].high) for at in some]
+    axes.set_xticks(list(some), labels, rotation=20)
+    axes.set_ylabel("batches")
+    return None
+
+
+def _compression(axes: Any, stats: LogStats) -> None:
+    known = [one for one in stats.codecs if one.ratio is not None]
+    if not known:
+        return _nothing(axes, "no batch tells")
+    _bars(axes, [(one.codec, one.ratio or 0.0, f"{one.ratio:.2f} : 1, {human_size(one.bytes)}") for one in known], _B)
+    axes.axvline(1, color=_DIM, linewidth=1, linestyle="--")
+    return None
+
+
+def _keys(axes: Any, stats: LogStats) -> None:
+    keys = stats.keys
+    if keys is None or not keys.distinct:
+        return _nothing(axes, "no record has a key")
+    top = keys.top[:_MOST_KEYS]
+    total = max(keys.records, 1)
+    names = [cut(shown_bytes(one.key), 24).replace("$", r"\$") for one in top]
+    shares = [one.records / total for one in top]
+    _bars(axes, [(name, share, f"{share:.1%}") for name, share in zip(names, shares, strict=True)], _A)
+    least = "" if keys.is_whole else "at least "
+    axes.set_xlabel(f"share of the records; {least}{keys.distinct:,} keys")
+    return None
+
+
+def _dirty(axes: Any, stats: LogStats) -> None:
+    dirty = stats.dirty
+    if dirty is None:
+        return _nothing(axes, "not known to be compacted")
+    rows = [("clean", dirty.clean_bytes, human_size(dirty.clean_bytes)),
+            ("dirty", dirty.dirty_bytes, f"{human_size(dirty.dirty_bytes)}, {dirty.ratio:.1%}")]  # fmt: skip
+    _bars(axes, rows, _C)
+    _in_bytes(axes.xaxis, max(dirty.clean_bytes, dirty.dirty_bytes))
+    return None
+
+
+def _index(axes: Any, stats: LogStats) -> None:
+    known = [one.bytes_per_entry for one in stats.indexes if one.bytes_per_entry]
+    if not known:
+        return _nothing(axes, "no index has an entry")
+    runs = thinned(known, _MOST_COLUMNS)
+    _columns(axes, [mean for _, _, mean in runs], _B)
+    axes.set_xlabel("bytes from one index entry to the next, by segment")
+    return None
+
+
+_DRAWN: Final[dict[str, tuple[str, Callable[[Any, LogStats], None]]]] = {
+    "rate": ("Rate over time", _rate),
+    "segments": ("Size by segment", _segments),
+    "batches": ("Batches by size", _batches),
+    "compression": ("Compression ratio", _compression),
+    "keys": ("Most frequent keys", _keys),
+    "dirty": ("Dirty ratio", _dirty),
+    "index": ("Index density", _index),
+}
+KINDS: Final = tuple(_DRAWN)
+"""The pictures there are."""
+
+
+class LogPlot:
+    """Pictures of a log: `figure` is matplotlib's Figure, `save(path)` writes it; a notebook shows it."""
+
+    __slots__ = ("figure", "kinds", "stats")
+
+    def __init__(self, stats: LogStats, kinds: tuple[str, ...], figure: Any) -> None:
+        self.stats = stats
+        self.kinds = kinds
+        self.figure = figure
+
+    def save(self, path: str | os.PathLike[str], *, dpi: int = 150) -> None:
+        """Writes the figure; the ending says the format (png, svg, pdf). StorageError."""
+        try:
+            self.figure.savefig(path, dpi=dpi)
+        except OSError as error:
+            raise StorageError.from_os(error, "write the picture", path=path) from error
+
+    def _repr_png_(self) -> bytes:
+        from io import BytesIO
+
+        out = BytesIO()
+        self.figure.savefig(out, format="png", dpi=110)
+        return out.getvalue()
+
+    def __repr__(self) -> str:
+        return f"<LogPlot {self.stats.name}: {', '.join(self.kinds)}; .save(path) writes it>"
+
+
+def check_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+    """The pictures that are asked for, all where none is named; IllegalArgument for one that there is not."""
+    for kind in kinds:
+        if kind not in _DRAWN:
+            from difflib import get_close_matches
+
+            nearest = get_close_matches(str(kind), KINDS, n=1)
+            meant = f"did you mean {nearest[0]!r}? " if nearest else ""
+            raise IllegalArgument(f"there is no picture {kind!r}", hint=f"{meant}there are {', '.join(KINDS)}")
+    return tuple(dict.fromkeys(kinds)) or KINDS
+
+
+def plot(stats: LogStats, kinds: Sequence[str] = ()) -> LogPlot:
+    """The named pictures of a log's figures in one figure, all where none is named.
+
+    MissingPackage where matplotlib is not installed, IllegalArgument for a picture that there is not.
+    """
+    chosen = check_kinds(kinds)
+    if not kinds:
+        empty = {"dirty": stats.dirty is None, "keys": stats.keys is None or not stats.keys.distinct}
+        chosen = tuple(kind for kind in chosen if not empty.get(kind))
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingPackage(
+            f"plot() needs matplotlib ({error}); `kafkalog report` draws without it",
+            hint="pip install 'kafkalog[viz]'",
+        ) from None
+    columns = min(len(chosen), 2)
+    rows = -(-len(chosen) // columns)
+    figure = Figure(figsize=(6.2 * columns, 3.1 * rows + 0.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(rows, columns)
+    for at, kind in enumerate(chosen):
+        is_last_alone = at == len(chosen) - 1 and columns == 2 and at % 2 == 0
+        axes = figure.add_subplot(grid[-1, :] if is_last_alone else grid[at // columns, at % columns])
+        title, draw = _DRAWN[kind]
+        axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=8)
+        draw(axes, stats)
+    note = stats.sampled()
+    name = shown(stats.name) + (f"\n{note}" if note else "")
+    figure.suptitle(name, x=0.01, ha="left", fontsize=12 if not note else 10)
+    return LogPlot(stats, chosen, figure)
+
+
+def _bars(axes: Any, rows: Sequence[tuple[str, float, str]], color: str) -> None:
+    """Bars one below the other, the first at the top, each with what it stands for."""
+    axes.barh(range(len(rows)), [value for _, value, _ in rows], color=color, height=0.7)
+    axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
+    axes.invert_yaxis()
+    most = max((value for _, value, _ in rows), default=0) or 1
+    axes.set_xlim(0, most * 1.3)
+    for at, (_, value, text) in enumerate(rows):
+        axes.text(value + most * 0.01, at, text, va="center", fontsize=8, color="#444444")
+
+
+def _columns(axes: Any, sizes: Sequence[float], color: str) -> None:
+    """Columns of bytes side by side; a few do not fill the axes."""
+    axes.bar(range(len(sizes)), sizes, width=0.8, color=color)
+    axes.set_xlim(-0.7, max(len(sizes) - 0.3, 7.7))
+    axes.set_xticks([])
+    _in_bytes(axes.yaxis, max(sizes))
+
+
+def _in_bytes(axis: Any, most: float) -> None:
+    """An axis of bytes, with a mark at each quarter of a power of two."""
+    end = nice_end(most, binary=True)
+    axis.set_ticks([end * part / 4 for part in range(5) if end * part / 4 <= most * 1.3])
+    axis.set_major_formatter(_bytes)
+
+
+def _nothing(axes: Any, why: str) -> None:
+    axes.text(0.5, 0.5, why, ha="center", va="center", color=_DIM, transform=axes.transAxes)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def _bytes(value: float, place: object) -> str:
+    return human_size(round(value))

@@ -1,0 +1,157 @@
+"""The report on whole data directories: one HTML page without scripts and without anything to fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from kafkalog._version import version
+from kafkalog.inspect import svg
+from kafkalog.inspect.html import table
+from kafkalog.inspect.page_style import STYLE
+from kafkalog.inspect.partition_rows import partition_rows
+from kafkalog.inspect.pictures import pictures, rate_pictures
+from kafkalog.inspect.stats import LogStats
+from kafkalog.inspect.values import moment, plural, rate
+from kafkalog.shown import human_size
+
+__all__ = ["MOST_TOPICS", "Report", "page"]
+
+MOST_TOPICS: Final = 40
+"""Topics with pictures of their own, the largest; the others are in the table."""
+MOST_ROWS: Final = 2000
+_OPEN_TOPICS: Final = 3
+_MOST_BARS: Final = 12
+_MOST_PROBLEMS: Final = 100
+
+
+class Report(NamedTuple):
+    """What a page shows: the directories, their partitions, what is wrong, and when it was made (ms)."""
+
+    directories: tuple[str, ...]
+    logs: tuple[LogStats, ...]
+    problems: tuple[str, ...]
+    made_ms: int
+
+    def topics(self) -> list[tuple[str, list[LogStats]]]:
+        """The partitions by topic, the largest topic first."""
+        found: dict[str, list[LogStats]] = {}
+        for one in self.logs:
+            found.setdefault(one.topic_partition.topic, []).append(one)
+        return sorted(found.items(), key=lambda item: (-sum(one.size for one in item[1]), item[0]))
+
+
+def page(report: Report) -> str:
+    """The document. Every text that came from outside is escaped."""
+    title = f"kafkalog: {', '.join(report.directories)}"
+    parts = (_head(report), _cards(report), _notes(report), _overview(report), _topics(report), _table(report))
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src \'unsafe-inline\'">'
+        f"<title>{svg.text(title)}</title><style>{STYLE}</style></head>"
+        f"<body><main>{''.join(parts)}{_foot()}</main></body></html>\n"
+    )
+
+
+def _head(report: Report) -> str:
+    where = ", ".join(svg.text(one) for one in report.directories)
+    return f'<header><h1>{where}</h1><div class="dim">as of {moment(report.made_ms // 1000 * 1000)}</div></header>'
+
+
+def _cards(report: Report) -> str:
+    logs = report.logs
+    about = "" if all(one.sample.is_whole for one in logs) else "~"
+    times = [one for one in logs if one.first_ms >= 0]
+    size = sum(one.size for one in logs)
+    known = [(one.size, one.ratio) for one in logs if one.ratio is not None and one.size]
+    ratio = sum(part * known_ratio for part, known_ratio in known) / sum(part for part, _ in known) if known else None
+    cards = [
+        _counted(len(report.topics()), "topic"), _counted(len(logs), "partition"),
+        _counted(sum(one.records for one in logs), "record", about), (human_size(size), "on disk"),
+        _counted(sum(len(one.segments) for one in logs), "segment"),
+        ("-" if ratio is None else f"{ratio:.2f} : 1", "compression"),
+    ]  # fmt: skip
+    if times:
+        last = max(one.last_ms for one in times)
+        cards.append((moment(last // 1000 * 1000)[:10], "newest record"))
+    shown = "".join(f'<div class="card"><b>{svg.text(value)}</b>{name}</div>' for value, name in cards)
+    return f'<div class="cards">{shown}</div>'
+
+
+def _counted(count: int, noun: str, about: str = "") -> tuple[str, str]:
+    number, _, name = plural(count, noun).partition(" ")
+    return about + number, name
+
+
+def _notes(report: Report) -> str:
+    """How much was looked at, where that is not everything, and what is wrong."""
+    lines = []
+    sampled = [one for one in report.logs if not one.sample.is_whole]
+    if sampled:
+        read = sum(one.sample.read_bytes for one in report.logs)
+        total = sum(one.sample.total_bytes for one in report.logs)
+        share = read / max(total, 1)
+        lines.append(
+            f"Sampled: {human_size(read)} of {human_size(total)} ({share:.2%}) were read, at equal distances in "
+            f"{plural(len(sampled), 'partition')}. Counts with ~ are estimates; offsets, bytes and segments are exact."
+        )
+    found = [*report.problems, *(f"{one.name}: {problem}" for one in report.logs for problem in one.problems)]
+    parts = [f"<p>{svg.text(line)}</p>" for line in lines]
+    parts += [f'<p class="bad">{svg.text(line)}</p>' for line in found[:_MOST_PROBLEMS]]
+    if len(found) > _MOST_PROBLEMS:
+        parts.append(f'<p class="bad">{plural(len(found) - _MOST_PROBLEMS, "more problem")}</p>')
+    return f'<div class="note">{"".join(parts)}</div>' if parts else ""
+
+
+def _overview(report: Report) -> str:
+    if not report.logs:
+        return '<h2>Overview</h2><div class="note">There is no partition here.</div>'
+    topics = report.topics()
+    sizes = [(name, sum(one.size for one in logs)) for name, logs in topics]
+    most = max(sizes[0][1], 1)
+    rows = [(name, size / most, human_size(size)) for name, size in sizes[:_MOST_BARS]]
+    more = f"the largest {len(rows)} of {len(sizes):,}" if len(rows) < len(sizes) else ""
+    parts = [*rate_pictures(report.logs), svg.figure("Size by topic", more, svg.bars(rows))]
+    fast = sorted(topics, key=lambda item: -_rate(item[1]))[:_MOST_BARS]
+    quickest = max(_rate(fast[0][1]), 1e-9)
+    rows = [(name, _rate(logs) / quickest, f"{rate(_rate(logs))} records/s") for name, logs in fast]
+    parts.append(svg.figure("Rate by topic", "between its first record and its last one", svg.bars(rows, kind="b")))
+    return f'<h2>Overview</h2><div class="grid">{"".join(parts)}</div>'
+
+
+def _rate(logs: Iterable[LogStats]) -> float:
+    return sum(one.records_per_second or 0.0 for one in logs)
+
+
+def _topics(report: Report) -> str:
+    topics = report.topics()
+    if not topics:
+        return ""
+    parts = [_topic(name, logs, at < _OPEN_TOPICS) for at, (name, logs) in enumerate(topics[:MOST_TOPICS])]
+    left = len(topics) - MOST_TOPICS
+    more = f'<p class="dim">{plural(left, "smaller topic")} without pictures: see the table</p>' if left > 0 else ""
+    return f"<h2>Topics</h2>{''.join(parts)}{more}"
+
+
+def _topic(name: str, logs: Sequence[LogStats], is_open: bool) -> str:
+    about = "" if all(one.sample.is_whole for one in logs) else "~"
+    records = sum(one.records for one in logs)
+    size = human_size(sum(one.size for one in logs))
+    what = f"{plural(len(logs), 'partition')}, {about}{plural(records, 'record')}, {size}"
+    head = f'<summary><b>{svg.text(name)}</b> <span class="dim">{what}</span></summary>'
+    inner = pictures(logs) or '<p class="dim">empty</p>'
+    return f'<details{" open" if is_open and records else ""}>{head}<div class="grid">{inner}</div></details>'
+
+
+def _table(report: Report) -> str:
+    if not report.logs:
+        return ""
+    shown = report.logs[:MOST_ROWS]
+    left = len(report.logs) - len(shown)
+    more = f'<p class="dim">{plural(left, "more partition")} not shown</p>' if left else ""
+    return f'<h2>Partitions</h2><div class="rows">{table(partition_rows(shown))}</div>{more}'
+
+
+def _foot() -> str:
+    return f"<footer>kafkalog {svg.text(version)}; point at a mark to read its value</footer>"

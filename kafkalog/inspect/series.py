@@ -1,0 +1,102 @@
+"""Numbers made ready for a picture: rates at equal steps of time, and ends of axes that are easy to read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from kafkalog.inspect.tally import Span
+
+__all__ = ["Series", "nice_end", "rates", "thinned"]
+
+STEPS: Final = 96
+_FEW: Final = 0.001
+"""The part of the records that is left out of the time axis where it would stretch it more than tenfold."""
+
+
+class Series(NamedTuple):
+    """Records and bytes a second in steps of `step_ms` from `start_ms` on; `outside` is the part before and behind."""
+
+    start_ms: int
+    step_ms: float
+    records: tuple[float, ...]
+    bytes: tuple[float, ...]
+    outside: float
+
+    @property
+    def end_ms(self) -> int:
+        """Where the last step ends."""
+        return round(self.start_ms + self.step_ms * len(self.records))
+
+
+def rates(spans: Iterable[Span], steps: int = STEPS) -> Series | None:
+    """The rates of what was written in these spans, each spread evenly over its time; None where there is none.
+
+    A few records with times far from the others' do not stretch the axis: they are left out, and `outside` says so.
+    """
+    import numpy
+
+    some = sorted(span for span in spans if span.records > 0 or span.bytes > 0)
+    if not some:
+        return None
+    table = numpy.array(some, dtype=numpy.float64)
+    first, last = table[:, 0], numpy.maximum(table[:, 1], table[:, 0] + 1)
+    weights = table[:, 2] if table[:, 2].sum() else table[:, 3]
+    low, high = _range(first, last, weights)
+    edges = numpy.linspace(low, high, steps + 1)
+    sums = []
+    for column in (table[:, 2], table[:, 3]):
+        density = column / (last - first)
+        upto = [float((density * numpy.clip(edge - first, 0, last - first)).sum()) for edge in edges]
+        sums.append(numpy.diff(upto) / ((high - low) / steps / 1000))
+    inside = float(sums[0].sum() * (high - low) / steps / 1000)
+    total = float(table[:, 2].sum())
+    outside = max(0.0, 1 - inside / total) if total else 0.0
+    records, sizes = (tuple(map(float, one)) for one in sums)
+    return Series(int(low), (high - low) / steps, records, sizes, outside if outside > 1e-6 else 0.0)
+
+
+def _range(first: object, last: object, weights: object) -> tuple[float, float]:
+    """From the first time to the last, or without a few of the records where these lie far away."""
+    import numpy
+
+    starts, ends, counts = numpy.asarray(first), numpy.asarray(last), numpy.asarray(weights)
+    low, high = float(starts.min()), float(ends.max())
+    order = numpy.argsort(starts)
+    share = numpy.cumsum(counts[order]) / max(float(counts.sum()), 1.0)
+    inner_low = float(starts[order][int(numpy.searchsorted(share, _FEW / 2))])
+    at = min(int(numpy.searchsorted(share, 1 - _FEW / 2)), len(order) - 1)
+    inner_high = max(float(ends[order][: at + 1].max()), inner_low + 1)
+    return (inner_low, inner_high) if high - low > 10 * (inner_high - inner_low) else (low, high)
+
+
+def nice_end(value: float, *, binary: bool = False) -> float:
+    """The end of an axis that reaches `value`: 1, 2, 4 or 5 of a power of ten, or a power of two for bytes.
+
+    >>> nice_end(37), nice_end(0.12), nice_end(0), nice_end(3000, binary=True)
+    (40.0, 0.2, 1.0, 4096.0)
+    """
+    if value <= 0:
+        return 1.0
+    if binary:
+        return float(2 ** math.ceil(math.log2(max(value, 1.0))))
+    unit = 10.0 ** math.floor(math.log10(value))
+    for step in (1, 2, 4, 5, 10):
+        if value <= step * unit * (1 + 1e-9):
+            return float(f"{step * unit:.12g}")
+    return 10 * unit
+
+
+def thinned(values: Sequence[float], most: int) -> list[tuple[int, int, float]]:
+    """(first, last, mean) of at most `most` runs of neighbours of about the same number.
+
+    >>> thinned([1, 3, 5, 7], 2), thinned([1, 2], 9)
+    ([(0, 1, 2.0), (2, 3, 6.0)], [(0, 0, 1.0), (1, 1, 2.0)])
+    """
+    count = min(most, len(values))
+    found = []
+    for at in range(count):
+        first, end = at * len(values) // count, (at + 1) * len(values) // count
+        found.append((first, end - 1, sum(values[first:end]) / (end - first)))
+    return found

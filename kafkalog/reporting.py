@@ -1,0 +1,115 @@
+"""Gathering what a report on data directories shows: every partition, the larger ones sampled."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from kafkalog.errors import KafkalogError, StorageError
+from kafkalog.inspect.report import Report
+from kafkalog.inspect.stats import LogStats
+from kafkalog.inspect.survey import Wanted, survey
+from kafkalog.manager.checkpoints import read_cleaner_offsets
+from kafkalog.manager.known_topics import KnownTopics, read_known_topics
+from kafkalog.storage.names import is_log_file
+from kafkalog.storage.view import LogView
+from kafkalog.tools.directories import PartitionPath, partitions_below
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS
+
+__all__ = ["REPORT_BYTES", "make_report"]
+
+REPORT_BYTES: Final = 512 << 20
+"""About so much is read for a report unless a caller says otherwise, shared out by size."""
+_LEAST_BYTES: Final = 1 << 20
+"""What is read of any partition, if it is as large."""
+_DETAIL_PART: Final = 8
+"""Records of one byte in so many are decoded for the keys."""
+
+
+def make_report(
+    paths: Sequence[str],
+    *,
+    topics: Sequence[str] = (),
+    sample_bytes: int | None = REPORT_BYTES,
+    keys: bool = True,
+    tell: Callable[[int], object] | None = None,
+) -> Report:
+    """The report on data directories, or single partitions; `topics` of them or all. Nothing is locked or changed.
+
+    About `sample_bytes` are read in all (None: everything); with `keys` the records of a part of that are decoded.
+    `tell` is called with the bytes of each partition that is done. What cannot be read is among the problems, and the
+    rest is shown. PartitionNotFound, StorageError, UnknownTopicOrPartition for what was asked for and is not there.
+    """
+    found = partitions_below(paths, topics)
+    sizes = [_size(one.path) for one in found]
+    total = max(sum(sizes), 1)
+    known = _Known()
+    logs: list[LogStats] = []
+    problems: list[str] = []
+    for one, size in zip(found, sizes, strict=True):
+        most = None if sample_bytes is None else max(_LEAST_BYTES, sample_bytes * size // total)
+        detail = None if most is None else max(_LEAST_BYTES, most // _DETAIL_PART)
+        try:
+            with LogView(one.path) as view:
+                first_dirty = known.first_dirty_offset(one)
+                logs.append(survey(view, one.topic_partition, Wanted(most, False, keys, detail, first_dirty)))
+        except KafkalogError as error:
+            problems.append(f"{one.topic_partition}: {error}")
+        if tell is not None:
+            tell(size)
+    directories = tuple(os.path.abspath(path) for path in paths)
+    return Report(directories, tuple(logs), (*problems, *known.problems), int(time.time() * 1000))
+
+
+def _size(path: str) -> int:
+    """Bytes of the segments, as far as they can be seen."""
+    try:
+        return sum(OS.stat(os.path.join(path, name)).st_size for name in OS.names(path) if is_log_file(name))
+    except OSError:
+        return 0
+
+
+class _Known:
+    """Settings and cleaner checkpoints of the data directories, each read once."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._topics: dict[str, KnownTopics | None] = {}
+        self._cleaned: dict[str, dict[TopicPartition, int]] = {}
+
+    def first_dirty_offset(self, one: PartitionPath) -> int | None:
+        """Where the dirty part of a compacted partition begins; None for one not known to be compacted."""
+        directory = os.path.dirname(os.path.realpath(one.path))
+        if directory not in self._topics:
+            self._topics[directory], self._cleaned[directory] = self._read(directory)
+        topics = self._topics[directory]
+        settings = None if topics is None else topics.settings_of(one.topic_partition.topic)
+        if settings is None or "compact" not in settings.get("cleanup.policy", ""):
+            return None
+        return self._cleaned[directory].get(one.topic_partition, 0)
+
+    def _read(self, directory: str) -> tuple[KnownTopics | None, dict[TopicPartition, int]]:
+        try:
+            return read_known_topics([directory]), read_cleaner_offsets(directory)
+        except KafkalogError as error:
+            self.problems.append(f"settings of topics are not known: {error}")
+            return None, {}
+
+
+def write_report(text: str, path: str) -> None:
+    """Puts the page into a file, whole or not at all. StorageError."""
+    part = f"{path}.part"
+    try:
+        with open(part, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(part, path)
+    except OSError as error:
+        raise StorageError.from_os(error, "write the report", path=path) from error
+
+
+def total_bytes(paths: Iterable[str], topics: Sequence[str] = ()) -> int:
+    """Bytes of the segments that a report would be about."""
+    return sum(_size(one.path) for one in partitions_below(list(paths), topics))
