@@ -59,7 +59,7 @@ class InspectMixin:
         from kafkalog.inspect.parts import index_summaries
 
         engine = self._looked()
-        return index_summaries(str(self.topic_partition), engine.path, engine.segments)
+        return index_summaries(str(self.topic_partition), engine.path, engine.segments, engine.fs)
 
     @property
     def producers(self) -> Rows[ProducerState]:
@@ -77,10 +77,9 @@ class InspectMixin:
         if not isinstance(engine, LogView):
             return producers(name, engine.producers)
         from kafkalog.tools.seen_producers import seen_producers
-        from kafkalog.util.fileio import OS
 
         try:
-            return producers(name, seen_producers(engine, 0, OS))  # at 0 nobody has been idle for too long
+            return producers(name, seen_producers(engine, 0, engine.fs))  # at 0 nobody has been idle for too long
         except KafkalogError as error:
             return producers(name, (), [f"not known: {error}"])
 
@@ -95,7 +94,7 @@ class InspectMixin:
 
         engine = self._looked()
         known = None if isinstance(engine, LogView) else engine.leader_epochs
-        return epochs(str(self.topic_partition), engine.path, engine.log_end_offset, known)
+        return epochs(str(self.topic_partition), engine.path, engine.log_end_offset, known, engine.fs)
 
     @property
     def aborted_txns(self) -> Rows[AbortedTxn]:
@@ -107,7 +106,7 @@ class InspectMixin:
         from kafkalog.inspect.parts import aborted_txns
 
         engine = self._looked()
-        return aborted_txns(str(self.topic_partition), engine.path, engine.segments)
+        return aborted_txns(str(self.topic_partition), engine.path, engine.segments, engine.fs)
 
     def stats(
         self, *, sizes: bool = False, keys: bool = False, sample_bytes: int | None = -1, **unknown: Any
@@ -164,10 +163,12 @@ def _first_dirty_offset(engine: Engine) -> int | None:
     directory = os.path.dirname(engine.path)
     try:
         if isinstance(engine, LogView):
-            settings = read_known_topics([directory]).settings_of(engine.topic_partition.topic) or {}
+            settings = read_known_topics([directory], fs=engine.fs).settings_of(engine.topic_partition.topic) or {}
             is_compacted = "compact" in settings.get("cleanup.policy", "")
         else:
             is_compacted = engine.config.compact
-        return read_offset(directory, CLEANER_OFFSET_FILE, engine.topic_partition) if is_compacted else None
+        if not is_compacted:
+            return None
+        return read_offset(directory, CLEANER_OFFSET_FILE, engine.topic_partition, fs=engine.fs)
     except KafkalogError:
         return None

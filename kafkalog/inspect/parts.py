@@ -16,6 +16,7 @@ from kafkalog.storage.aborted_txns import AbortedTxn, read_aborted_txns
 from kafkalog.storage.index_view import OffsetIndexView, TimeIndexView
 from kafkalog.storage.leader_epoch import read_epochs
 from kafkalog.storage.names import index_file_name, time_index_file_name, txn_index_file_name
+from kafkalog.util.fileio import OS, FileSystem
 
 if TYPE_CHECKING:
     from kafkalog._core.producer import ProducerState
@@ -57,22 +58,22 @@ INDEX_COLUMNS: Final = (
 )
 
 
-def index_summary(directory: str, base_offset: int, size: int) -> IndexSummary:
+def index_summary(directory: str, base_offset: int, size: int, fs: FileSystem = OS) -> IndexSummary:
     """What the `.index` and the `.timeindex` of a segment of `size` bytes say; one file at a time is in memory."""
-    offsets = OffsetIndexView(os.path.join(directory, index_file_name(base_offset)), base_offset)
+    offsets = OffsetIndexView(os.path.join(directory, index_file_name(base_offset)), base_offset, fs=fs)
     count = offsets.entries
     last = offsets.last_offset if count else -1
     problems = [offsets.problem]
-    times = TimeIndexView(os.path.join(directory, time_index_file_name(base_offset)), base_offset)
+    times = TimeIndexView(os.path.join(directory, time_index_file_name(base_offset)), base_offset, fs=fs)
     problems.append(times.problem)
     told = "; ".join(problem.message for problem in problems if problem is not None)
     last_timestamp = times.last_entry.timestamp if times.entries else -1
     return IndexSummary(base_offset, size, count, times.entries, last, last_timestamp, told)
 
 
-def index_summaries(name: str, directory: str, segments: Iterable[Any]) -> Rows[IndexSummary]:
+def index_summaries(name: str, directory: str, segments: Iterable[Any], fs: FileSystem = OS) -> Rows[IndexSummary]:
     """A row for each segment."""
-    found = [index_summary(directory, segment.base_offset, segment.size) for segment in segments]
+    found = [index_summary(directory, segment.base_offset, segment.size, fs) for segment in segments]
     notes = [f"{one.base_offset}: {one.problem}" for one in found if one.problem]
     return Rows(found, INDEX_COLUMNS, title=f"{name}: indexes", notes=notes)
 
@@ -94,14 +95,18 @@ EPOCH_COLUMNS: Final = (
 
 
 def epochs(
-    name: str, directory: str, end_offset: int, known: Iterable[tuple[int, int]] | None = None
+    name: str,
+    directory: str,
+    end_offset: int,
+    known: Iterable[tuple[int, int]] | None = None,
+    fs: FileSystem = OS,
 ) -> Rows[Epoch]:
     """The leader epochs, oldest first: those `known` to the log's owner, else what the checkpoint file says."""
     notes = []
     if known is None:
         known = ()
         try:
-            known = read_epochs(directory)
+            known = read_epochs(directory, fs=fs)
         except KafkalogError as error:
             notes.append(f"not read: {error}")
     entries = list(known)
@@ -118,14 +123,14 @@ TXN_COLUMNS: Final = (
 )
 
 
-def aborted_txns(name: str, directory: str, segments: Iterable[Any]) -> Rows[AbortedTxn]:
+def aborted_txns(name: str, directory: str, segments: Iterable[Any], fs: FileSystem = OS) -> Rows[AbortedTxn]:
     """The aborted transactions that the segments' transaction indexes list, in the order of their markers."""
     found: list[AbortedTxn] = []
     notes = []
     for segment in segments:
         path = os.path.join(directory, txn_index_file_name(segment.base_offset))
         try:
-            found += read_aborted_txns(path, limit=_TXN_ENTRIES_BYTES)
+            found += read_aborted_txns(path, fs=fs, limit=_TXN_ENTRIES_BYTES)
         except (FormatError, StorageError) as error:
             if not isinstance(error, StorageError) or error.errno != ENOENT:
                 notes.append(f"not read: {error}")

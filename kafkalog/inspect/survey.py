@@ -57,6 +57,7 @@ class _Survey:
         self._path: str = engine.path
         self._start, self._end = engine.log_start_offset, engine.log_end_offset
         self._all = engine.segments
+        self._fs = engine.fs
         self._segments = tuple(self._all)
         self._sizes = [segment.size for segment in self._segments]
         self._tally = Tally(len(self._segments))
@@ -118,7 +119,8 @@ class _Survey:
         segment = self._segments[window.segment]
         if self._index is None or self._index[0] != window.segment:
             name = index_file_name(segment.base_offset)
-            self._index = window.segment, OffsetIndexView(os.path.join(self._path, name), segment.base_offset)
+            path = os.path.join(self._path, name)
+            self._index = window.segment, OffsetIndexView(path, segment.base_offset, fs=self._fs)
         index = self._index[1]
         base = segment.base_offset
         entry = index.fetch_upper_bound_offset(OffsetPosition(base, window.position), 0)
@@ -198,7 +200,7 @@ class _Survey:
 
     def _indexes(self) -> tuple[IndexSummary, ...]:
         named = zip(self._segments, self._sizes, strict=True)
-        return tuple(index_summary(self._path, segment.base_offset, size) for segment, size in named)
+        return tuple(index_summary(self._path, segment.base_offset, size, self._fs) for segment, size in named)
 
     def _codecs(self, factor: float) -> tuple[CodecStats, ...]:
         found = []

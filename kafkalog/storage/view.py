@@ -84,6 +84,11 @@ class LogView:
         """`<topic>-<partition>`."""
         return str(self.topic_partition)
 
+    @property
+    def fs(self) -> FileSystem:
+        """The file system that it is read through."""
+        return self._fs
+
     # What the last look found
 
     @property

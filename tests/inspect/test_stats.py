@@ -204,3 +204,20 @@ def test_wrong_arguments(folder: Path) -> None:
             log.stats(key=True)
     with pytest.raises(LogClosed):
         log.stats()
+
+
+def test_a_log_in_an_object_store_has_the_same_figures(folder: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    store = fsspec.filesystem("memory")
+    store.put(str(folder), "/inspected/orders-0", recursive=True)
+    try:
+        with kafkalog.open(folder) as here, kafkalog.open("memory://inspected/orders-0") as there:
+            for most in (None, 600 << 10):
+                found, expected = there.stats(keys=True, sample_bytes=most), here.stats(keys=True, sample_bytes=most)
+                assert (found.records, found.batches, found.size) == (expected.records, expected.batches, expected.size)
+                assert found.sample == expected.sample and found.indexes == expected.indexes
+                assert found.problems == ()
+            assert there.index == here.index and there.epochs == here.epochs
+            assert there.producers == here.producers and there.aborted_txns == here.aborted_txns
+    finally:
+        store.rm("/inspected", recursive=True)
