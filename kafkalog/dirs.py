@@ -322,11 +322,15 @@ class LogDirs:
             warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2, source=self)
             finish(self.close)
 
+    def _ipython_key_completions_(self) -> list[tuple[str, int]]:
+        return [(key.topic, key.partition) for key in self]
+
     def __repr__(self) -> str:
+        """One line, from memory: what the last look at the directories found."""
         where = ", ".join(self._paths)
         if self._pid != os.getpid() or self._store.closed:
             return f"<LogDirs closed {where}>"
-        keys = self._store.partitions
+        keys = self._store.seen
         topics = len({key.topic for key in keys})
         counted = f"{topics} topic{'' if topics == 1 else 's'} {len(keys)} partition{'' if len(keys) == 1 else 's'}"
         return f"<LogDirs {counted} {self.mode} {where}>"

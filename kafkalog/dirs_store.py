@@ -102,6 +102,11 @@ class LogStore:
         )
 
     @property
+    def seen(self) -> list[TopicPartition]:
+        """The same as `partitions`, which is memory here."""
+        return self.partitions
+
+    @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions, sorted."""
         return sorted(self._manager.logs)

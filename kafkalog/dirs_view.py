@@ -36,10 +36,13 @@ class DirsView:
         self._lock = threading.Lock()
         self._faces: dict[str, Log] = {}  # by path; guarded by self._lock
         self.closed = False  # guarded by self._lock
+        self.seen: list[TopicPartition] = []  # what the last look found, sorted; replaced whole
         self._found()
 
     def _found(self) -> dict[TopicPartition, str]:
-        return {one.topic_partition: one.path for one in partitions(self._paths, fs=self._fs)}
+        found = {one.topic_partition: one.path for one in partitions(self._paths, fs=self._fs)}
+        self.seen = sorted(found)
+        return found
 
     @property
     def config(self) -> BrokerConfig:

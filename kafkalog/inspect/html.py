@@ -24,7 +24,7 @@ border-bottom:1px solid rgba(128,128,128,.28);vertical-align:baseline;unicode-bi
 .kafkalog tbody tr:hover{background:rgba(128,128,128,.12)}
 .kafkalog .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .kafkalog .t{font-variant-numeric:tabular-nums;white-space:nowrap}
-.kafkalog .k{font-family:ui-monospace,monospace;overflow-wrap:anywhere}
+.kafkalog td.k{font-family:ui-monospace,monospace;overflow-wrap:anywhere}
 .kafkalog .b{min-width:8em}
 .kafkalog .b i{display:block;height:.7em;min-width:1px;border-radius:2px;background:#4c8bf5}
 .kafkalog p{margin:.35em 0;font-size:.9em;opacity:.85}

@@ -142,7 +142,8 @@ def _keys(logs: Sequence[LogStats]) -> Iterator[str]:
     distinct = sum(log.keys.distinct for log in told if log.keys is not None)
     is_whole = all(log.keys.is_whole for log in told if log.keys is not None)
     least = "" if is_whole else "at least "
-    what = f"{least}{plural(distinct, 'key')} in {plural(records, 'record')} that were decoded"
+    where = ", those of each partition" if len(told) > 1 else ""
+    what = f"{least}{plural(distinct, 'key')}{where}, in {plural(records, 'record')} that were decoded"
     yield svg.figure("Most frequent keys", what, svg.bars(rows, is_key=True))
     largest = max(told, key=lambda log: log.keys.distinct if log.keys is not None else 0)
     if largest.keys is not None and len(largest.keys.curve) > 2:

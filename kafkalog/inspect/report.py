@@ -56,13 +56,21 @@ def page(report: Report) -> str:
 
 def _head(report: Report) -> str:
     where = ", ".join(svg.text(one) for one in report.directories)
-    return f'<header><h1>{where}</h1><div class="dim">as of {moment(report.made_ms // 1000 * 1000)}</div></header>'
+    said = f"as of {_second(report.made_ms)}"
+    times = [one for one in report.logs if one.first_ms >= 0]
+    if times:
+        first, last = min(one.first_ms for one in times), max(one.last_ms for one in times)
+        said += f"; records from {_second(first)} to {_second(last)}"
+    return f'<header><h1>{where}</h1><div class="dim">{said}</div></header>'
+
+
+def _second(ms: int) -> str:
+    return moment(ms // 1000 * 1000)
 
 
 def _cards(report: Report) -> str:
     logs = report.logs
     about = "" if all(one.sample.is_whole for one in logs) else "~"
-    times = [one for one in logs if one.first_ms >= 0]
     size = sum(one.size for one in logs)
     known = [(one.size, one.ratio) for one in logs if one.ratio is not None and one.size]
     ratio = sum(part * known_ratio for part, known_ratio in known) / sum(part for part, _ in known) if known else None
@@ -72,9 +80,6 @@ def _cards(report: Report) -> str:
         _counted(sum(len(one.segments) for one in logs), "segment"),
         ("-" if ratio is None else f"{ratio:.2f} : 1", "compression"),
     ]  # fmt: skip
-    if times:
-        last = max(one.last_ms for one in times)
-        cards.append((moment(last // 1000 * 1000)[:10], "newest record"))
     shown = "".join(f'<div class="card"><b>{svg.text(value)}</b>{name}</div>' for value, name in cards)
     return f'<div class="cards">{shown}</div>'
 

@@ -146,12 +146,24 @@ class Tally:
             known[1] += size
 
     def spans(self) -> list[Span]:
-        """The records and bytes by steps of time, oldest first."""
+        """The records and bytes by steps of time, oldest first.
+
+        Where batches come at regular distances that are longer than steps, a span begins where the one before it ended,
+        since that is when its records were written: else the distances would show as a pattern.
+        """
         width = self._step_ms
-        return [
-            Span(step * width, (step + 1) * width, records, size)
-            for step, (records, size) in sorted(self._steps.items())
-        ]
+        steps = sorted(self._steps)
+        apart = sorted(after - before for before, after in zip(steps, steps[1:], strict=False))
+        middle = apart[len(apart) // 2] if apart else 1
+        is_regular = len(apart) >= 8 and apart[len(apart) * 9 // 10] <= 3 * middle
+        usual = 2 * middle if is_regular else 1
+        spans, end = [], -1
+        for step in steps:
+            records, size = self._steps[step]
+            start = step if end < 0 else max(end, step + 1 - usual)
+            end = step + 1
+            spans.append(Span(start * width, end * width, records, size))
+        return spans
 
 
 def _counted(values: numpy.ndarray[Any, Any]) -> Iterable[tuple[int, int]]:

@@ -14,10 +14,18 @@ from kafkalog._core.scan import BatchHeader, BatchTable, scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, UnsupportedForFormat
 from kafkalog.records.column_reader import ColumnReader, kinds_of
 from kafkalog.records.control import ControlRecord, control_record
-from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V0, MAGIC_V2, NO_SEQUENCE, TimestampType
+from kafkalog.records.format import (
+    BATCH_OVERHEAD_BYTES,
+    MAGIC_V0,
+    MAGIC_V2,
+    NO_SEQUENCE,
+    TimestampType,
+    codec_name,
+)
 from kafkalog.records.sequence import MAX_SEQUENCE
 from kafkalog.records.table import Table
 from kafkalog.records.tables import batch_table
+from kafkalog.shown import human_size
 
 __all__ = ["RecordBatch", "RecordSizes"]
 
@@ -217,4 +225,17 @@ class RecordBatch:
         self._refresh()
 
     def __repr__(self) -> str:
-        return f"<RecordBatch v{self.header.magic} [{self.base_offset}, {self.next_offset}) {self.size} B>"
+        """One line from the header alone: no record is decoded, and damage is told."""
+        header = self.header
+        is_wrapper = header.compression and header.magic < MAGIC_V2
+        first = "..." if is_wrapper else str(header.base_offset)
+        parts = [f"v{header.magic} [{first}, {self.next_offset})"]
+        if header.count >= 0:
+            parts.append(f"{header.count} record{'' if header.count == 1 else 's'}")
+        parts.append(human_size(header.size))
+        if header.compression:
+            parts.append(codec_name(header.compression))
+        if header.producer_id >= 0:
+            parts.append(f"pid {header.producer_id}/{header.producer_epoch} seq {header.base_sequence}")
+        parts += ["txn"] * header.is_transactional + ["control"] * header.is_control
+        return f"<RecordBatch {' '.join(parts)}{'' if header.is_valid else ' damaged'}>"

@@ -44,11 +44,12 @@ def test_the_names_of_an_option(name: str, option: click.Option) -> None:
 
 
 def test_a_short_name_means_one_thing() -> None:
-    """But for -c, which `topics` has from Kafka's tools (--config) and `consume` from kcat (a count)."""
+    """But for -c, which `topics` has from Kafka's tools (--config) and `consume` from kcat (a count), and for -o, an
+    offset as in kcat, and where the page of `report` goes."""
     meant: dict[str, set[str | None]] = {}
-    for _, option in OPTIONS:
+    for name, option in OPTIONS:
         for flag in option.opts:
-            if not flag.startswith("--") and flag != "-c":
+            if not flag.startswith("--") and flag != "-c" and (name, flag) != ("report", "-o"):
                 meant.setdefault(flag, set()).add((option.name or "").rstrip("s"))
     assert {flag: found for flag, found in meant.items() if len(found) > 1} == {}
 
