@@ -9,7 +9,7 @@ import pytest
 
 import kafkalog
 from kafkalog import inspecting
-from kafkalog.inspect import rows, values, width
+from kafkalog.inspect import rows, series, values, width
 from tests.golden_cases import Case, each_partition
 from tests.raw_batches import batches, write_segment
 
@@ -113,7 +113,7 @@ def test_a_log_open_for_writing_knows_its_producers_and_epochs(tmp_path: Path) -
         assert log.segments["end offset"] == [2, 2] and len(log.index) == 2
 
 
-@pytest.mark.parametrize("module", [width, values, rows, inspecting], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [width, values, rows, series, inspecting], ids=lambda module: module.__name__)
 def test_examples_in_docstrings_run(module: object, tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "orders-0", "a") as log:
         log.append([(b"u-1", b"first"), (b"u-2", b"second")])
