@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.trees import PACKAGE
+import kafkalog
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -71,7 +71,7 @@ def run_console(
 ) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     # the program may be that of another tree
-    tree = f"{PACKAGE.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep)
+    tree = f"{Path(kafkalog.__file__).parent.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep)
     ours = {"PATH": path, "PYTHONPATH": tree, "NO_COLOR": "1", "COLUMNS": "200", "TZ": "UTC", "PYTEST_ADDOPTS": ""}
     environment = {**os.environ, **ours}
     for step in steps_of(block):
