@@ -35,16 +35,32 @@ def dir_option(command: Command) -> Command:
     )(command)
 
 
+def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The topics of the directories named so far that begin with `incomplete`; none where they cannot be read."""
+    from kafkalog.errors import KafkalogError
+    from kafkalog.tools.directories import partitions
+
+    dirs = ctx.params.get("dirs") or os.environ.get("KAFKALOG_DIR", "").split(os.pathsep)
+    try:
+        found = {one.topic_partition.topic for one in partitions([one for one in dirs if one])}
+    except KafkalogError:
+        return []
+    return sorted(topic for topic in found if topic.startswith(incomplete))
+
+
 def topic_option(*, required: bool = False) -> Callable[[Command], Command]:
     """-t/--topic."""
-    return click.option("-t", "--topic", required=required, metavar="TOPIC", help="Topic name.")
+    return click.option(
+        "-t", "--topic", required=required, metavar="TOPIC", help="Topic name.", shell_complete=complete_topics
+    )
 
 
 def topics_option(command: Command) -> Command:
     """-t/--topic, repeatable, for commands that go over all topics."""
     return click.option(
-        "-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; repeats. Default: all."
-    )(command)
+        "-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; repeats. Default: all.",
+        shell_complete=complete_topics,
+    )(command)  # fmt: skip
 
 
 def partition_option(*, multiple: bool = False) -> Callable[[Command], Command]:

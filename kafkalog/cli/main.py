@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "backup": ("kafkalog.cli.backup_cmd", "Back up data directories, verify backups, restore them."),
     "compact": ("kafkalog.cli.compact_cmd", "Clean compacted topics; a dry run unless told."),
+    "completion": ("kafkalog.cli.completion_cmd", "Print the script that lets a shell complete commands."),
     "consume": ("kafkalog.cli.consume_cmd", "Print the records of a topic."),
     "dump": ("kafkalog.cli.dump_cmd", "Print segment files as the reference's dump tool does."),
     "export": ("kafkalog.cli.export_cmd", "Write records to Parquet, Arrow or JSON lines, or a data directory."),
@@ -53,6 +54,7 @@ OK, FAILED, USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 def build() -> click.Group:
     """The top-level click group, whose commands are imported on first use."""
     import click
+    from click.shell_completion import CompletionItem
 
     class LazyGroup(click.Group):
         """A group that knows names and one-line helps without importing a command."""
@@ -73,6 +75,12 @@ def build() -> click.Group:
                 return result
             except BrokenPipeError:
                 raise ClosedPipe from None
+
+        def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+            """The names of commands with their lines; none is imported for it."""
+            named = [CompletionItem(name, help=COMMANDS[name][1]) for name in sorted(COMMANDS)]
+            options = click.Command.shell_complete(self, ctx, incomplete)
+            return [*(item for item in named if item.value.startswith(incomplete)), *options]
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
             with formatter.section("Commands"):

@@ -1,0 +1,27 @@
+"""`kafkalog completion`: the script that lets a shell complete commands, options, paths and topics."""
+
+from __future__ import annotations
+
+import click
+
+_SHELLS = ("bash", "zsh", "fish")
+_VARIABLE = "_KAFKALOG_COMPLETE"
+"""Where the script says that it asks for completions; click looks there before a command runs."""
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(_SHELLS))
+def command(shell: str) -> int:
+    """Print the script that makes SHELL complete `kafkalog`: bash (4.4 or newer), zsh or fish.
+
+    bash: put `eval "$(kafkalog completion bash)"` into ~/.bashrc. zsh: `eval "$(kafkalog completion zsh)"` into
+    ~/.zshrc, behind compinit. fish: `kafkalog completion fish > ~/.config/fish/completions/kafkalog.fish`.
+    """
+    from click.shell_completion import get_completion_class
+
+    from kafkalog.cli.main import build
+
+    completer = get_completion_class(shell)
+    assert completer is not None, shell
+    print(completer(build(), {}, "kafkalog", _VARIABLE).source(), end="")
+    return 0
