@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 BUILD = $(PYTHON) setup.py -q build_ext --inplace -j 2
 unexport PYTHONDONTWRITEBYTECODE  # the tests start many short processes, each of which would compile the package
 
-.PHONY: all debug check test crash crash-clean crash-spark soak asan fuzz-server bench bench-counts bench-page bench-spark wheels fmt demo clean
+.PHONY: all debug check test crash crash-clean crash-spark soak asan fuzz-server bench bench-counts bench-page bench-spark docs wheels fmt demo clean
 
 all:                    ## compile what changed, in place
 	$(BUILD)
@@ -51,6 +51,9 @@ bench-page: all         ## counts this commit for a release: asv's results and d
 
 bench-spark: all        ## Spark's figures beside its own Kafka source on a real broker (ROWS=, GROUPS="one narrow")
 	$(PYTHON) -m asv_benchmarks.spark $(GROUPS)
+
+docs:                   ## the site of docs/ into build/site; a warning fails it
+	bash ci/docs.sh
 
 wheels:                 ## sdist and wheels of this commit for every target, each checked, into dist/ (WHEELS="cp313 --twice")
 	bash ci/build_wheels.sh $(WHEELS)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes a fresh machine ready and leaves a ready one alone: compiler, Python 3.11 or newer, .venv, the package
-# built in place. Sourced by the other scripts: `source ci/setup.sh [run|test]`; "test" adds the tools of the test
+# built in place. Sourced by the other scripts: `source ci/setup.sh [run|test|docs]`; "test" adds the tools of the test
 # suite and, for the tests beside the real Kafka, a JDK and Maven, for those of the server
-# kcat and Chromium. Sets ROOT and PYTHON and puts .venv/bin in PATH.
+# kcat and Chromium; "docs" adds what builds the site of docs/. Sets ROOT and PYTHON and puts .venv/bin in PATH.
 # SPARK=1 adds Spark with "run" too, and a Java for it; where that cannot be, the rest is made ready all the same.
 # KAFKALOG_PYTHON names another interpreter to start from; KAFKALOG_NO_SYSTEM=1 installs no system package.
 
@@ -204,7 +204,7 @@ install_and_compile() {
     # shellcheck disable=SC2086
     "$PYTHON" $pip "setuptools>=77" "setuptools-scm>=8" "Cython>=3.3,<4" </dev/null >&2 || return 1
     # shellcheck disable=SC2046
-    requirements $([ "$SETUP_FOR" = test ] && echo test) >"$list"
+    requirements $([ "$SETUP_FOR" = run ] || echo "$SETUP_FOR") >"$list"
     # shellcheck disable=SC2086
     "$PYTHON" $pip -r "$list" </dev/null >&2 &
     fetching=$!

@@ -53,6 +53,12 @@ def test_every_program_of_the_examples_is_listed_and_tested() -> None:
         assert (ROOT / "tests" / "examples" / f"test_{name.split('.')[0]}.py").is_file(), name
 
 
+def test_every_document_is_in_the_navigation_of_the_site() -> None:
+    named = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    there = [str(one.relative_to(ROOT / "docs")) for one in (ROOT / "docs").rglob("*.md")]
+    assert sorted(named) == sorted([*there, "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md"])
+
+
 def test_links_to_files_lead_somewhere() -> None:
     for document in DOCUMENTS:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):

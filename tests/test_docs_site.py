@@ -1,0 +1,118 @@
+"""The site of docs/ (mkdocs.yml) is built with no warning, needs no network to be read, and has all that is public."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from types import MemberDescriptorType
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import kafkalog
+from tests.trees import PACKAGE, SOURCES
+
+OUTSIDE = {"CONTRIBUTING.html", "CHANGELOG.html", "examples/index.html", "examples/counter.py"}
+FETCHED = {"script": "src", "link": "href", "img": "src", "source": "src", "iframe": "src"}
+
+
+def build(tree: Path, site: Path) -> "subprocess.CompletedProcess[str]":
+    """The finished build, as ci/docs.sh makes it."""
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "KAFKALOG_PACKAGE_IN": str(PACKAGE.parent)}
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)],
+        cwd=tree, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("docs") / "site"
+    done = build(SOURCES, made)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr and "ERROR" not in done.stderr, done.stderr
+    return made
+
+
+class Page(HTMLParser):
+    """What a page fetches, where it leads, and the names in it that can be led to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.ids.add(found.get("id") or "")
+        target = found.get(FETCHED.get(tag, "")) if tag in FETCHED else None
+        if target is not None and found.get("rel") != "canonical":
+            self.fetched.append(target)
+        if tag == "a" and found.get("href"):
+            self.links.append(str(found["href"]))
+
+
+def pages(site: Path) -> dict[str, Page]:
+    return {str(path.relative_to(site)): Page(path) for path in sorted(site.rglob("*.html")) if path.name != "404.html"}
+
+
+def test_every_document_is_a_page(site: Path) -> None:
+    documents = {one.relative_to(SOURCES / "docs").with_suffix(".html") for one in (SOURCES / "docs").rglob("*.md")}
+    there = {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
+    assert {str(one) for one in documents} | OUTSIDE <= there
+
+
+def test_no_page_fetches_anything_from_elsewhere(site: Path) -> None:
+    for name, page in pages(site).items():
+        assert page.fetched, name
+        for target in page.fetched:
+            assert not urlsplit(target).scheme and not urlsplit(target).netloc, f"{name}: {target}"
+            assert (site / name).parent.joinpath(unquote(urlsplit(target).path)).exists(), f"{name}: {target}"
+
+
+def test_links_and_anchors_lead_somewhere(site: Path) -> None:
+    all_pages = pages(site)
+    for name, page in all_pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            there = ((site / name).parent / unquote(parts.path)).resolve() if parts.path else (site / name).resolve()
+            there = there / "index.html" if there.is_dir() else there
+            assert there.exists(), f"{name}: {link}"
+            other = all_pages.get(str(there.relative_to(site.resolve())))
+            if parts.fragment and other is not None and not parts.fragment.startswith("__"):
+                assert unquote(parts.fragment) in other.ids, f"{name}: {link}"
+
+
+def test_lists_and_tables_that_follow_a_line_of_text_are_such(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        text = re.sub(r"<pre.*?</pre>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for paragraph in re.findall(r"<p>(.*?)</p>", text, re.DOTALL):
+            assert not re.search(r"^(?:- |\d+\. |\|)", paragraph, re.MULTILINE), f"{path.name}: {paragraph[:200]}"
+
+
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    ids = set().union(*(Page(path).ids for path in (site / "reference").glob("*.html")))
+    wanted = {f"kafkalog.{name}" for name in kafkalog.__all__ if not name.startswith("__")} - {"kafkalog.aio"}
+    for kind in (kafkalog.Log, kafkalog.LogDirs):
+        members = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+        documented = [name for name, one in members.items() if not isinstance(one, MemberDescriptorType)]
+        wanted |= {f"kafkalog.{kind.__name__}.{name}" for name in documented}
+    assert wanted - ids == set()
+
+
+def test_a_link_that_leads_nowhere_and_a_page_in_no_menu_fail_the_build(tmp_path: Path) -> None:
+    for name in ("docs", "ci", "examples"):
+        shutil.copytree(SOURCES / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("mkdocs.yml", "CONTRIBUTING.md", "CHANGELOG.md"):
+        shutil.copy(SOURCES / name, tmp_path)
+    (tmp_path / "docs" / "lost.md").write_text("[away](nowhere.md) and [into nothing](api.md#no-such-heading)\n")
+    done = build(tmp_path, tmp_path / "site")
+    assert done.returncode != 0
+    assert all(word in done.stderr for word in ("lost.md", "nowhere.md", "no-such-heading")), done.stderr
