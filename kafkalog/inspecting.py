@@ -153,6 +153,17 @@ class InspectMixin:
         chosen = check_kinds(kinds)
         return plot(self.stats(keys="keys" in chosen) if stats is None else stats, kinds)
 
+    def browse(self) -> None:
+        """A browser in the terminal: segments, batches, records; search by key, offset and time (docs/browse.md).
+
+        It returns when it is left. MissingPackage where Textual is not installed, IllegalState without a terminal.
+        """
+        from kafkalog.browse.start import browse
+        from kafkalog.tools.directories import PartitionPath
+
+        engine = self._looked()
+        browse([PartitionPath(self.topic_partition, engine.path)], engine.fs)
+
 
 def _first_dirty_offset(engine: Engine) -> int | None:
     """Where the part of a compacted log begins that is not cleaned; None for a topic not known to be compacted."""

@@ -31,6 +31,11 @@ import kafkalog
 with kafkalog.open("t-0", "a") as log:
     log.plot()
 """
+BROWSE = """
+import kafkalog
+with kafkalog.open("t-0", "a") as log:
+    log.browse()
+"""
 DECODER = """
 import os
 from kafkalog.tools.decoders import decoder
@@ -53,6 +58,7 @@ export_records("data", "out")
 FEATURES = {
     "to_pandas": (["pandas"], TABLE, "pandas"),
     "plot": (["matplotlib"], PLOT, "viz"),
+    "browse": (["textual"], BROWSE, "browse"),
     "spark without pyspark": (["pyspark"], SESSION, "spark"),
     "spark without pyarrow": (["pyarrow"], SESSION, "spark"),
     "spark without pandas": (["pandas"], SESSION, "spark"),

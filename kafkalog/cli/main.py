@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "backup": ("kafkalog.cli.backup_cmd", "Back up data directories, verify backups, restore them."),
+    "browse": ("kafkalog.cli.browse_cmd", "Look through partitions, batches and records in the terminal."),
     "compact": ("kafkalog.cli.compact_cmd", "Clean compacted topics; a dry run unless told."),
     "completion": ("kafkalog.cli.completion_cmd", "Print the script that lets a shell complete commands."),
     "consume": ("kafkalog.cli.consume_cmd", "Print the records of a topic."),

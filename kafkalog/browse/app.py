@@ -1,0 +1,488 @@
+"""The browser as Textual draws it. Everything that reads runs in a thread; a frame is what is on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding
+from textual.events import Resize
+from textual.widgets import DataTable, Input, Static
+from textual.worker import get_current_worker
+
+from kafkalog.browse.batches import place_of
+from kafkalog.browse.fitting import fitted
+from kafkalog.browse.levels import BatchLevel, Level, ListLevel, Row, fields_of, record_level, segment_level
+from kafkalog.browse.search import find_key, key_of
+from kafkalog.errors import KafkalogError, LogClosed, StorageError
+from kafkalog.inspect.width import cut, shown
+from kafkalog.segment_face import Segment
+from kafkalog.shown import human_size
+from kafkalog.storage.view import LogView
+from kafkalog.times import text_ms
+from kafkalog.tools.directories import PartitionPath
+from kafkalog.util.fileio import FileSystem
+
+__all__ = ["BrowseApp"]
+
+_KEYS: Final = "Enter in  Left out  / key  o offset  t time  n next  q quit"
+_ASKED: Final = {
+    "key": "key, \\xff for a byte", "offset": "offset, negative from the end", "time": "time, 2026-11-20T12:00 or ms",
+}  # fmt: skip
+_RIGHT: Final = frozenset({"count", "number", "size", "duration", "ratio", "rate", "share"})
+_TABLE_CSS: Final = """
+Screen { layout: vertical; }
+#path, #note, #keys { height: 1; width: 100%; text-wrap: nowrap; text-overflow: ellipsis; }
+#path { text-style: bold; }
+#keys { text-style: dim; }
+#ask, #ask:focus { height: 1; border: none; padding: 0; display: none; }
+Pages { height: 1fr; overflow: hidden hidden; scrollbar-size: 0 0; }
+Pages > .datatable--cursor { text-style: bold reverse; }
+"""
+Then = Callable[[], None]
+
+
+@dataclass
+class Frame:
+    """A level, the rows of it that are on the screen, and the one under the cursor."""
+
+    level: Level
+    anchor: Any
+    rows: list[Row] = field(default_factory=list)
+    cursor: int = 0
+
+    @property
+    def thing(self) -> Any:
+        """What is under the cursor; None where there is nothing."""
+        return self.rows[self.cursor].thing if self.cursor < len(self.rows) else None
+
+
+class Pages(DataTable[Any]):
+    """A table that has one screenful, and asks for another one at its edges."""
+
+    app: BrowseApp
+    BINDINGS: ClassVar[Any] = [
+        Binding("enter,right", "open", "in"), Binding("left,backspace", "back", "out"),
+        Binding("home,g", "edge(False)", "first"), Binding("end,G", "edge(True)", "last"),
+        Binding("pagedown,space", "turn(True)", "on"), Binding("pageup,b", "turn(False)", "back"),
+        Binding("j", "cursor_down", "down"), Binding("k", "cursor_up", "up"),
+    ]  # fmt: skip
+
+    def on_resize(self, event: Resize) -> None:
+        """The table has its size: so many rows are read."""
+        self.app.resized()
+
+    def action_cursor_down(self) -> None:
+        """The next row, or the screenful that begins one row further on."""
+        if self.cursor_row < self.row_count - 1:
+            super().action_cursor_down()
+        else:
+            self.app.step(forward=True)
+
+    def action_cursor_up(self) -> None:
+        """The row before, or the screenful that begins one row earlier."""
+        if self.cursor_row > 0:
+            super().action_cursor_up()
+        else:
+            self.app.step(forward=False)
+
+    def action_open(self) -> None:
+        """What is in the row."""
+        self.app.open_row()
+
+    def action_back(self) -> None:
+        """The level around this one."""
+        self.app.action_out()
+
+    def action_edge(self, last: bool) -> None:
+        """The first screenful, or the last."""
+        self.app.edge(last=last)
+
+    def action_turn(self, forward: bool) -> None:
+        """The next screenful, or the one before."""
+        self.app.turn(forward=forward)
+
+
+class BrowseApp(App[None]):
+    """The browser. Read-only: nothing is locked, and a broker may write meanwhile."""
+
+    CSS = _TABLE_CSS
+    ENABLE_COMMAND_PALETTE = False
+    TITLE = "kafkalog"
+    BINDINGS: ClassVar[Any] = [
+        Binding("q", "quit", "quit"), Binding("escape", "out", "out"), Binding("r", "again", "again"),
+        Binding("slash", "ask('key')", "key"), Binding("o", "ask('offset')", "offset"),
+        Binding("t", "ask('time')", "time"), Binding("n", "next", "next"),
+    ]  # fmt: skip
+
+    def __init__(self, top: ListLevel, fs: FileSystem) -> None:
+        super().__init__()
+        self._fs = fs
+        self._frames = [Frame(top, top.start)]
+        self._asked = "key"
+        self._key: bytes | None = None
+        self._is_searching = False
+        self._goes_straight_in = len(top.things) == 1
+
+    # What is on the screen
+
+    def compose(self) -> ComposeResult:
+        """A line on where we are, the table, a line on what is there, what is asked for, and the keys."""
+        yield Static("", id="path", markup=False)
+        yield Pages(cursor_type="row", zebra_stripes=False)
+        yield Static("", id="note", markup=False)
+        yield Input(id="ask")
+        yield Static(_KEYS, id="keys", markup=False)
+
+    @property
+    def frame(self) -> Frame:
+        """The frame on the screen."""
+        return self._frames[-1]
+
+    @property
+    def pages(self) -> Pages:
+        """The table."""
+        return self.query_one(Pages)
+
+    @property
+    def room(self) -> int:
+        """How many rows the screen has."""
+        return max(1, self.pages.size.height - 1)
+
+    def on_mount(self) -> None:
+        """The table has the keys from the start."""
+        self.pages.focus()
+
+    def resized(self) -> None:
+        """Another screen: another number of rows."""
+        if self._goes_straight_in:
+            self.frame.rows = self.frame.level.after(self.frame.level.start, 1)
+            self.open_row()
+        else:
+            self._show_from(self.frame, self.frame.anchor, self.frame.cursor)
+
+    def _show(self, frame: Frame) -> None:
+        """Draws a frame; nothing is read here but the records that are in memory."""
+        from rich.text import Text
+
+        table = self.pages
+        if frame is not self.frame:
+            return
+        columns = frame.level.columns
+        heads, cells = fitted(columns, [row.thing for row in frame.rows], max(self.size.width, 20))
+        table.clear(columns=True)
+        sides = ["right" if column.kind in _RIGHT else "left" for column in columns]
+        for head, side in zip(heads, sides, strict=False):
+            table.add_column(Text(head, justify=side))  # type: ignore[arg-type]
+        for row in cells:
+            table.add_row(*(Text(cell, justify=side) for cell, side in zip(row, sides, strict=False)))  # type: ignore[arg-type]
+        frame.cursor = max(0, min(frame.cursor, len(cells) - 1))
+        table.move_cursor(row=frame.cursor)
+        titles = [shown(one.level.title) for one in self._frames]
+        self.query_one("#path", Static).update(cut(" > ".join(titles), max(self.size.width, 20), middle=True))
+        self.say(frame.level.note or ("" if frame.rows else "(nothing)"))
+
+    def say(self, text: str) -> None:
+        """A line below the table; escaped."""
+        self.query_one("#note", Static).update(shown(text))
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        """Keeps the cursor, and tells how far into the log it is."""
+        frame = self.frame
+        if event.cursor_row < len(frame.rows):
+            frame.cursor = event.cursor_row
+        thing, view = frame.thing, frame.level.view
+        if isinstance(frame.level, BatchLevel) and view is not None and thing is not None and thing.is_batch:
+            start, end = view.log_start_offset, view.log_end_offset
+            share = (thing.base_offset - start) / max(end - start, 1)
+            below = ", below the log start" if thing.last_offset < start else f", {max(share, 0):.1%} into the log"
+            self.say(f"offsets [{start:,}, {end:,}){below}")
+
+    # Reading, in a thread
+
+    def _work(self, work: Callable[[], Then]) -> None:
+        """Runs `work` in a thread and then, in ours, what it gave; an error becomes a line. The last one asked wins."""
+
+        def body() -> None:
+            worker = get_current_worker()
+            then: Then
+            try:
+                then = work()
+            except LogClosed:
+                return
+            except (KafkalogError, OSError) as error:
+                told = str(error)
+                then = partial(self.say, told)
+            if not worker.is_cancelled:
+                self.call_from_thread(then)
+
+        self.run_worker(body, thread=True, exclusive=True, group="read")
+
+    def _show_from(self, frame: Frame, anchor: Any, cursor: int = 0) -> None:
+        """Reads a screenful from `anchor` on, and shows it."""
+        room = self.room
+
+        def work() -> Then:
+            return self._filled(frame, frame.level.after(anchor, room), cursor)
+
+        self._work(work)
+
+    def _filled(self, frame: Frame, rows: list[Row], cursor: int) -> Then:
+        def then() -> None:
+            frame.rows, frame.cursor = rows, cursor
+            frame.anchor = rows[0].anchor if rows else frame.level.start
+            self._show(frame)
+
+        return then
+
+    def _push(self, frames: list[Frame], below: int) -> Then:
+        """Shows the last of `frames`, which come on top of the first `below`."""
+
+        def then() -> None:
+            self._goes_straight_in = False
+            self._leave(below)
+            self._frames += frames
+            self._show(self.frame)
+
+        return then
+
+    def _leave(self, below: int) -> None:
+        """Drops the frames from number `below` on; a log that nothing is left of is closed."""
+        gone = {one.level.view for one in self._frames[below:]}
+        del self._frames[below:]
+        for view in gone - {one.level.view for one in self._frames}:
+            if view is not None:
+                view.close()
+
+    # Moving
+
+    def step(self, *, forward: bool) -> None:
+        """One row over the edge of the screen."""
+        frame, room = self.frame, self.room
+        if not frame.rows:
+            return
+
+        def work() -> Then:
+            level, rows = frame.level, frame.rows
+            if forward:
+                more = level.after(rows[-1].following, 1)
+                rows = [*rows, *more][-room:]
+                return self._filled(frame, rows, len(rows) - 1)
+            return self._filled(frame, [*level.before(rows[0].anchor, 1), *rows][:room], 0)
+
+        self._work(work)
+
+    def turn(self, *, forward: bool) -> None:
+        """A screenful on or back; at the edge of the level the cursor goes there."""
+        frame, room = self.frame, self.room
+        if not frame.rows:
+            return
+
+        def work() -> Then:
+            level, rows = frame.level, frame.rows
+            found = level.after(rows[-1].following, room) if forward else level.before(rows[0].anchor, room)
+            if len(found) == room:
+                return self._filled(frame, found, frame.cursor)
+            if forward:
+                rows = [*rows, *found][-room:]
+                return self._filled(frame, rows, len(rows) - 1)
+            return self._filled(frame, [*found, *rows][:room], 0)
+
+        self._work(work)
+
+    def edge(self, *, last: bool) -> None:
+        """The first screenful, or the last one that there is now."""
+        frame, room = self.frame, self.room
+        if not last:
+            self._show_from(frame, self._first_of(frame.level))
+            return
+
+        def work() -> Then:
+            if frame.level.view is not None:
+                frame.level.view.refresh()
+            rows = frame.level.before(frame.level.end, room)
+            return self._filled(frame, rows, max(len(rows) - 1, 0))
+
+        self._work(work)
+
+    @staticmethod
+    def _first_of(level: Level) -> Any:
+        first = level.view.segments.first if isinstance(level, BatchLevel) and level.view is not None else None
+        return type(level.start)(first.base_offset, 0) if first is not None else level.start
+
+    def action_again(self) -> None:
+        """Looks at the files again."""
+        frame = self.frame
+        view = frame.level.view
+
+        def work() -> Then:
+            if view is not None:
+                view.refresh()
+                if frame.level.columns is not None and frame.thing.__class__ is Segment:
+                    frame.level = segment_level(view)
+            return self._filled(frame, frame.level.after(frame.anchor, self.room), frame.cursor)
+
+        self._work(work)
+
+    def open_row(self) -> None:
+        """Goes into what is under the cursor."""
+        frame, room, depth = self.frame, self.room, len(self._frames)
+        thing, view = frame.thing, frame.level.view
+        if thing is None or isinstance(thing, tuple) and not hasattr(thing, "_fields"):
+            return
+
+        def work() -> Then:
+            level = self._level_in(thing, view)
+            return self._push([Frame(level, level.start, level.after(level.start, room))], depth)
+
+        self._work(work)
+
+    def _level_in(self, thing: Any, view: LogView | None) -> Level:
+        if isinstance(thing, PartitionPath):
+            return segment_level(LogView(thing.path, fs=self._fs))
+        if view is None:
+            raise StorageError("nothing is in it")
+        if isinstance(thing, Segment):
+            from kafkalog.browse.batches import Place
+
+            return BatchLevel(view, Place(thing.base_offset, 0))
+        if hasattr(thing, "place"):
+            return record_level(view, thing)
+        return fields_of(view, thing)
+
+    def action_out(self) -> None:
+        """Out of the level; a question or a search is ended first."""
+        if self.query_one("#ask", Input).display:
+            self._asked_enough()
+        elif self._is_searching:
+            self.workers.cancel_group(self, "read")
+            self._is_searching = False
+            self.say("the search was ended")
+        elif len(self._frames) > 1:
+            self._leave(len(self._frames) - 1)
+            self._show(self.frame)
+
+    # Searching
+
+    def action_ask(self, what: str) -> None:
+        """Asks for a key, an offset or a time."""
+        if self.frame.level.view is None:
+            self.say("open a partition first: Enter")
+            return
+        self._asked = what
+        ask = self.query_one("#ask", Input)
+        ask.placeholder = _ASKED[what]
+        ask.value = ""
+        ask.display = True  # in the place of the keys, so that the table keeps its size
+        self.query_one("#keys").display = False
+        ask.focus()
+
+    def _asked_enough(self) -> None:
+        self.query_one("#ask", Input).display = False
+        self.query_one("#keys").display = True
+        self.pages.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Looks for what was asked."""
+        self._asked_enough()
+        text, view = event.value.strip(), self.frame.level.view
+        if not text or view is None:
+            return
+        if self._asked == "key":
+            self._key = key_of(event.value)
+            self._look_for_key(view, self._here())
+        elif self._asked == "offset":
+            self._go(view, lambda: _offset_of(text, view))
+        else:
+            self._go(view, lambda: _offset_at(text, view))
+
+    def _go(self, view: LogView, find: Callable[[], int]) -> None:
+        room = self.room
+
+        def work() -> Then:
+            return self._at(view, find(), room)
+
+        self._work(work)
+
+    def _at(self, view: LogView, offset: int, room: int) -> Then:
+        """The frames with the batch of an offset and, where a record has it, the record."""
+        level = BatchLevel(view, place_of(view, offset))
+        frames = [Frame(level, level.start, level.after(level.start, room))]
+        row = frames[0].thing
+        if row is not None and row.base_offset <= offset <= row.last_offset:
+            records = record_level(view, row)
+            number = next((at for at, one in enumerate(records.things) if one.offset >= offset), None)
+            if number is not None:
+                top = max(0, min(number, len(records.things) - room))
+                frames.append(Frame(records, top, records.after(top, room), number - top))
+        below = next(at for at, one in enumerate(self._frames) if one.level.view is view) + 1
+        return self._push(frames, below)
+
+    def _here(self) -> int:
+        """The offset of what is under the cursor; the log start where that has none."""
+        for frame in reversed(self._frames):
+            for name in ("offset", "base_offset"):
+                found = getattr(frame.thing, name, None)
+                if isinstance(found, int) and found >= 0:
+                    return found
+        return 0
+
+    def action_next(self) -> None:
+        """The next record with the key that was looked for."""
+        view = self.frame.level.view
+        if view is None or self._key is None:
+            self.say("no key was looked for: /")
+        else:
+            self._look_for_key(view, self._here() + 1)
+
+    def _look_for_key(self, view: LogView, start: int) -> None:
+        key, room = self._key or b"", self.room
+        self._is_searching = True
+
+        def work() -> Then:
+            worker = get_current_worker()
+
+            def goes_on(offset: int, read: int) -> bool:
+                if not worker.is_cancelled:
+                    self.call_from_thread(self.say, f"at offset {offset:,}, {human_size(read)} read; Esc ends it")
+                return not worker.is_cancelled
+
+            try:
+                found = find_key(view, key, start, goes_on)
+            finally:
+                self._is_searching = False
+            if found.offset is not None:
+                return self._at(view, found.offset, room)
+            if found.is_done:
+                return lambda: self.say(f"not in the records from offset {start:,} to the end at {found.next_offset:,}")
+            at = self._at(view, found.next_offset, room)
+            told = f"not in {human_size(found.read_bytes)} up to offset {found.next_offset:,}; n goes on from here"
+
+            def then() -> None:
+                at()
+                self.say(told)
+
+            return then
+
+        self._work(work)
+
+
+def _offset_of(text: str, view: LogView) -> int:
+    view.refresh()
+    digits = text.replace(",", "").replace("_", "")
+    try:
+        offset = int(digits)
+    except ValueError:
+        raise StorageError(f"{text[:40]!r} is no offset") from None
+    return offset + view.log_end_offset if offset < 0 else offset
+
+
+def _offset_at(text: str, view: LogView) -> int:
+    view.refresh()
+    found = view.offset_for_time(text_ms(text))
+    if found is None:
+        raise StorageError("no record is at or after that time")
+    return found.offset

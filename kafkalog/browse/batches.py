@@ -1,0 +1,191 @@
+"""Batches a screenful at a time, from any place in a log, forwards and backwards; only headers are looked at.
+
+A walk begins where the offset index says that a batch begins. Nothing is raised for what lies in a file: bytes that are
+no batch become a row that says so, and the walk goes on where the index knows the next batch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from kafkalog._core.scan import BatchHeader, scan
+from kafkalog.records.format import MAGIC_V2, codec_name
+from kafkalog.storage.file_slice import HEADER_BYTES, LOG_OVERHEAD, claimed_size
+from kafkalog.storage.view import LogView
+from kafkalog.storage.view_segment import ViewSegment
+from kafkalog.types import OffsetPosition
+
+__all__ = ["BatchRow", "Place", "after", "before", "place_of"]
+
+_CHUNK_BYTES: Final = 64 << 10
+_LARGE_BYTES: Final = 1 << 20
+"""Of a larger batch only the header is read, and its checksum is not known."""
+_LEAST_SIZE: Final = 14 + LOG_OVERHEAD
+_V2_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_MOST_ROWS_BACK: Final = 100_000
+"""Where no index helps, so many rows at most are walked over to find what lies before a place."""
+
+
+class Place(NamedTuple):
+    """Where a batch begins: the segment's base offset, and the position in its file."""
+
+    segment: int
+    position: int
+
+
+class BatchRow(NamedTuple):
+    """A batch by its header. `records` is None where the header does not tell; `problem` is "" for a sound one.
+
+    A stretch of bytes that are no batch is a row with offsets of -1.
+    """
+
+    place: Place
+    size: int
+    base_offset: int
+    last_offset: int
+    records: int | None
+    codec: str
+    magic: int
+    timestamp: int
+    producer_id: int
+    is_transactional: bool
+    is_control: bool
+    problem: str = ""
+
+    @property
+    def next_place(self) -> Place:
+        """Where the bytes behind it are."""
+        return Place(self.place.segment, self.place.position + self.size)
+
+    @property
+    def is_batch(self) -> bool:
+        """False for bytes that are no batch."""
+        return self.last_offset >= 0
+
+    @property
+    def kind(self) -> str:
+        """What is to be said of it in a word or two."""
+        if self.problem:
+            return self.problem
+        words = ["txn"] * self.is_transactional + ["control"] * self.is_control
+        return " ".join(words)
+
+
+def after(view: LogView, place: Place, count: int) -> list[BatchRow]:
+    """Up to `count` rows from `place` on, over the ends of segments."""
+    found: list[BatchRow] = []
+    segment = view.segments.floor(place.segment) or view.segments.first
+    position = place.position if segment is not None and segment.base_offset == place.segment else 0
+    while segment is not None and len(found) < count:
+        found += islice(_walk(segment, position, segment.size), count - len(found))
+        segment, position = view.segments.higher(segment.base_offset), 0
+    return found
+
+
+def before(view: LogView, place: Place, count: int) -> list[BatchRow]:
+    """Up to `count` rows that end where `place` begins, in the order of the file."""
+    found: list[BatchRow] = []
+    segment = view.segments.floor(place.segment)
+    stop = place.position if segment is not None and segment.base_offset == place.segment else None
+    while segment is not None and len(found) < count:
+        end = segment.size if stop is None else min(stop, segment.size)
+        found = [*_ending_at(segment, end, count - len(found)), *found]
+        segment, stop = view.segments.lower(segment.base_offset), None
+    return found
+
+
+def place_of(view: LogView, offset: int) -> Place:
+    """Where the batch begins that holds `offset`, or the next one; the log's end for an offset behind it.
+
+    StorageError.
+    """
+    where = view.read(offset, 1).fetch_offset_metadata
+    return Place(where.segment_base_offset, where.relative_position_in_segment)
+
+
+def _ending_at(segment: ViewSegment, stop: int, count: int) -> list[BatchRow]:
+    """The last `count` rows of a segment before position `stop`, walked to from an index entry that leads there."""
+    index = segment.offset_index
+    low, high = 0, index.entries
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if index.entry(middle).position < stop else (low, middle)
+    number, step = low - 1, 1
+    while True:
+        start = index.entry(number).position if number >= 0 else 0
+        walk = _walk(segment, start, stop)
+        first = next(walk, None)
+        begins = first is not None and first.is_batch  # an entry is advice
+        rows = deque([first] if first is not None else [], maxlen=count)
+        if begins or number < 0:
+            rows.extend(islice(walk, _MOST_ROWS_BACK))
+        leads_there = begins and rows[-1].next_place.position == stop
+        if number < 0 or (leads_there and len(rows) >= count):
+            return list(rows)
+        number -= step
+        step *= 2
+
+
+def _walk(segment: ViewSegment, position: int, stop: int) -> Iterator[BatchRow]:
+    """The rows of a segment from `position` to `stop`; what is no batch is one row up to where the next is known."""
+    base = segment.base_offset
+    while position < stop:
+        data = segment.records.read(position, min(_CHUNK_BYTES, stop - position))
+        table = scan(data, file_mode=True, base_position=position)
+        for header in table:
+            yield _row(base, header)
+            position = header.position + header.size
+        if len(table):
+            continue
+        size = claimed_size(data)
+        if len(data) < HEADER_BYTES or not _LEAST_SIZE <= size <= stop - position:
+            end = _next_known(segment, position, stop)
+            yield _no_batch(Place(base, position), end - position)
+            position = end
+        elif size <= _LARGE_BYTES:
+            found = scan(segment.records.read(position, size), file_mode=True, base_position=position, max_batches=1)
+            yield _row(base, found[0]) if len(found) else _no_batch(Place(base, position), size)
+            position += size
+        else:
+            yield _large(Place(base, position), size, data)
+            position += size
+
+
+def _next_known(segment: ViewSegment, position: int, stop: int) -> int:
+    """The next position at which the offset index knows a batch and one begins; `stop` where there is none."""
+    following = segment.boundary_after(position + 1)
+    if following is None:
+        entry = segment.offset_index.fetch_upper_bound_offset(OffsetPosition(segment.base_offset, position + 1), 0)
+        return stop if entry is None else min(stop, max(entry.position, position + 1))
+    return min(stop, following.position)
+
+
+def _row(base: int, header: BatchHeader) -> BatchRow:
+    return BatchRow(
+        Place(base, header.position), header.size, header.base_offset, header.last_offset,
+        header.count if header.count >= 0 else None, codec_name(header.compression), header.magic,
+        header.max_timestamp, header.producer_id, header.is_transactional, header.is_control,
+        "" if header.is_valid else "damaged",
+    )  # fmt: skip
+
+
+def _large(place: Place, size: int, data: bytes) -> BatchRow:
+    """A batch of which only the header was read."""
+    magic = data[16]
+    if magic != MAGIC_V2:
+        offset = int.from_bytes(data[:8], "big", signed=True)
+        return BatchRow(place, size, offset, offset, None, "?", magic, -1, -1, False, False, "not checked")
+    fields: tuple[Any, ...] = _V2_HEADER.unpack_from(data)
+    offset, bits, delta, largest, producer, count = (fields[at] for at in (0, 5, 6, 8, 9, 12))
+    return BatchRow(
+        place, size, offset, offset + delta, count, codec_name(bits & 7), magic, largest, producer,
+        bool(bits & 16), bool(bits & 32), "not checked",
+    )  # fmt: skip
+
+
+def _no_batch(place: Place, size: int) -> BatchRow:
+    return BatchRow(place, max(size, 1), -1, -1, None, "", -1, -1, -1, False, False, "no batch")

@@ -1,0 +1,77 @@
+"""Looking for a key: record by record from an offset on, told where it is, and ended where it is asked to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kafkalog._core.decode import RecordTable
+from kafkalog.chunks import batch_chunks, visible_chunks
+from kafkalog.records.tables import record_tables
+from kafkalog.storage.view import LogView
+
+__all__ = ["SEARCH_BYTES", "Search", "find_key", "key_of"]
+
+SEARCH_BYTES: Final = 256 << 20
+"""After so many bytes of batches a search stops and says so; asked again, it goes on."""
+_ESCAPE: Final = re.compile(rb"\\(\\|x[0-9a-fA-F]{2})")
+
+
+class Search(NamedTuple):
+    """How a search ended: the offset of the record (None: not found), and the offset where it goes on."""
+
+    offset: int | None
+    next_offset: int
+    read_bytes: int
+    is_done: bool
+    """True where the log's end was reached, or the record was found."""
+
+
+def key_of(text: str) -> bytes:
+    r"""The key that a text stands for: UTF-8, with `\xff` for any byte and `\\` for a backslash, as keys are shown.
+
+    >>> key_of("u-17"), key_of(r"\\xff\\x00"), key_of(r"a\\\\b")
+    (b'u-17', b'\xff\x00', b'a\\b')
+    """
+
+    def byte(found: re.Match[bytes]) -> bytes:
+        return b"\\" if found[1] == b"\\" else bytes([int(found[1][1:], 16)])
+
+    return _ESCAPE.sub(byte, text.encode("utf-8", "surrogateescape"))
+
+
+def find_key(
+    view: LogView, key: bytes, start: int, goes_on: Callable[[int, int], bool], most_bytes: int = SEARCH_BYTES
+) -> Search:
+    """The first record at or after `start` with exactly this key.
+
+    `goes_on` is asked before each chunk, with the offset and the bytes read so far, and ends the search by False.
+    CorruptRecord at damage; InvalidRecord, StorageError.
+    """
+    at, read = max(start, view.log_start_offset), 0
+    end = view.log_end_offset
+    for chunk in visible_chunks(view, batch_chunks(view, at, end, sequential=True), False):
+        if read >= most_bytes or not goes_on(at, read):
+            return Search(None, at, read, False)
+        for table in record_tables(
+            chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
+        ):
+            found = _row_of(table, key, start)
+            if found is not None:
+                return Search(found, found + 1, read, True)
+        at = max(at, chunk.next_offset)
+        read += len(chunk.data)
+    return Search(None, end, read, True)
+
+
+def _row_of(table: RecordTable, key: bytes, start: int) -> int | None:
+    """The offset of the first record with the key, at or after `start`."""
+    import numpy
+
+    for row in numpy.flatnonzero(numpy.asarray(table.key_sizes) == len(key)).tolist():
+        if table.key(row) == key:
+            offset: int = table.offsets[row]
+            if offset >= start:
+                return offset
+    return None

@@ -1,0 +1,38 @@
+"""Starting the browser: what it needs is looked at first."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kafkalog.browse.levels import partition_level
+from kafkalog.errors import IllegalState, MissingPackage
+from kafkalog.tools.directories import PartitionPath
+from kafkalog.util.fileio import OS, FileSystem
+
+if TYPE_CHECKING:
+    from kafkalog.browse.app import BrowseApp
+
+__all__ = ["browse", "make_app"]
+
+
+def make_app(found: Sequence[PartitionPath], fs: FileSystem = OS) -> BrowseApp:
+    """The browser on these partitions, not running yet; of a single one its segments come first. MissingPackage."""
+    try:
+        from kafkalog.browse.app import BrowseApp
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "textual":
+            raise
+        raise MissingPackage(
+            "textual, which draws in the terminal, is not installed", hint="pip install 'kafkalog[browse]'"
+        ) from None
+    return BrowseApp(partition_level(found), fs)
+
+
+def browse(found: Sequence[PartitionPath], fs: FileSystem = OS) -> None:
+    """Runs the browser until it is left. MissingPackage; IllegalState where input or output is no terminal."""
+    app = make_app(found, fs)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise IllegalState("the browser needs a terminal", hint="`kafkalog stats` and `kafkalog dump` print")
+    app.run()
