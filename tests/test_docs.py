@@ -1,7 +1,7 @@
 """Every command and example in README.md, CONTRIBUTING.md, examples/ and docs/ runs, and shows what the text says.
 
-tests/documents.py tells how; docs/spark.md needs a Spark session and is run by tests/spark/, docs/replication.md has
-three servers and is run by tests/server/replicated/.
+tests/documents.py tells how; docs/spark.md and the recipe for Spark need a session and are run by tests/spark/,
+docs/replication.md has three servers and is run by tests/server/replicated/.
 """
 
 import re
@@ -14,7 +14,9 @@ from tests.documents import EXAMPLES, ROOT, blocks_of, run_console, run_document
 DOCUMENTS = [
     ROOT / "README.md", ROOT / "CONTRIBUTING.md", EXAMPLES / "README.md", *sorted((ROOT / "docs").rglob("*.md"))
 ]  # fmt: skip
-ELSEWHERE = {ROOT / "docs" / "spark.md", ROOT / "docs" / "replication.md"}
+ELSEWHERE = {
+    ROOT / "docs" / "spark.md", ROOT / "docs" / "replication.md", ROOT / "docs" / "cookbook" / "spark-pipeline.md"
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

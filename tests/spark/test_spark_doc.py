@@ -1,4 +1,4 @@
-"""docs/spark.md: its examples run, and its tables have every option with its default."""
+"""docs/spark.md and the recipe: their examples run, and the tables of the first have every option with its default."""
 
 import io
 import re
@@ -73,7 +73,11 @@ def in_this_process(command: str, _: Path) -> str | None:
     return said.getvalue()
 
 
-def test_examples(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+RECIPE = DOCUMENT.parent / "cookbook" / "spark-pipeline.md"
+
+
+@pytest.mark.parametrize("document", [DOCUMENT, RECIPE], ids=lambda one: one.stem)
+def test_examples(document: Path, spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # commands set it
-    run_document(DOCUMENT, tmp_path, {"__name__": "__example__", "spark": spark}, in_this_process)
+    run_document(document, tmp_path, {"__name__": "__example__", "spark": spark}, in_this_process)
