@@ -15,7 +15,7 @@ DOCUMENTS = [
     ROOT / "README.md", ROOT / "CONTRIBUTING.md", EXAMPLES / "README.md", *sorted((ROOT / "docs").rglob("*.md"))
 ]  # fmt: skip
 ELSEWHERE = {
-    ROOT / "docs" / "spark.md", ROOT / "docs" / "replication.md", ROOT / "docs" / "cookbook" / "spark-pipeline.md"
+    ROOT / "docs" / "spark.md", ROOT / "docs" / "replication.md", ROOT / "docs" / "cookbook" / "spark_pipeline.md"
 }  # fmt: skip
 
 

@@ -73,7 +73,7 @@ def in_this_process(command: str, _: Path) -> str | None:
     return said.getvalue()
 
 
-RECIPE = DOCUMENT.parent / "cookbook" / "spark-pipeline.md"
+RECIPE = DOCUMENT.parent / "cookbook" / "spark_pipeline.md"
 
 
 @pytest.mark.parametrize("document", [DOCUMENT, RECIPE], ids=lambda one: one.stem)
