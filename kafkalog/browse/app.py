@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Final
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding
-from textual.events import Resize
 from textual.widgets import DataTable, Input, Static
 from textual.worker import get_current_worker
 
-from kafkalog.browse.batches import place_of
 from kafkalog.browse.fitting import fitted
-from kafkalog.browse.levels import BatchLevel, Level, ListLevel, Row, fields_of, record_level, segment_level
+from kafkalog.browse.levels import BatchLevel, ListLevel, Row, segment_level
+from kafkalog.browse.moves import (
+    Frame,
+    first_of,
+    frames_at,
+    last_of,
+    level_in,
+    offset_at,
+    offset_of,
+    stepped,
+    turned,
+)  # fmt: skip
+from kafkalog.browse.pages import Pages
 from kafkalog.browse.search import find_key, key_of
-from kafkalog.errors import KafkalogError, LogClosed, StorageError
+from kafkalog.errors import KafkalogError, LogClosed
 from kafkalog.inspect.width import cut, shown
 from kafkalog.segment_face import Segment
 from kafkalog.shown import human_size
 from kafkalog.storage.view import LogView
-from kafkalog.times import text_ms
-from kafkalog.tools.directories import PartitionPath
 from kafkalog.util.fileio import FileSystem
 
 __all__ = ["BrowseApp"]
@@ -43,67 +50,6 @@ Pages { height: 1fr; overflow: hidden hidden; scrollbar-size: 0 0; }
 Pages > .datatable--cursor { text-style: bold reverse; }
 """
 Then = Callable[[], None]
-
-
-@dataclass
-class Frame:
-    """A level, the rows of it that are on the screen, and the one under the cursor."""
-
-    level: Level
-    anchor: Any
-    rows: list[Row] = field(default_factory=list)
-    cursor: int = 0
-
-    @property
-    def thing(self) -> Any:
-        """What is under the cursor; None where there is nothing."""
-        return self.rows[self.cursor].thing if self.cursor < len(self.rows) else None
-
-
-class Pages(DataTable[Any]):
-    """A table that has one screenful, and asks for another one at its edges."""
-
-    app: BrowseApp
-    BINDINGS: ClassVar[Any] = [
-        Binding("enter,right", "open", "in"), Binding("left,backspace", "back", "out"),
-        Binding("home,g", "edge(False)", "first"), Binding("end,G", "edge(True)", "last"),
-        Binding("pagedown,space", "turn(True)", "on"), Binding("pageup,b", "turn(False)", "back"),
-        Binding("j", "cursor_down", "down"), Binding("k", "cursor_up", "up"),
-    ]  # fmt: skip
-
-    def on_resize(self, event: Resize) -> None:
-        """The table has its size: so many rows are read."""
-        self.app.resized()
-
-    def action_cursor_down(self) -> None:
-        """The next row, or the screenful that begins one row further on."""
-        if self.cursor_row < self.row_count - 1:
-            super().action_cursor_down()
-        else:
-            self.app.step(forward=True)
-
-    def action_cursor_up(self) -> None:
-        """The row before, or the screenful that begins one row earlier."""
-        if self.cursor_row > 0:
-            super().action_cursor_up()
-        else:
-            self.app.step(forward=False)
-
-    def action_open(self) -> None:
-        """What is in the row."""
-        self.app.open_row()
-
-    def action_back(self) -> None:
-        """The level around this one."""
-        self.app.action_out()
-
-    def action_edge(self, last: bool) -> None:
-        """The first screenful, or the last."""
-        self.app.edge(last=last)
-
-    def action_turn(self, forward: bool) -> None:
-        """The next screenful, or the one before."""
-        self.app.turn(forward=forward)
 
 
 class BrowseApp(App[None]):
@@ -266,12 +212,7 @@ class BrowseApp(App[None]):
             return
 
         def work() -> Then:
-            level, rows = frame.level, frame.rows
-            if forward:
-                more = level.after(rows[-1].following, 1)
-                rows = [*rows, *more][-room:]
-                return self._filled(frame, rows, len(rows) - 1)
-            return self._filled(frame, [*level.before(rows[0].anchor, 1), *rows][:room], 0)
+            return self._filled(frame, *stepped(frame.level, frame.rows, room, forward=forward))
 
         self._work(work)
 
@@ -282,14 +223,7 @@ class BrowseApp(App[None]):
             return
 
         def work() -> Then:
-            level, rows = frame.level, frame.rows
-            found = level.after(rows[-1].following, room) if forward else level.before(rows[0].anchor, room)
-            if len(found) == room:
-                return self._filled(frame, found, frame.cursor)
-            if forward:
-                rows = [*rows, *found][-room:]
-                return self._filled(frame, rows, len(rows) - 1)
-            return self._filled(frame, [*found, *rows][:room], 0)
+            return self._filled(frame, *turned(frame.level, frame.rows, room, frame.cursor, forward=forward))
 
         self._work(work)
 
@@ -297,21 +231,13 @@ class BrowseApp(App[None]):
         """The first screenful, or the last one that there is now."""
         frame, room = self.frame, self.room
         if not last:
-            self._show_from(frame, self._first_of(frame.level))
+            self._show_from(frame, first_of(frame.level))
             return
 
         def work() -> Then:
-            if frame.level.view is not None:
-                frame.level.view.refresh()
-            rows = frame.level.before(frame.level.end, room)
-            return self._filled(frame, rows, max(len(rows) - 1, 0))
+            return self._filled(frame, *last_of(frame.level, room))
 
         self._work(work)
-
-    @staticmethod
-    def _first_of(level: Level) -> Any:
-        first = level.view.segments.first if isinstance(level, BatchLevel) and level.view is not None else None
-        return type(level.start)(first.base_offset, 0) if first is not None else level.start
 
     def action_again(self) -> None:
         """Looks at the files again."""
@@ -335,23 +261,10 @@ class BrowseApp(App[None]):
             return
 
         def work() -> Then:
-            level = self._level_in(thing, view)
+            level = level_in(thing, view, self._fs)
             return self._push([Frame(level, level.start, level.after(level.start, room))], depth)
 
         self._work(work)
-
-    def _level_in(self, thing: Any, view: LogView | None) -> Level:
-        if isinstance(thing, PartitionPath):
-            return segment_level(LogView(thing.path, fs=self._fs))
-        if view is None:
-            raise StorageError("nothing is in it")
-        if isinstance(thing, Segment):
-            from kafkalog.browse.batches import Place
-
-            return BatchLevel(view, Place(thing.base_offset, 0))
-        if hasattr(thing, "place"):
-            return record_level(view, thing)
-        return fields_of(view, thing)
 
     def action_out(self) -> None:
         """Out of the level; a question or a search is ended first."""
@@ -395,9 +308,9 @@ class BrowseApp(App[None]):
             self._key = key_of(event.value)
             self._look_for_key(view, self._here())
         elif self._asked == "offset":
-            self._go(view, lambda: _offset_of(text, view))
+            self._go(view, lambda: offset_of(text, view))
         else:
-            self._go(view, lambda: _offset_at(text, view))
+            self._go(view, lambda: offset_at(text, view))
 
     def _go(self, view: LogView, find: Callable[[], int]) -> None:
         room = self.room
@@ -409,17 +322,8 @@ class BrowseApp(App[None]):
 
     def _at(self, view: LogView, offset: int, room: int) -> Then:
         """The frames with the batch of an offset and, where a record has it, the record."""
-        level = BatchLevel(view, place_of(view, offset))
-        frames = [Frame(level, level.start, level.after(level.start, room))]
-        row = frames[0].thing
-        if row is not None and row.base_offset <= offset <= row.last_offset:
-            records = record_level(view, row)
-            number = next((at for at, one in enumerate(records.things) if one.offset >= offset), None)
-            if number is not None:
-                top = max(0, min(number, len(records.things) - room))
-                frames.append(Frame(records, top, records.after(top, room), number - top))
         below = next(at for at, one in enumerate(self._frames) if one.level.view is view) + 1
-        return self._push(frames, below)
+        return self._push(frames_at(view, offset, room), below)
 
     def _here(self) -> int:
         """The offset of what is under the cursor; the log start where that has none."""
@@ -468,21 +372,3 @@ class BrowseApp(App[None]):
             return then
 
         self._work(work)
-
-
-def _offset_of(text: str, view: LogView) -> int:
-    view.refresh()
-    digits = text.replace(",", "").replace("_", "")
-    try:
-        offset = int(digits)
-    except ValueError:
-        raise StorageError(f"{text[:40]!r} is no offset") from None
-    return offset + view.log_end_offset if offset < 0 else offset
-
-
-def _offset_at(text: str, view: LogView) -> int:
-    view.refresh()
-    found = view.offset_for_time(text_ms(text))
-    if found is None:
-        raise StorageError("no record is at or after that time")
-    return found.offset
