@@ -23,6 +23,7 @@ USES_CRC = (
     "recovery", "producer", "staged", "producers", "trace", "stamp",
     "arrow_encoder", "cleaned_txns", "last_records", "retention", "retain",
 )  # fmt: skip
+SHARED = "kafkalog._core.shared"  # what Cython would else put into each module: a sixth of a wheel
 HEADERS = dict.fromkeys(USES_CRC, ("kcrc.h", "kcpu.h")) | {"offset_map": ("kcpu.h",)}
 DEBUG = os.environ.get("KAFKALOG_DEBUG") == "1"
 DIRECTIVES = {
@@ -40,15 +41,17 @@ DIRECTIVES = {
 def extensions() -> list[Extension]:
     """One extension for each compiled module, named after its file."""
     flags = ["-O1", "-g"] if DEBUG else ["-O3", "-g0", "-DNDEBUG"]
+    names = {SHARED: "kafkalog/_core/shared.c"}  # which Cython makes, in the folder of its sources
+    names |= {f"kafkalog._core.{name}": f"kafkalog/_core/{name}.pyx" for name in MODULES}
     return [
         Extension(
-            f"kafkalog._core.{name}",
-            [f"kafkalog/_core/{name}.pyx"],
+            name,
+            [source],
             include_dirs=["kafkalog/_core"],
-            depends=[f"kafkalog/_core/{header}" for header in HEADERS.get(name, ())],
+            depends=[f"kafkalog/_core/{header}" for header in HEADERS.get(name.rpartition(".")[2], ())],
             extra_compile_args=[*flags, "-Wno-unused-function"],
         )
-        for name in MODULES
+        for name, source in names.items()
     ]
 
 
@@ -74,7 +77,13 @@ def compiled(modules: list[Extension]) -> list[Extension]:
     from Cython.Build import cythonize
 
     sources = "build/cython-debug" if DEBUG else "build/cython"
-    return cythonize(modules, compiler_directives=DIRECTIVES, build_dir=sources)
+    return cythonize(
+        modules,
+        compiler_directives=DIRECTIVES,
+        build_dir=sources,
+        shared_utility_qualified_name=SHARED,
+        shared_utility_features_disabled=["MemoryView"],  # the largest part; none of ours has one
+    )
 
 
 class BuildCompiled(build_ext):

@@ -150,8 +150,8 @@ compile() {
 must_compile() {
     local source suffix
     suffix="$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')"
-    for source in "$ROOT"/kafkalog/_core/*.pyx; do
-        [ -f "${source%.pyx}$suffix" ] || return 0
+    for source in "$ROOT"/kafkalog/_core/*.pyi; do
+        [ -f "${source%.pyi}$suffix" ] || return 0
     done
     [ ! -f "$VENV/kafkalog-built" ] || [ -n "$(find "$ROOT/setup.py" "$ROOT/kafkalog/_core" \
         -newer "$VENV/kafkalog-built" \( -name '*.py[x]' -o -name '*.pxd' -o -name '*.h' -o -name setup.py \))" ]

@@ -20,7 +20,8 @@ def expected_names(tree: Path, target: Target, dist_info: str) -> set[str]:
             inside = file.relative_to(tree)
             if file.suffix in KEPT or file.name in MARKERS:
                 names.add(inside.as_posix())
-            elif file.suffix == ".pyx":
+            is_compiled = file.suffix == ".pyi" and not file.with_suffix(".py").exists()  # of one there is no .pyx
+            if is_compiled or file.suffix == ".pyx":
                 names.add(inside.with_suffix(target.suffix).as_posix())
     return names
 
