@@ -100,8 +100,10 @@ def module_keys(tree: Path) -> dict[str, str]:
     keys = {}
     for extension in script["extensions"]():
         name = extension.name.rsplit(".", 1)[1]
-        held = hashlib.sha256(repr((script["DIRECTIVES"], extension.extra_compile_args, SUFFIX)).encode())
-        for file in sorted(_taken_in(f"{name}.pyx", texts)):
+        how = (script["DIRECTIVES"], script.get("SHARED"), extension.extra_compile_args, SUFFIX)
+        held = hashlib.sha256(repr(how).encode())
+        is_ours = f"{name}.pyx" in texts  # and not made by Cython alone, out of what is in `how`
+        for file in sorted(_taken_in(f"{name}.pyx", texts)) if is_ours else ():
             held.update(file.encode() + b"\0" + texts[file])
         keys[name] = held.hexdigest()
     return keys

@@ -12,11 +12,7 @@ from .pack import pack_again
 from .targets import Target
 from .workshop import Workshop
 
-# C that nothing is thrown through needs no tables of how to unwind it: a twentieth of a wheel
-FLAGS = (
-    "-O3 -g0 -DNDEBUG -fPIC -fvisibility=hidden -fno-sanitize=undefined"
-    " -fno-asynchronous-unwind-tables -fno-unwind-tables"
-)
+FLAGS = "-O3 -g0 -DNDEBUG -fPIC -fvisibility=hidden -fno-sanitize=undefined"
 # without it the compiler makes a branch of each step of a binary search, and a look-up of many offsets takes six times
 # as long; aarch64 has no such pass
 TUNING = {"x86_64": "-mllvm -x86-cmov-converter=false", "aarch64": ""}

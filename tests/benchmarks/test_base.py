@@ -88,3 +88,5 @@ def test_a_module_is_compiled_anew_where_anything_changed_that_goes_into_it(tmp_
     script = (tree / "setup.py").read_text()
     (tree / "setup.py").write_text(script.replace("-O3", "-O2"))
     assert changed(tree, before) == set(before)
+    (tree / "setup.py").write_text(script.replace("_core.shared", "_core.common"))
+    assert changed(tree, before | {"common": ""}) == set(before) - {"shared"} | {"common"}
