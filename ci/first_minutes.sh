@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The first five minutes of README.md with an installed package: ci/first_minutes.sh WHEEL PYTHON [README]
+# The first five minutes of README.md with an installed package: ci/first_minutes.sh WHEEL PYTHON [DOCUMENT]
 # Makes an empty environment with that interpreter, installs the wheel and what the README's examples import besides, and
 # runs the examples from the shell and from Python, to the letter, each block in its order in one empty directory: what
 # a command prints has to be what the README says (`...` stands for anything). Needs bash and nothing else.

@@ -18,6 +18,8 @@ ELSEWHERE = {
     ROOT / "docs" / "spark.md", ROOT / "docs" / "replication.md", ROOT / "docs" / "cookbook" / "spark_pipeline.md"
 }  # fmt: skip
 
+MOST_PICTURE_BYTES = 80_000
+
 
 @pytest.mark.parametrize(
     "document", [one for one in DOCUMENTS if one not in ELSEWHERE], ids=lambda path: str(path.relative_to(ROOT))
@@ -65,3 +67,14 @@ def test_links_to_files_lead_somewhere() -> None:
     for document in DOCUMENTS:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
             assert (document.parent / target).exists(), f"{document.relative_to(ROOT)} points to {target}"
+
+
+def test_pictures_say_what_they_show_and_are_small() -> None:
+    shown = set()
+    for document in DOCUMENTS:
+        for text, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", document.read_text(encoding="utf-8")):
+            assert len(text) > 10 and not text.endswith(".png"), f"{document.name}: {target}"
+            shown.add((document.parent / target).resolve())
+    there = {one.resolve() for one in (ROOT / "docs" / "images").iterdir()}
+    assert shown == there
+    assert [one.name for one in there if one.stat().st_size > MOST_PICTURE_BYTES] == []

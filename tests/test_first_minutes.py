@@ -1,4 +1,4 @@
-"""README.md's first minutes with nothing but an installed wheel, as ci/first_minutes.py runs them; and it can fail."""
+"""README.md's first minutes and docs/start.md with nothing but an installed wheel, as ci/first_minutes.py runs them."""
 
 import os
 import subprocess
@@ -38,6 +38,13 @@ def test_the_first_minutes_of_the_readme(python: Path, tmp_path: Path) -> None:
     assert "$ kafkalog produce -d data -t greetings -l lines.txt" in done.stdout
     assert "blocks of README.md did what it says" in done.stdout
     assert (tmp_path / "data" / "greetings-0").is_dir()
+
+
+@pytest.mark.slow
+def test_the_five_minutes_of_the_documents(python: Path, tmp_path: Path) -> None:
+    done = first_minutes(python, ROOT / "docs" / "start.md", tmp_path)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    assert "blocks of start.md did what it says" in done.stdout
 
 
 @pytest.mark.slow

@@ -47,7 +47,9 @@ Screen { layout: vertical; }
 #keys { text-style: dim; }
 #ask, #ask:focus { height: 1; border: none; padding: 0; display: none; }
 Pages { height: 1fr; overflow: hidden hidden; scrollbar-size: 0 0; }
-Pages > .datatable--cursor { text-style: bold reverse; }
+Pages > .datatable--cursor, Pages:focus > .datatable--cursor {
+    color: #e4eefb; background: #10233c; text-style: bold reverse;
+}
 """
 Then = Callable[[], None]
 

@@ -172,8 +172,8 @@ RECORD_COLUMNS: Final = (
     Column("offset", lambda one: one.offset, "number"),
     Column("key", lambda one: one.key, "key"),
     Column("value", lambda one: _said(one), "key"),
-    Column("time", lambda one: one.timestamp, "time"),
     Column("size", lambda one: None if one.value_view is None else len(one.value_view), "size"),
+    Column("time", lambda one: one.timestamp, "time"),
     Column("headers", lambda one: len(one.headers), "number"),
 )
 

@@ -21,6 +21,7 @@ h2{font-size:1.1rem;margin:2.2rem 0 .7rem}
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.2rem,1fr));gap:.7rem;margin-top:1.2rem}
 .card,figure,details,.rows,.note{background:var(--card);border:1px solid var(--line);border-radius:10px}
 .card{padding:.7rem .95rem;color:var(--dim)}
+.at{white-space:nowrap}
 .card b{display:block;font-size:1.28rem;line-height:1.35;color:var(--text);overflow-wrap:anywhere}
 .note{margin:.8rem 0 0;padding:.6rem .95rem;overflow-wrap:anywhere}.note p{margin:.15rem 0}
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(27rem,100%),1fr));gap:.8rem}

@@ -65,7 +65,7 @@ def _head(report: Report) -> str:
 
 
 def _second(ms: int) -> str:
-    return moment(ms // 1000 * 1000)
+    return f'<span class="at">{moment(ms // 1000 * 1000)}</span>'
 
 
 def _cards(report: Report) -> str:

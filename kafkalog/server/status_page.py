@@ -27,13 +27,14 @@ h1{font-size:1.35rem;margin:0}h2{font-size:1.05rem;margin:1.8rem 0 .6rem}
 .card,details,table{background:var(--card);border:1px solid var(--line);border-radius:8px}
 .card{padding:.7rem .9rem}.card b{display:block;font-size:1.3rem;font-variant-numeric:tabular-nums}
 details{margin:.4rem 0;padding:.5rem .9rem}summary{cursor:pointer;overflow-wrap:anywhere}details table{margin:.6rem 0}
-table{width:100%;border-collapse:collapse;overflow-wrap:anywhere}
+table{width:100%;border-collapse:separate;border-spacing:0;overflow-wrap:anywhere}
 th{overflow-wrap:normal}
 th,td{padding:.35rem .7rem;text-align:left;border-top:1px solid var(--line)}thead th{border-top:0;color:var(--dim);
 font-weight:600}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-meter{width:100%;max-width:14rem;height:.8rem}
+meter{width:9rem;max-width:100%;height:.8rem;vertical-align:middle}
 @media (max-width:40rem){thead{display:none}tr{display:block;padding:.4rem 0;border-top:1px solid var(--line)}
-tbody tr:first-child{border-top:0}td,td.n{display:flex;justify-content:space-between;gap:1rem;border:0;
+tbody tr:first-child{border-top:0}td>span{max-width:75%}
+td,td.n{display:flex;justify-content:space-between;gap:1rem;border:0;
 padding:.1rem .7rem;text-align:right;white-space:normal}td::before{content:attr(data-label);color:var(--dim);
 text-align:left;overflow-wrap:normal}}
 """
@@ -90,7 +91,7 @@ def _disks(status: Status) -> str:
 def _disk(one: DiskStatus) -> tuple[Cell, ...]:
     used = one.total_bytes - one.free_bytes
     share = used / one.total_bytes if one.total_bytes else 0.0
-    meter = f'<meter min="0" max="1" high="0.9" value="{share:.3f}">{share:.0%}</meter>'
+    meter = f'<meter min="0" max="1" high="0.9" value="{share:.3f}"></meter> {share:.0%}'
     return (("", escape(one.path)), ("", _state(one.is_online)), ("", meter), ("n", _size(one.free_bytes)),
             ("n", _size(one.total_bytes)))  # fmt: skip
 

@@ -30,6 +30,12 @@ Steps = Callable[["Screen"], Awaitable[None]]
 NASTY = b"\x1b[31mred\x07\xe2\x80\xae[bold]x[/bold]"
 
 
+def luminance(rgb: tuple[int, int, int]) -> float:
+    """The relative luminance of a colour, as WCAG has it."""
+    red, green, blue = (part / 255 / 12.92 if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4 for part in rgb)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
 class Screen:
     """The browser while keys are pressed."""
 
@@ -303,6 +309,27 @@ def test_columns_that_do_not_fit_are_left_out() -> None:
         heads, rows = fitted(columns, things, width)
         assert len(heads) == len(rows[0]) == count
         assert sum(columns_of(cell) + 2 for cell in rows[0]) <= max(width, 10)
+
+
+def test_what_is_in_a_record_is_read_in_60_columns(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "orders-0", "a") as log:
+        log.append([(b"customer-%d" % n, b'{"order": %d, "cents": 100, "paid": true}' % n) for n in range(40)])
+
+    async def steps(screen: Screen) -> None:
+        await screen.press("enter", "enter")
+        assert screen.heads() == ["offset", "key", "value", "size"]
+        assert screen.rows()[5][:2] == ["5", "customer-5"] and '{"order": 5, "cents":' in screen.rows()[5][2]
+
+    browse(tmp_path, steps, (60, 14))
+
+
+def test_the_row_under_the_cursor_is_read_easily(data: Path) -> None:
+    async def steps(screen: Screen) -> None:
+        style = screen.app.pages.get_component_styles("datatable--cursor")
+        light, dark = sorted((luminance(one.rgb) for one in (style.color, style.background)), reverse=True)
+        assert style.text_style.reverse and (light + 0.05) / (dark + 0.05) > 7
+
+    browse(data, steps)
 
 
 def test_without_a_terminal_it_says_so(data: Path) -> None:

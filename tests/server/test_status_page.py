@@ -128,6 +128,9 @@ def test_in_a_browser(browser: Browser, listener: HttpListener, scheme: str, wid
     assert browser.value("document.documentElement.scrollWidth") <= width
     browser.value("document.querySelectorAll('details').forEach(one => one.open = true)")
     assert browser.value("document.documentElement.scrollWidth") <= width
+    # how full a disk is can be seen, and read
+    assert min(browser.value("[...document.querySelectorAll('meter')].map(one => one.offsetWidth)")) > 60
+    assert "75%" in browser.value("document.body.innerText")
     contrasts = browser.value(CONTRASTS % "h1,h2,td span,summary span,p,b,.dim")
     assert len(contrasts) > 30
     assert [one for one in contrasts if one[0] < 4.5] == []
