@@ -1,8 +1,9 @@
 """`create_backup`: all of some data directories, as they are now, beside whoever writes to them.
 
 Nothing is locked, and nothing is written there. First go the segments that are not appended to any more, which takes
-most of the time; then the end of each partition, one soon after the other: first what groups have committed, so that
-no group is ahead of the records that it reads, last a controller's log, which knows all topics that were copied.
+most of the time; then the end of each partition: where transactions are coordinated, as all of them were at one moment
+(moment.py). First go what groups have committed, so that no group is ahead of the records that it reads, last a
+controller's log, which knows all topics that were copied.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from kafkalog.backup.copying import Tell
 from kafkalog.backup.directory import METADATA, DirectoryCopy
 from kafkalog.backup.making import BackupInProgress
 from kafkalog.backup.manifest import Manifest, Offsets, StoredPartition
+from kafkalog.backup.moment import Ending, Key, one_moment
 from kafkalog.backup.partition import Copied, PartitionCopy
 from kafkalog.backup.store import BackupStore, StoreLock
 from kafkalog.errors import IllegalArgument, KafkalogError, PartitionNotFound
@@ -133,8 +135,10 @@ class Copying:
                 copy.copy_whole_segments()
             except PartitionNotFound:
                 continue  # `finish` meets it again
-        for number, key in sorted(copies, key=_turn):
-            self._finish(number, key, copies[number, key])
+        turns = sorted(copies, key=_turn)
+        endings = self._endings({one: copies[one].path for one in turns if one[1] != METADATA})
+        for number, key in turns:
+            self._finish(number, key, copies[number, key], endings.get((number, key)))
         stored = [each.finish(done) for each, done in zip(self._directories, self._copied, strict=True)]
         partitions = self._partitions()
         places = [self._making.path_of(one.name) for one in self._directories]
@@ -153,9 +157,15 @@ class Copying:
             self._making, path, name, is_still=directory.is_still, fs=self._fs, clock=self._clock
         )  # fmt: skip
 
-    def _finish(self, number: int, key: TopicPartition, copy: PartitionCopy) -> None:
+    def _endings(self, paths: Mapping[Key, str]) -> Mapping[Key, Ending]:
+        found = one_moment(paths, self._fs, self._clock)
+        if found is None:
+            self._notes.append("transactions began all the time: some that were open may be unknown to the coordinator")
+        return found or {}
+
+    def _finish(self, number: int, key: TopicPartition, copy: PartitionCopy, ending: Ending | None = None) -> None:
         try:
-            copied = copy.finish()
+            copied = copy.finish(ending)
         except PartitionNotFound:
             self._making.drop_directory(copy.name)
             moved = self._elsewhere(number, key)
@@ -203,6 +213,6 @@ class Copying:
         return {name: dict(settings) for name in names if (settings := known.settings_of(name)) is not None}
 
 
-def _turn(one: tuple[int, TopicPartition]) -> tuple[int, TopicPartition]:
+def _turn(one: Key) -> tuple[int, TopicPartition]:
     key = one[1]
     return (0 if key.topic in FIRST else 2 if key == METADATA else 1), key

@@ -31,14 +31,15 @@ class Cut(NamedTuple):
 
 
 def cut_segment(
-    making: BackupInProgress, source: File, name: str, base_offset: int, *, patient: bool
+    making: BackupInProgress, source: File, name: str, base_offset: int, most: int | None, *, patient: bool
 ) -> Cut:
     """A copy of a segment that its owner may be appending to, up to the last whole batch.
 
     `name` is the partition's directory in the backup. Bytes behind damage that hide sound batches are kept, all of
     them: nothing says that they are worth nothing. `patient`: Changed instead, the writer may be about to put it right.
+    What lies behind the first `most` bytes is not looked at.
     """
-    copy, made = making.store_cut(source, f"{name}/{base_name(base_offset)}{LOG_SUFFIX}")
+    copy, made = making.store_cut(source, f"{name}/{base_name(base_offset)}{LOG_SUFFIX}", most)
     with copy:
         end = extend_end(copy, base_offset, empty_end(base_offset), made.size)
         note, size = None, end.size

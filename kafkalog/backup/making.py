@@ -147,11 +147,15 @@ class BackupInProgress:
             self._protect(made)
         return self._add(made)
 
-    def store_cut(self, source: File, name: str) -> tuple[File, StoredFile]:
-        """A copy of what a file has now that grows, open, so that its end can be cut; `cut` says where."""
+    def store_cut(self, source: File, name: str, most: int | None = None) -> tuple[File, StoredFile]:
+        """A copy of what a file has now that grows, open, so that its end can be cut; `cut` says where.
+
+        No more than its first `most` bytes.
+        """
         status = source.stat()
         self._links.discard(name)
-        sums = self.copier.copy(source, self.path_of(name), status.st_size)
+        size = status.st_size if most is None else min(most, status.st_size)
+        sums = self.copier.copy(source, self.path_of(name), size)
         with self._writing():
             copy = self._fs.open_file(self.path_of(name), "rw")
         made = self._stored(name, copy.size(), sums, status, None)

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from kafkalog.backup.cut import Cut, cut_segment, index_cut, is_unchanged, read_whole
 from kafkalog.backup.listing import Listing, list_partition, names_of, status_of
 from kafkalog.backup.making import BackupInProgress, Changed
+from kafkalog.backup.moment import Ending
 from kafkalog.errors import CorruptCheckpoint, CorruptSnapshot, StorageError
 from kafkalog.storage.leader_epoch import read_epochs
 from kafkalog.storage.names import (
@@ -77,6 +78,7 @@ class PartitionCopy:
         self._seen: dict[str, _Status] = {}  # files of whole segments, as they were when they were copied
         self._others: set[str] = set()
         self._notes: list[str] = []
+        self._ending: Ending | None = None
         making.begin_directory(name)
 
     def copy_whole_segments(self) -> None:
@@ -88,8 +90,12 @@ class PartitionCopy:
             except Changed:
                 continue
 
-    def finish(self) -> Copied:
-        """Return when the backup has a state of the log. PartitionNotFound when it is gone; StorageError."""
+    def finish(self, ending: Ending | None = None) -> Copied:
+        """Return when the backup has a state of the log. PartitionNotFound when it is gone; StorageError.
+
+        That state is the one which ends at `ending`, where its owner has not put another file in the place since.
+        """
+        self._ending = ending
         for look in range(LOOKS):
             self._notes = []
             try:
@@ -107,6 +113,7 @@ class PartitionCopy:
         listing = list_partition(self.path, self._fs)
         if listing.swaps and patient:
             raise Changed
+        listing, most = self._until_ending(listing)
         whole = listing.segments if is_still else listing.segments[:-1]
         self._forget(name for name in [*self._seen] if parse_base_offset(name) not in whole)
         for base in whole:
@@ -114,7 +121,7 @@ class PartitionCopy:
         if not listing.segments:
             return self._without_segments(listing, patient)
         with self._opened(base_name(listing.segments[-1]) + LOG_SUFFIX) as file:
-            cut = self._cut(file, listing, is_still, patient)
+            cut = self._cut(file, listing, most, is_still, patient)
             self._copy_others(listing, cut.end, patient)
             first = self._check_same(listing, cut)
         self._forget(name for name in [*self._seen] if (parse_base_offset(name) or 0) < first)
@@ -161,7 +168,15 @@ class PartitionCopy:
         except OSError as error:
             raise StorageError.from_os(error, "open the segment", path=path) from error
 
-    def _cut(self, file: File, listing: Listing, is_still: bool, patient: bool) -> Cut:
+    def _until_ending(self, listing: Listing) -> tuple[Listing, int | None]:
+        """The listing without the segments behind the end that was asked for, and the bytes of the last that count."""
+        ending = self._ending
+        if ending is None or listing.inodes.get(base_name(ending.base_offset) + LOG_SUFFIX) != ending.inode:
+            return listing, None
+        segments = tuple(base for base in listing.segments if base <= ending.base_offset)
+        return listing._replace(segments=segments), ending.size
+
+    def _cut(self, file: File, listing: Listing, most: int | None, is_still: bool, patient: bool) -> Cut:
         """The last segment in the backup: whole where nobody writes, else up to its last whole batch."""
         base = listing.segments[-1]
         if is_still:
@@ -169,7 +184,7 @@ class PartitionCopy:
             if end.problem is not None:
                 self._notes.append(f"{file.path}: {end.problem.message} at position {end.size}; taken as it is")
             return Cut(base, file, file.stat().st_ino, end, None)
-        cut = cut_segment(self._making, file, self.name, base, patient=patient)
+        cut = cut_segment(self._making, file, self.name, base, most, patient=patient)
         if cut.note is not None:
             self._notes.append(cut.note)
         index_cut(self._making, self.path, self.name, cut, listing.files_of(base), self._fs)

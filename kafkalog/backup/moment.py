@@ -1,0 +1,115 @@
+"""One moment at which all logs of a backup end, so that transactions are as their coordinator's log has them.
+
+Of a transaction that began after the coordinator's log was copied, the copies would have records that nobody ever
+ends: readers of committed records stop there, and the next transaction of the producer would commit them. The logs
+are what a kill at one moment leaves, when between two looks at the lengths of all of them neither the coordinator's
+log has changed nor any got a batch of a transaction: then the first lengths were all true at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from kafkalog._core.scan import scan
+from kafkalog.backup.listing import list_partition
+from kafkalog.errors import PartitionNotFound, StorageError
+from kafkalog.records.format import TRANSACTIONAL_BIT
+from kafkalog.storage.names import LOG_SUFFIX, base_name
+from kafkalog.types import TopicPartition
+from kafkalog.util.clock import Clock
+from kafkalog.util.fileio import FileSystem
+
+COORDINATOR: Final = "__transaction_state"
+MOST_LOOKS: Final = 300
+_PAUSE_MS: Final = 1
+_MOST_READ: Final = 1 << 20
+_ATTRIBUTES_AT: Final = 22
+Key = tuple[int, TopicPartition]
+
+
+class Ending(NamedTuple):
+    """Where a log ended: the base offset of its last segment, that file's inode, and its length in bytes."""
+
+    base_offset: int
+    inode: int
+    size: int
+
+
+class _Last(NamedTuple):
+    path: str
+    base_offset: int
+    inode: int
+
+
+def one_moment(partitions: Mapping[Key, str], fs: FileSystem, clock: Clock) -> dict[Key, Ending] | None:
+    """The ends of the logs in these directories at one moment; None where there was none in `MOST_LOOKS` looks.
+
+    What comes first is looked at first. A partition without a segment, or that is gone, is left out, and all of them
+    are where none is a transaction coordinator's. StorageError.
+    """
+    if not any(key.topic == COORDINATOR for _, key in partitions):
+        return {}
+    last = _last_segments(partitions, fs)
+    for _ in range(MOST_LOOKS):
+        before, after = _sizes(last, fs), _sizes(last, fs)
+        now = _last_segments(partitions, fs)
+        if now == last and before.keys() == last.keys() and _is_one_moment(last, before, after, fs):
+            return {key: Ending(one.base_offset, one.inode, before[key]) for key, one in last.items()}
+        last = now
+        clock.sleep(_PAUSE_MS)
+    return None
+
+
+def _last_segments(partitions: Mapping[Key, str], fs: FileSystem) -> dict[Key, _Last]:
+    found = {}
+    for key, path in partitions.items():
+        try:
+            listing = list_partition(path, fs)
+        except PartitionNotFound:
+            continue
+        if listing.segments:
+            base = listing.segments[-1]
+            name = base_name(base) + LOG_SUFFIX
+            found[key] = _Last(os.path.join(path, name), base, listing.inodes[name])
+    return found
+
+
+def _sizes(last: Mapping[Key, _Last], fs: FileSystem) -> dict[Key, int]:
+    """As fast as it goes: what lies between two of these has to be one moment. A file that is gone is left out."""
+    found, stat = {}, fs.stat
+    for key, one in last.items():
+        try:
+            found[key] = stat(one.path).st_size
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StorageError.from_os(error, "look at", path=one.path) from error
+    return found
+
+
+def _is_one_moment(
+    last: Mapping[Key, _Last], before: Mapping[Key, int], after: Mapping[Key, int], fs: FileSystem
+) -> bool:
+    for key, size in before.items():
+        end = after.get(key, -1)
+        if end != size and (key[1].topic == COORDINATOR or not _has_plain_batches(last[key].path, size, end, fs)):
+            return False
+    return True
+
+
+def _has_plain_batches(path: str, begin: int, end: int, fs: FileSystem) -> bool:
+    """Whether the bytes from `begin` on are whole batches up to `end`, none of them of a transaction."""
+    if not 0 < end - begin <= _MOST_READ:
+        return False
+    try:
+        with fs.open_file(path, "r") as file:
+            data = file.pread(end - begin, begin)
+    except OSError:  # it is on its way out: look again
+        return False
+    table = scan(data, file_mode=True, base_position=0)
+    ends = [table.position(row) + table.size(row) for row in range(len(table))]
+    if not ends or ends[-1] != len(data):
+        return False
+    return not any(data[at + _ATTRIBUTES_AT] & TRANSACTIONAL_BIT for at in (0, *ends[:-1]))
