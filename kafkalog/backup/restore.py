@@ -3,7 +3,7 @@
 All of it is put into a directory `kafkalog-restore.partial` of the place first, and synced; then its entries are
 renamed to where they belong. A broker refuses a directory that holds one of such a name, and so do we: what was not
 restored to its end is never taken for a log. A restore that is run again after a kill goes on with the renaming, or
-begins anew.
+begins anew: a file there, last beside the directory, says of which backup it was.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import Final
 
 from kafkalog.backup.copying import Copier, Tell, sync_files
-from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, StoredFile, read_manifest
+from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, StoredFile, encode_manifest, read_manifest
 from kafkalog.backup.store import LATEST, BackupStore
 from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError
 from kafkalog.manager.log_dir import LogDir
@@ -24,6 +25,8 @@ from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 
 STAGING: Final = "kafkalog-restore.partial"
 READY: Final = "kafkalog-restore.ready"
+"""Says which directory of which backup is staged, all of it and on disk."""
+_MOST_WORD: Final = 1 << 10
 _HINT: Final = "`kafkalog backup verify` says what else is wrong; restore another backup"
 
 
@@ -57,34 +60,26 @@ def restore_backup(
             raise IllegalArgument("the place lies in the directory of backups", path=place, hint="give another one")
     held = [LogDir.acquire(place, fs=fs, create=True, exclusive=True) for place in places]
     try:
-        for one in held:
-            one.forsake()  # the mark of a good close is the backup's to give
-        for place in places:
-            _check_empty(place, fs)
+        for lock in held:
+            lock.forsake()  # the mark of a good close is the backup's to give
         copier = Copier(fs, tell)
-        for place, directory in zip(places, manifest.directories, strict=True):
-            if not fs.exists(os.path.join(place, STAGING, READY)):
-                _Staging(path, manifest, directory, place, copier, fs).fill()
-        for place in places:
-            _publish(place, fs)
+        stagings = [
+            _Staging(path, manifest, directory, place, copier, fs)
+            for place, directory in zip(places, manifest.directories, strict=True)
+        ]
+        is_resumed = any(one.is_ready() for one in stagings)
+        left = [one for one in stagings if not (is_resumed and one.is_published())]
+        for one in left:
+            one.check_place()
+        for one in left:
+            if not one.is_ready():
+                one.fill()
+        for one in left:
+            one.publish()
     finally:
-        for one in held:
-            one.release()
+        for lock in held:
+            lock.release()
     return manifest
-
-
-def _check_empty(place: str, fs: FileSystem) -> None:
-    try:
-        names = [name for name in fs.names(place) if name != LOCK_FILE]
-        if names == [STAGING] or (STAGING in names and fs.exists(os.path.join(place, STAGING, READY))):
-            return
-    except OSError as error:
-        raise StorageError.from_os(error, "look at the place", path=place) from error
-    if names:
-        raise IllegalArgument(
-            f"the directory holds {', '.join(sorted(names)[:3])}{' ...' if len(names) > 3 else ''}",
-            path=place, hint="a backup is restored into an empty directory: move away what is there",
-        )  # fmt: skip
 
 
 class _Staging:
@@ -95,13 +90,72 @@ class _Staging:
     ) -> None:
         self._backup = backup
         self._files = [file for file in manifest.files if file.path.startswith(f"{directory.name}/")]
+        self._place = place
         self._root = os.path.join(place, STAGING)
+        self._ready = os.path.join(self._root, READY)
+        self._last = os.path.join(place, READY)
+        self._word = f"{manifest.id} {directory.name} {sha256(encode_manifest(manifest)).hexdigest()}\n".encode()
         self._copier = copier
         self._fs = fs
 
     def _target(self, file: StoredFile) -> str:
         name = file.path.partition("/")[2]
         return os.path.join(self._root, META_PROPERTIES if name == META_PROPERTIES + SET_ASIDE else name)
+
+    def is_ready(self) -> bool:
+        """Whether all of this backup's directory, and of no other's, was staged here by a restore that was ended."""
+        return self._word in (self._said(self._ready), self._said(self._last))
+
+    def _said(self, path: str) -> bytes:
+        try:
+            return self._fs.read_file(path, _MOST_WORD) if self._fs.exists(path) else b""
+        except OSError as error:
+            raise StorageError.from_os(error, "look at what was restored", path=path) from error
+
+    def is_published(self) -> bool:
+        """Whether the place holds what the backup's directory does, by names: a restore came so far."""
+        wanted = {os.path.relpath(self._target(file), self._root).partition("/")[0] for file in self._files}
+        return {*self._names()} == wanted
+
+    def check_place(self) -> None:
+        """Return when nothing is in the place but what a restore that was ended left there. IllegalArgument."""
+        names = self._names()
+        if not names or names == [STAGING] or self.is_ready():
+            return
+        what = f"{', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
+        if self._said(self._ready) or self._said(self._last):
+            raise IllegalArgument(
+                f"the directory holds {what}: the restore of another backup was ended here", path=self._place,
+                hint="run that one again, or empty the directory",
+            )  # fmt: skip
+        raise IllegalArgument(
+            f"the directory holds {what}", path=self._place,
+            hint="a backup is restored into an empty directory: move away what is there",
+        )  # fmt: skip
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(name for name in self._fs.names(self._place) if name != LOCK_FILE)
+        except OSError as error:
+            raise StorageError.from_os(error, "look at the place", path=self._place) from error
+
+    def publish(self) -> None:
+        """Give all that is staged its name; what a killed restore has renamed stays as it is."""
+        fs, root = self._fs, self._root
+        try:
+            if fs.exists(root):
+                for name in sorted(fs.names(root)):
+                    if name != READY:
+                        fs.rename(os.path.join(root, name), os.path.join(self._place, name))
+                fs.fsync_dir(self._place)
+                if fs.exists(self._ready):  # its word has to outlive the directory
+                    fs.rename(self._ready, self._last)
+                fs.rmdir(root)
+                fs.fsync_dir(self._place)
+            fs.unlink_if_exists(self._last)
+            fs.fsync_dir(self._place)
+        except OSError as error:
+            raise StorageError.from_os(error, "put what was restored into its place", path=root) from error
 
     def fill(self) -> None:
         """Return when all of it is there, compared, and on disk. CorruptBackup, StorageError."""
@@ -120,7 +174,7 @@ class _Staging:
             sync_files(self._fs, map(self._target, self._files))
             for directory in sorted(directories, reverse=True):
                 self._fs.fsync_dir(directory)
-            atomic_write(self._fs, os.path.join(self._root, READY), b"")
+            atomic_write(self._fs, self._ready, self._word)
         except BaseException as error:
             shutil.rmtree(self._root, ignore_errors=True)
             if isinstance(error, OSError):
@@ -145,19 +199,3 @@ class _Staging:
         if file.is_private:
             self._fs.chmod(target, 0o600)
         self._fs.utime(target, ns=(file.mtime_ns, file.mtime_ns))
-
-
-def _publish(place: str, fs: FileSystem) -> None:
-    """Give all that is staged its name; what a killed restore has renamed stays as it is."""
-    staging = os.path.join(place, STAGING)
-    try:
-        for name in sorted(fs.names(staging)):
-            if name != READY:
-                fs.rename(os.path.join(staging, name), os.path.join(place, name))
-        fs.fsync_dir(place)
-        fs.unlink_if_exists(os.path.join(staging, READY))
-        fs.rmdir(staging)
-        fs.fsync_dir(place)
-    except OSError as error:
-        raise StorageError.from_os(error, "put what was restored into its place", path=staging) from error
-

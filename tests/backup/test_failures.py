@@ -13,7 +13,7 @@ import pytest
 import kafkalog
 from kafkalog.backup import create_backup, delete_backups, list_backups, restore_backup, verify_backup
 from kafkalog.errors import CorruptBackup, IllegalArgument, NotAPartition, StorageError
-from tests.backup.logs import files, fill, offsets
+from tests.backup.logs import append, files, fill, offsets
 from tests.faults import WRITING_CALLS, FaultFS
 from tests.tiny_disk import run_on_tiny_disk
 
@@ -233,3 +233,54 @@ def test_a_clock_that_was_set_back_brings_no_backup_before_another(tmp_path: Pat
     clock: Any = Back()
     made = [os.path.basename(create_backup(tmp_path / "data", tmp_path / "backups", clock=clock).path) for _ in "123"]
     assert made == sorted(set(made)) and [one.id for one in list_backups(tmp_path / "backups")] == made
+
+
+def two_backups(tmp_path: Path) -> list[str]:
+    """The ids of two backups of two directories; the second has more records in both."""
+    ids = []
+    for _ in range(2):
+        for number in range(2):
+            with kafkalog.open_dirs(tmp_path / f"data{number}", "a") as dirs:
+                dirs.create_topic("orders", 1, {}) if ("orders", 0) not in dirs else None
+                append(dirs["orders", 0], 50)
+        places = [tmp_path / f"data{number}" for number in range(2)]
+        ids.append(create_backup(places, tmp_path / "backups").manifest.id)
+    return ids
+
+
+def ends(places: list[Path]) -> list[int]:
+    return [len(offsets(place / "orders-0")) for place in places]
+
+
+def test_what_a_refused_restore_has_staged_is_none_of_another_backups(tmp_path: Path) -> None:
+    first, second = two_backups(tmp_path)
+    path = next((tmp_path / "backups" / second / "dir1" / "orders-0").glob("*.log"))
+    damaged(path, "checksum")
+    places = [tmp_path / "restored0", tmp_path / "restored1"]
+    with pytest.raises(CorruptBackup):
+        restore_backup(tmp_path / "backups", places, second)
+    restore_backup(tmp_path / "backups", places, first)
+    assert ends(places) == [50, 50]
+    assert [files(place) for place in places] == [files(tmp_path / "backups" / first / f"dir{n}") for n in range(2)]
+
+
+@pytest.mark.parametrize("call", ["rename", "rmdir", "unlink"])
+def test_a_restore_of_two_directories_that_was_ended_anywhere_is_gone_on_with(tmp_path: Path, call: str) -> None:
+    first, second = two_backups(tmp_path)
+    nth, ended = 1, True
+    while ended:
+        places = [tmp_path / f"at-{nth}" / name for name in ("one", "two")]
+        broken, ended = FaultFS(), False
+        broken.fail(call, path=f"at-{nth}/", nth=nth, code=errno.EIO)
+        try:
+            restore_backup(tmp_path / "backups", places, second, fs=broken)
+        except StorageError:
+            ended = True
+            if any((place / "orders-0").exists() for place in places):
+                with pytest.raises(IllegalArgument, match="holds"):
+                    restore_backup(tmp_path / "backups", places, first)
+            restore_backup(tmp_path / "backups", places, second)
+        assert ends(places) == [100, 100]
+        assert [files(place) for place in places] == [files(tmp_path / f"data{n}") for n in range(2)]
+        nth += 1
+    assert nth > 2
