@@ -26,8 +26,8 @@ def main(readme: Path) -> None:
 
     python = f"Python {platform.python_version()} on {platform.machine()}"
     print(f"kafkalog {kafkalog.__version__}, {python}, checksums by {crc.implementation()}")
-    names = {"__name__": "__first_minutes__"}
     began, count = time.monotonic(), 0
+    names: dict[str, object] = {}
     for block in documents.blocks_of(readme.read_text(encoding="utf-8")):
         if block.left_out or block.language not in ("console", "python"):
             continue
@@ -35,6 +35,7 @@ def main(readme: Path) -> None:
         name = f"{readme.name}:{block.line}"
         if block.language == "console":
             documents.run_console(block, name, Path.cwd())
+            names = {}  # who goes back to the shell has left Python
         else:
             documents.run_python(block, name, names)
         count += 1

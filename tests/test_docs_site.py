@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from types import MemberDescriptorType
@@ -13,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import kafkalog
+from tests.server.browser import Browser
 from tests.trees import PACKAGE, SOURCES
 
 OUTSIDE = {"CONTRIBUTING.html", "CHANGELOG.html", "examples/index.html", "examples/counter.py"}
@@ -105,6 +107,32 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
         documented = [name for name, one in members.items() if not isinstance(one, MemberDescriptorType)]
         wanted |= {f"kafkalog.{kind.__name__}.{name}" for name in documented}
     assert wanted - ids == set()
+
+
+def test_examples_of_docstrings_are_code(site: Path) -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in (site / "reference").glob("*.html"))
+    assert "<blockquote>" not in text and text.count('class="gp">&gt;&gt;&gt; </span>') > 10
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if os.environ.get("KAFKALOG_NO_BROWSER") == "1":
+        pytest.skip("KAFKALOG_NO_BROWSER=1")
+    with Browser(tmp_path_factory.mktemp("profile")) as one:
+        yield one
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_in_a_browser(browser: Browser, site: Path, scheme: str, width: int) -> None:
+    for page in ("index", "start", "comparison", "architecture", "server", "inspection", "reference/log"):
+        browser.go((site / f"{page}.html").as_uri(), width=width, scheme=scheme)
+        assert browser.value("document.documentElement.scrollWidth") <= width, page
+        assert browser.value("[...document.images].filter(one => !one.naturalWidth).map(one => one.src)") == [], page
+        dark = max(map(int, re.findall(r"\d+", browser.value("getComputedStyle(document.body).backgroundColor")))) < 100
+        assert dark == (scheme == "dark"), page
+        assert all(one.startswith(("file:", "data:", "blob:")) for one in browser.requested), browser.requested
+        assert browser.complaints == [], page
 
 
 def test_a_link_that_leads_nowhere_and_a_page_in_no_menu_fail_the_build(tmp_path: Path) -> None:

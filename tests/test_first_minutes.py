@@ -54,3 +54,11 @@ def test_a_readme_that_says_something_else_is_told(python: Path, tmp_path: Path)
     wrong.write_text(text.replace("\nhello lagou 43\n", "\nhello lagou 44\n"))
     done = first_minutes(python, wrong, tmp_path)
     assert done.returncode == 1 and "said: hello lagou 42\nhello lagou 43" in done.stderr
+
+
+@pytest.mark.slow
+def test_python_begins_anew_after_a_block_of_the_shell(python: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\n>>> import kafkalog\n```\n```console\n$ true\n```\n```python\n>>> kafkalog.open\n```\n")
+    done = first_minutes(python, page, tmp_path)
+    assert done.returncode == 1 and "name 'kafkalog' is not defined" in done.stderr
