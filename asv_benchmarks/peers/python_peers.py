@@ -1,7 +1,10 @@
-"""Python packages as peers: aiokafka's record code, LMDB as an embedded store, the crc32c package."""
+"""Python packages as peers: aiokafka's record code, LMDB and SQLite as embedded stores, the crc32c package."""
 
+import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
 
 from asv_benchmarks.measure import per_item
 
@@ -132,6 +135,51 @@ def lmdb_scan(values: Sequence[bytes]) -> Peer:
             return 1 / per_item(once)
 
     return _try("lmdb", work)
+
+
+def lmdb_read(values: Sequence[bytes], count: int, asked: Sequence[int]) -> Peer:
+    """Values a CPU second that LMDB gives by number, of `count`, a transaction for each."""
+
+    def work() -> float:
+        import lmdb
+
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            lmdb.open(directory, map_size=1 << 33, sync=False, metasync=False) as env,
+        ):
+            with env.begin(write=True) as transaction:
+                for i in range(count):
+                    transaction.put(i.to_bytes(8, "big"), values[i % len(values)], append=True)
+
+            def once() -> int:
+                for i in asked:
+                    with env.begin() as transaction:
+                        assert transaction.get(i.to_bytes(8, "big")) is not None
+                return len(asked)
+
+            return 1 / per_item(once)
+
+    return _try("lmdb", work)
+
+
+def sqlite_read(values: Sequence[bytes], count: int, asked: Sequence[int]) -> Peer:
+    """Values a CPU second that SQLite gives by number, of `count`, a query for each."""
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        closing(sqlite3.connect(Path(directory) / "log.db", isolation_level=None)) as store,
+    ):
+        store.execute("PRAGMA journal_mode = WAL")
+        store.execute("CREATE TABLE log (n INTEGER PRIMARY KEY, value BLOB)")
+        store.execute("BEGIN")
+        store.executemany("INSERT INTO log VALUES (?, ?)", ((i, values[i % len(values)]) for i in range(count)))
+        store.execute("COMMIT")
+
+        def once() -> int:
+            for i in asked:
+                assert store.execute("SELECT value FROM log WHERE n = ?", (i,)).fetchone() is not None
+            return len(asked)
+
+        return {"SQLite": 1 / per_item(once)}
 
 
 def crc32c_package(data: bytes) -> Peer:
