@@ -37,8 +37,13 @@ BATCHES_PER_HOP: Final = 64
 def wrap(log: Log) -> AsyncLog:
     """The log `log` for asyncio; closing the one closes the other.
 
-    >>> async with kafkalog.aio.wrap(log) as alog:       # doctest: +SKIP
-    ...     async for record in alog.tail(): ...
+    >>> async def main():
+    ...     async with wrap(log) as alog:
+    ...         async for record in alog.tail(timeout=0.01, start=0):
+    ...             print(record.value)
+    >>> asyncio.run(main())
+    b'first'
+    b'second'
     """
     return AsyncLog(log)
 
@@ -49,6 +54,31 @@ class AsyncLog:
     Disk work runs in threads of this object, so the event loop never waits for it. A cancelled call may
     still be carried out: what a thread has begun it ends. Threads: belongs to one event loop. A fork's child cannot use
     it.
+
+    >>> async def read_and_write():
+    ...     async with wrap(log) as alog:
+    ...         await alog.append([(b"u-3", b"third")])
+    ...         await alog.flush()
+    ...         print([record.value async for record in alog.records(1)], (await alog.get(0)).key)
+    ...         batches = [bytes(batch) async for batch in alog.batches()]
+    ...         await alog.append_bytes(batches[0])
+    ...         await alog.append_arrow(log.table(["value"]))
+    ...         print(await alog.start_offset(), await alog.end_offset(), await alog.last_stable_offset())
+    ...         print((await alog.offset_for_time(0)).offset, [record.offset async for record in alog.tail(0.01, -1)])
+    >>> asyncio.run(read_and_write())
+    [b'second', b'third'] b'u-1'
+    0 10 10
+    0 [9]
+    >>> async def look_after():
+    ...     alog = wrap(kafkalog.open("data/users-0", "a"))
+    ...     await alog.append([(b"u-1", b"a"), (b"u-2", b"b")])
+    ...     print(alog.topic_partition, await alog.roll(), await alog.delete_before(1), await alog.truncate_to(2))
+    ...     async with await alog.cursor("billing") as cursor:
+    ...         print(cursor, (await alog.cursors())[0].lag, (await alog.verify()).ok)
+    ...     await alog.close()
+    >>> asyncio.run(look_after())
+    users-0 2 1 False
+    <AsyncCursor billing of users-0 at 1 committed 1> 1 True
     """
 
     def __init__(self, log: Log) -> None:

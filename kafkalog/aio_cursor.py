@@ -29,6 +29,20 @@ class AsyncCursor:
 
     A cancelled call hands nothing out: the records that it would have given come with the next one. Threads: belongs to
     one event loop, and to one task at a time.
+
+    >>> async def main():
+    ...     async with kafkalog.aio.wrap(log) as alog, await alog.cursor("billing") as cursor:
+    ...         found = await cursor.poll(1)
+    ...         print(found[0].value, cursor.position, await cursor.lag())
+    ...         print([record.value async for record in cursor], await cursor.commit())
+    ...         print(await cursor.seek(-1), [record.value async for record in cursor.tail(timeout=0.01)])
+    ...         await cursor.close()
+    ...         print(cursor.name, cursor.topic_partition, cursor.committed, cursor.lost)
+    >>> asyncio.run(main())
+    b'first' 1 1
+    [b'second'] 2
+    1 [b'second']
+    billing orders-0 2 None
     """
 
     def __init__(self, log: Any, cursor: Cursor) -> None:

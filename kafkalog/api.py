@@ -62,6 +62,12 @@ def open(
 
     PartitionNotFound, NotAPartition, StorageError (permissions); in "a" also DirectoryLocked,
     ConfigError, CorruptRecord, CorruptCheckpoint. TypeError for a keyword that is no setting; it names the near ones.
+
+    >>> with kafkalog.open("data/clicks-0", "a", segment_bytes=1 << 20) as clicks:
+    ...     info = clicks.append([b"first", b"second"])
+    >>> with kafkalog.open("data/clicks-0") as clicks:
+    ...     [record.value for record in clicks]
+    [b'first', b'second']
     """
     if mode == "r":
         given = ["sync"] * (sync is not False) + ["progress"] * (progress is not None)
@@ -116,6 +122,17 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
     call; `tail()` goes on. In mode "r" each such call looks at the directory again.
 
     Threads: a log may be used from any thread, an iterator from one.
+
+    >>> log
+    <Log orders-0 offsets [0, 2) 1 segment 92 B hw 2 epoch 0 a ...orders-0>
+    >>> log[-1].value, [record.key for record in log[:1]]
+    (b'second', [b'u-1'])
+    >>> log.topic, log.partition, log.name, log.mode, log.path[-8:]
+    ('orders', 0, 'orders-0', 'a', 'orders-0')
+    >>> log.start_offset, log.end_offset, log.high_watermark, log.last_stable_offset, log.size, log.problems
+    (0, 2, 2, 2, 92, ())
+    >>> log.topic_partition
+    TopicPartition(topic='orders', partition=0)
     """
 
     __slots__ = ("__weakref__", "_engine", "_opened", "path", "topic_partition")
@@ -215,6 +232,9 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
 
         Bounds go as in Python: None is the log's own, negative counts back from the end (the one that `isolation`
         has), and what lies outside the log is left out.
+
+        >>> log.slice(-1, isolation="read_committed")
+        <LogSlice orders-0 [1, 2) read_committed>
         """
         if unknown:
             raise unknown_keyword("slice", unknown, ("start", "stop", "isolation"))
@@ -247,6 +267,11 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         records before it were given; InvalidRecord for damage inside a batch whose checksum is right, and
         IllegalArgument for a codec that nobody knows; OffsetOutOfRange when the log is cut or deleted below
         the reader.
+
+        >>> [record.value for record in log.records(start=1)]
+        [b'second']
+        >>> list(log.records(since="2100-01-01"))
+        []
         """
         if unknown:
             raise unknown_keyword("records", unknown, _RANGE)
@@ -267,6 +292,9 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         """The batches that hold offsets in [start, stop), whole, control batches too; bounds as for `records`.
 
         With isolation "read_committed" those of aborted transactions and control batches are left out.
+
+        >>> list(log.batches())
+        [<RecordBatch v2 [0, 2) 2 records 92 B>]
         """
         if unknown:
             raise unknown_keyword("batches", unknown, _RANGE)
@@ -289,6 +317,9 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
 
         It ends after `timeout` seconds in which none came; None waits for ever. OffsetOutOfRange for a
         start outside the log, and when the log is cut below what was read.
+
+        >>> [record.offset for record in log.tail(timeout=0, start=0)]
+        [0, 1]
         """
         if unknown:
             raise unknown_keyword("tail", unknown, ("timeout", "start", "isolation"))
@@ -348,6 +379,11 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         (EARLIEST) the log start, -3 the record with the largest timestamp. `isolation` as for `records`: where
         reading ends by it is LATEST, and what lies there or behind is not found. Aborted records are found, as
         by Kafka.
+
+        >>> log.offset_for_time("2020-01-01").offset
+        0
+        >>> log.offset_for_time(-1).offset, log.offset_for_time("2100-01-01")
+        (2, None)
         """
         if unknown:
             raise unknown_keyword("offset_for_time", unknown, ("time", "isolation"))
@@ -373,6 +409,9 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         """The report on the partition's files: checksums, offsets, indexes, snapshots; `deep` decodes records too.
 
         It reads the files as they are, beside whoever writes them, and never raises for what it finds.
+
+        >>> log.verify().ok
+        True
         """
         from kafkalog.tools.verify import verify
 
@@ -386,7 +425,12 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         return self._engine.closed
 
     def close(self) -> None:
-        """Gives up files and lock; in mode "a" everything is written to disk first. A second call does nothing."""
+        """Gives up files and lock; in mode "a" everything is written to disk first. A second call does nothing.
+
+        >>> log.close()
+        >>> log.closed
+        True
+        """
         opened = self._opened
         if opened is not None:
             opened.close()

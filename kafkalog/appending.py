@@ -45,7 +45,11 @@ class AppendMixin:
     _opened: OpenedLog | None
 
     def opened_for_append(self) -> OpenedLog:
-        """The open log behind this face; ReadOnlyLog in mode "r", LogClosed after `close`, IllegalState in a fork."""
+        """The open log behind this face; ReadOnlyLog in mode "r", LogClosed after `close`, IllegalState in a fork.
+
+        >>> log.opened_for_append().path == log.path
+        True
+        """
         opened = self._opened
         if opened is None:
             raise ReadOnlyLog(f"{self!r} was opened for reading")
@@ -69,6 +73,12 @@ class AppendMixin:
         Raises TypeError for a str (encode it first), RecordTooLarge over max.message.bytes (of what is
         written: after compression), InvalidTimestamp, InvalidRecord, UnsupportedCompression for an unknown
         codec, IllegalArgument for a level that a codec does not have. Nothing is written when it raises.
+
+        >>> info = log.append([b"value", (b"key", b"value"), (b"key", b"value", 1000)], compression="zstd")
+        >>> info.first_offset, info.last_offset
+        (2, 4)
+        >>> log.append({"value": b"v", "headers": [("source", b"web")]}).last_offset
+        5
         """
         opened = self._opened
         if opened is None:
@@ -109,6 +119,10 @@ class AppendMixin:
 
         Raises CorruptRecord, RecordTooLarge (also for what conversion made too large), InvalidRecord (control batches
         among others) and InvalidTimestamp, IllegalArgument for an unknown codec.
+
+        >>> batch = bytes(next(log.batches()))
+        >>> log.append_bytes(batch + batch).last_offset
+        5
         """
         opened = self._opened
         if opened is None:
@@ -153,6 +167,9 @@ class AppendMixin:
 
         Raises TypeError for what is no Arrow data, IllegalArgument for a missing column, one of a wrong type, and data
         that contradicts itself, RecordTooLarge, InvalidTimestamp, InvalidRecord.
+
+        >>> log.append_arrow(log.table(["value"])).last_offset
+        3
         """
         opened = self.opened_for_append()
         if unknown:
@@ -169,6 +186,10 @@ class AppendMixin:
         Batches from the first one whose leader epoch is above `leader_epoch` on are left out (LOG-81);
         None takes all. Gaps between offsets stay. Raises UnexpectedAppendOffset below the log end,
         OffsetsOutOfOrder, CorruptRecord.
+
+        >>> with kafkalog.open("data/copy-0", "a") as copy:
+        ...     copy.replicate(b"".join(map(bytes, log.batches()))).last_offset
+        1
         """
         opened = self.opened_for_append()
         if unknown:
@@ -198,6 +219,10 @@ class AppendMixin:
 
         `sync` as for `kafkalog.open`, which it has from there where it is None: with True a handle has its result
         when the record is on disk, and all threads that wait share one sync.
+
+        >>> with log.writer(compression="lz4", sync=True) as writer:
+        ...     writer.append(b"value", key=b"key").result()
+        2
         """
         if unknown:
             known = ("linger_ms", "batch_bytes", "buffer_memory", "compression", "sync")
@@ -212,12 +237,19 @@ class AppendMixin:
         )
 
     def flush(self) -> None:
-        """Returns when all data appended so far, its indexes and directory entries are on disk."""
+        """Returns when all data appended so far, its indexes and directory entries are on disk.
+
+        >>> log.flush()
+        """
         with deferred_interrupts():
             self.opened_for_append().log.flush()
 
     def roll(self) -> int:
-        """The base offset of the new active segment (the log end; an empty active segment is replaced)."""
+        """The base offset of the new active segment (the log end; an empty active segment is replaced).
+
+        >>> log.roll(), len(log.segments)
+        (2, 2)
+        """
         with deferred_interrupts():
             return self.opened_for_append().log.roll().base_offset
 
@@ -225,6 +257,9 @@ class AppendMixin:
         """Cuts the log back so that it ends at `offset`; False where it ended there or before already.
 
         Inside a batch the whole batch goes while the log end is the offset asked for, as in the reference.
+
+        >>> log.truncate_to(1), log.end_offset, list(log)
+        (True, 1, [])
         """
         with deferred_interrupts():
             opened = self.opened_for_append()
@@ -240,6 +275,10 @@ class AppendMixin:
 
         A copy of a log whose first records are gone begins so; on what was in the log this has no mercy.
         IllegalArgument for an offset that is negative or has more than 63 bits.
+
+        >>> log.truncate_fully_and_start_at(1000)
+        >>> log.append(b"value").first_offset
+        1000
         """
         offset = operator.index(offset)
         if not 0 <= offset < 2**63:
@@ -256,6 +295,9 @@ class AppendMixin:
 
         Whole segments below it are deleted; reads below it raise OffsetOutOfRange, also after a reopen: the
         start is on disk when this returns. OffsetOutOfRange for an offset beyond the log end.
+
+        >>> log.delete_before(1), [record.offset for record in log]
+        (1, [1])
         """
         with deferred_interrupts():
             opened = self.opened_for_append()
@@ -274,7 +316,12 @@ class AppendMixin:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The topic settings that differ from the defaults, by their dotted names."""
+        """The topic settings that differ from the defaults, by their dotted names.
+
+        >>> with kafkalog.open("data/clicks-0", "a", retention_ms=86_400_000) as clicks:
+        ...     clicks.settings
+        {'retention.ms': '86400000'}
+        """
         return dict(self.opened_for_append().log.config.overrides())
 
 

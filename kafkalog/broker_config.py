@@ -190,6 +190,18 @@ class BrokerConfig(Settings):
 
     Immutable; `replace()` gives a copy with any of them changed, `changed()` one with what may change in a store that
     is open. ConfigError, and UnknownConfig for a name that is refused (with the reason) or not known.
+
+    >>> config = BrokerConfig(log_retention_hours=24, num_partitions=3)
+    >>> config.topic_defaults["retention.ms"], config.log_config({"retention.ms": -1}).retention_ms
+    (86400000, -1)
+    >>> config.replace(num_partitions=None).overrides()
+    {'log.retention.hours': '24'}
+    >>> config.changed({"log.retention.ms": 1000}).log_retention_ms
+    1000
+    >>> BrokerConfig.from_mapping({"num.partitions": "3"}) == config.replace(log_retention_hours=None)
+    True
+    >>> BrokerConfig.TABLE.find("log.roll.ms").doc
+    'default of segment.ms'
     """
 
     TABLE = BROKER_TABLE

@@ -72,16 +72,27 @@ class ColumnarLog(_Columnar):
         is not asked for is not decoded. A record batch has at most `batch_rows` records and `batch_bytes` of keys,
         values and headers, but at least one record. Errors as for `records`; IllegalArgument for a column that there
         is not.
+
+        >>> log.scan(["key", "value"])
+        <LogScan orders-0 [0, 2): key, value>
         """
         bounds = {"start": start, "stop": stop, "since": since, "until": until, "isolation": isolation}
         return self._scan("scan", columns, {**bounds, "batch_rows": batch_rows, "batch_bytes": batch_bytes, **unknown})
 
     def table(self, columns: Iterable[str] | None = None, **arguments: Any) -> Table:
-        """The records as columns in memory, for NumPy, pandas, DuckDB, Polars, pyarrow; arguments as for `scan`."""
+        """The records as columns in memory, for NumPy, pandas, DuckDB, Polars, pyarrow; arguments as for `scan`.
+
+        >>> len(log.table(["key", "value"]))
+        2
+        """
         return self._scan("table", columns, arguments).table()
 
     def to_pandas(self, columns: Iterable[str] | None = None, **arguments: Any) -> pandas.DataFrame:
-        """The records as a pandas DataFrame, made without pyarrow; arguments as for `scan`."""
+        """The records as a pandas DataFrame, made without pyarrow; arguments as for `scan`.
+
+        >>> log.to_pandas(["key", "offset"])["offset"].tolist()
+        [0, 1]
+        """
         return self._scan("to_pandas", columns, arguments).to_pandas()
 
     def _range(
@@ -104,13 +115,25 @@ class ColumnarSlice(_Columnar):
     __slots__ = ()
 
     def scan(self, columns: Iterable[str] | None = None, **options: Any) -> LogScan:
-        """The records as columns, read when somebody reads them: arguments as for a log but bounds."""
+        """The records as columns, read when somebody reads them: arguments as for a log but bounds.
+
+        >>> log[1:].scan(["key", "value"])
+        <LogScan orders-0 [1, 2): key, value>
+        """
         return self._scan("scan", columns, options)
 
     def table(self, columns: Iterable[str] | None = None, **options: Any) -> Table:
-        """The records as columns in memory; arguments as for `scan`."""
+        """The records as columns in memory; arguments as for `scan`.
+
+        >>> len(log[1:].table(["key", "value"]))
+        1
+        """
         return self._scan("table", columns, options).table()
 
     def to_pandas(self, columns: Iterable[str] | None = None, **options: Any) -> pandas.DataFrame:
-        """The records as a pandas DataFrame; arguments as for `scan`."""
+        """The records as a pandas DataFrame; arguments as for `scan`.
+
+        >>> log[1:].to_pandas(["key", "offset"])["offset"].tolist()
+        [1]
+        """
         return self._scan("to_pandas", columns, options).to_pandas()

@@ -51,6 +51,12 @@ class CompactMixin:
         IllegalArgument for a map too small for any key; IllegalState where cleanup.policy lacks compact (records
         without a key would go), and while the log is being cleaned already; CorruptRecord, after which nothing has
         changed from there on; CleaningAborted where the log was cut, or closed, meanwhile; StorageError.
+
+        >>> with kafkalog.open("data/users-0", "a", cleanup_policy="compact") as users:
+        ...     info = users.append([(b"u-1", b"old"), (b"u-2", b"only"), (b"u-1", b"new")])
+        ...     result = users.compact(roll=True)
+        ...     [(record.key, record.value) for record in users]
+        [(b'u-2', b'only'), (b'u-1', b'new')]
         """
         if unknown:
             raise unknown_keyword("compact", unknown, _OPTIONS)

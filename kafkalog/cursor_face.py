@@ -44,6 +44,10 @@ class CursorMixin:
 
         CursorInUse where another reader has the name; IllegalArgument, OffsetOutOfRange, CorruptCheckpoint,
         StorageError.
+
+        >>> with log.cursor("billing", store="cursors") as cursor:
+        ...     [record.value for record in cursor]
+        [b'first', b'second']
         """
         if unknown:
             raise unknown_keyword("cursor", unknown, _OPTIONS)
@@ -56,7 +60,13 @@ class CursorMixin:
     def cursors(
         self, *, store: str | os.PathLike[str] | None = None, **unknown: Never
     ) -> tuple[CursorInfo, ...]:
-        """The cursors of this log, by name: position, lag and time of the last commit. CorruptCheckpoint."""
+        """The cursors of this log, by name: position, lag and time of the last commit. CorruptCheckpoint.
+
+        >>> with log.cursor("billing", store="cursors", start="latest") as cursor:
+        ...     position = cursor.commit()
+        >>> [(one.name, one.position, one.lag) for one in log.cursors(store="cursors")]
+        [('billing', 2, 0)]
+        """
         if unknown:
             raise unknown_keyword("cursors", unknown, ("store",))
         from kafkalog.cursors import cursors_of

@@ -47,6 +47,12 @@ class Cursor:
     record is seen at least once: after a crash those since the last commit come again.
 
     The name is held until `close()`. Threads: one at a time. A forked child cannot commit.
+
+    >>> with log.cursor("billing") as cursor:
+    ...     [record.value for record in cursor], cursor.lag, cursor.committed
+    ([b'first', b'second'], 0, 0)
+    >>> log.cursors()
+    (CursorInfo(name='billing', position=2, lag=0, committed_ms=...),)
     """
 
     def __init__(self, engine: Engine, file: CursorFile, options: Options, owner: object = None) -> None:
@@ -118,7 +124,12 @@ class Cursor:
         return self._run(self._end(), 0)
 
     def tail(self, timeout: float | None = None) -> Iterator[Record]:
-        """The records from the position on, waiting for new ones; it ends after `timeout` seconds without any."""
+        """The records from the position on, waiting for new ones; it ends after `timeout` seconds without any.
+
+        >>> with log.cursor("billing") as cursor:
+        ...     [record.value for record in cursor.tail(timeout=0.01)]
+        [b'first', b'second']
+        """
         check_timeout(timeout)
         self._check_open()
         return self._run(None, timeout)
@@ -127,6 +138,10 @@ class Cursor:
         """The next records, at most `max_records`; waits up to `timeout` seconds (None: for ever) for the first one.
 
         Those of the call before count as processed. Errors as for `Log.records`; what lies before damage comes first.
+
+        >>> with log.cursor("billing") as cursor:
+        ...     [record.value for record in cursor.poll(1)], cursor.position, cursor.lag
+        ([b'first'], 1, 1)
         """
         check_timeout(timeout)
         waiting = Waiting(timeout)
@@ -142,6 +157,11 @@ class Cursor:
         """What `poll` would give without waiting, and the position behind it; `position` stays where it is.
 
         All that was handed out before counts as processed.
+
+        >>> with log.cursor("billing") as cursor:
+        ...     found, position = cursor.fetch(10)
+        ...     len(found), position, cursor.position
+        (2, 2, 0)
         """
         if operator.index(max_records) < 1:
             raise IllegalArgument(f"max_records is {max_records}", hint="ask for at least one record")
@@ -216,6 +236,10 @@ class Cursor:
         """The new position: an offset, "earliest" or "latest"; a negative offset counts back from the end.
 
         It is kept at the next commit. OffsetOutOfRange outside the log.
+
+        >>> with log.cursor("billing") as cursor:
+        ...     cursor.seek("latest"), cursor.seek(-1), cursor.moves
+        (2, 1, 2)
         """
         self._check_open()
         refresh(self._engine)
@@ -253,6 +277,11 @@ class Cursor:
         """The position that is kept now: behind all that was handed out, or `offset`, which is at most that.
 
         StorageError: what was kept before stays.
+
+        >>> with log.cursor("billing", auto_commit_ms=None) as cursor:
+        ...     found = cursor.poll()
+        ...     cursor.commit(), cursor.committed
+        (2, 2)
         """
         self._check_open()
         if offset is None:
@@ -266,11 +295,23 @@ class Cursor:
         """Notes that all before `position` was handed out, and what was handed out before is processed.
 
         For a caller that reads in its own way. Nothing is kept of it until `processed()` or `commit()`.
+
+        >>> with log.cursor("billing") as cursor:
+        ...     cursor.advance(cursor.engine.log_end_offset)
+        ...     cursor.position, cursor.committed
+        (2, 0)
         """
         self._done, self._next = self._next, position
 
     def processed(self) -> None:
-        """Notes that all that was handed out is processed; commits it where that is due."""
+        """Notes that all that was handed out is processed; commits it where that is due.
+
+        >>> with log.cursor("billing", auto_commit_ms=0) as cursor:
+        ...     found = cursor.poll()
+        ...     cursor.processed()
+        ...     cursor.committed
+        2
+        """
         self._check_open()
         self._done = self._next
         if time.monotonic() >= self._due:
@@ -293,7 +334,13 @@ class Cursor:
         self._due = float("inf") if period is None else time.monotonic() + period / 1000
 
     def close(self) -> None:
-        """Commits what was processed, unless `auto_commit_ms` is None, and gives the name back; harmless twice."""
+        """Commits what was processed, unless `auto_commit_ms` is None, and gives the name back; harmless twice.
+
+        >>> cursor = log.cursor("billing")
+        >>> cursor.close()
+        >>> cursor.closed, str(cursor.topic_partition)
+        (True, 'orders-0')
+        """
         if self._closed:
             return
         try:

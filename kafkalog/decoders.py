@@ -31,6 +31,12 @@ def group_record(key: bytes, value: bytes | None) -> CoordinatorRecord:
     """A record of `__consumer_offsets`: type, key, version and value (None for a tombstone), with dicts by field name.
 
     Type 1 is a committed offset: `key` has group, topic and partition, `value` has offset and metadata.
+
+    >>> key = bytes.fromhex("0001 0003 617070 0006 6f7264657273 00000000")
+    >>> value = bytes.fromhex("0003 0000000000000002 ffffffff 0000 0000000000000000")
+    >>> found = group_record(key, value)
+    >>> found.key, found.value["offset"]
+    ({'group': 'app', 'topic': 'orders', 'partition': 0}, 2)
     """
     from kafkalog.records.schemas import groups
 
@@ -38,28 +44,44 @@ def group_record(key: bytes, value: bytes | None) -> CoordinatorRecord:
 
 
 def transaction_record(key: bytes, value: bytes | None) -> CoordinatorRecord:
-    """A record of `__transaction_state`, as `group_record`."""
+    """A record of `__transaction_state`, as `group_record`.
+
+    >>> transaction_record(bytes.fromhex("0000 0003 617070"), None).key
+    {'transactionalId': 'app'}
+    """
     from kafkalog.records.schemas import transactions
 
     return coordinator_record(key, value, transactions.KEYS, transactions.VALUES)
 
 
 def share_state_record(key: bytes, value: bytes | None) -> CoordinatorRecord:
-    """A record of `__share_group_state`, as `group_record`."""
+    """A record of `__share_group_state`, as `group_record`.
+
+    >>> share_state_record(bytes.fromhex("0000 0003 617070") + bytes(20), None).key
+    {'groupId': 'app', 'topicId': 'AAAAAAAAAAAAAAAAAAAAAA', 'partition': 0}
+    """
     from kafkalog.records.schemas import share_state
 
     return coordinator_record(key, value, share_state.KEYS, share_state.VALUES)
 
 
 def cluster_record(value: bytes) -> MetadataRecord:
-    """A record of `__cluster_metadata` or of its snapshots: type, name, version and fields; its key is null."""
+    """A record of `__cluster_metadata` or of its snapshots: type, name, version and fields; its key is null.
+
+    >>> cluster_record(bytes([1, 2, 0, 7]) + b"orders" + bytes(17))
+    MetadataRecord(type=2, name='TopicRecord', version=0, data={'name': 'orders', 'topicId': 'AAAAAAAAAAAAAAAAAAAAAA'})
+    """
     from kafkalog.records.schemas.metadata import RECORDS
 
     return metadata_record(value, RECORDS)
 
 
 def remote_log_record(value: bytes) -> MetadataRecord:
-    """A record of `__remote_log_metadata`, as `cluster_record`."""
+    """A record of `__remote_log_metadata`, as `cluster_record`.
+
+    >>> remote_log_record(bytes([1, 2, 0, 7]) + b"orders" + bytes(35)).name
+    'RemotePartitionDeleteMetadataRecord'
+    """
     from kafkalog.records.schemas.remote_log import RECORDS
 
     return metadata_record(value, RECORDS)

@@ -60,6 +60,10 @@ def open_dirs(
     PartitionNotFound (mode "r": no such directory), NotAPartition, StorageError; in "a" also DirectoryLocked,
     ConfigError, CorruptCheckpoint, CorruptRecord (damaged metadata), IllegalState (a partition in two directories).
     TypeError for a keyword that is no setting; it names the near ones.
+
+    >>> with open_dirs(["disk1", "disk2"], "a", log_retention_hours=24) as opened:
+    ...     opened.create_topic("orders", 4).partitions
+    (0, 1, 2, 3)
     """
     if any("://" in path for path in path_list(dirs)):
         from kafkalog.dirs_view import DirsView
@@ -134,6 +138,17 @@ class LogDirs:
     """The topics of some data directories: `dirs["orders", 0]` is a `Log`, iteration gives the partitions.
 
     Threads: all methods, from any thread. A fork's child cannot use it.
+
+    >>> dirs.create_topic("orders", 2).partitions
+    (0, 1)
+    >>> dirs["orders", 1].append([(b"u-1", b"first")]).last_offset
+    0
+    >>> list(dirs)
+    [TopicPartition(topic='orders', partition=0), TopicPartition(topic='orders', partition=1)]
+    >>> dirs.topics["orders"].partitions, dirs.directories[0].partitions, dirs.mode
+    ((0, 1), 2, 'a')
+    >>> dirs.config.log_retention_hours, dirs.jobs[0].name
+    (168, 'kafka-log-retention')
     """
 
     def __init__(self, paths: list[str], store: LogStore | DirsView) -> None:
@@ -194,11 +209,20 @@ class LogDirs:
         return log
 
     def get(self, topic: str, partition: int = 0) -> Log | None:
-        """The log of a partition; None where there is none."""
+        """The log of a partition; None where there is none.
+
+        >>> dirs.get("orders") is None
+        True
+        """
         return self._open().log(_key((topic, partition)))
 
     def logs(self, topic: str) -> list[Log]:
-        """The logs of a topic's partitions, in the order of their numbers; errors as for `dirs[topic, number]`."""
+        """The logs of a topic's partitions, in the order of their numbers; errors as for `dirs[topic, number]`.
+
+        >>> topic = dirs.create_topic("orders", 2)
+        >>> [one.name for one in dirs.logs("orders")]
+        ['orders-0', 'orders-1']
+        """
         store = self._open()
         numbers = [key.partition for key in store.partitions if key.topic == topic]
         if not numbers:
@@ -233,6 +257,9 @@ class LogDirs:
 
         `settings` are topic settings by dotted or attribute name; `directory` is where all its partitions go instead.
         TopicExists, InvalidTopic, InvalidPartitions, UnknownConfig, ConfigError, StorageError, ReadOnlyLog.
+
+        >>> dirs.create_topic("users", 3, {"cleanup.policy": "compact"}).settings
+        {'cleanup.policy': 'compact'}
         """
         if unknown:
             raise _unknown_of_topic("create_topic", unknown, ("name", "partitions", "settings", "directory"))
@@ -243,6 +270,11 @@ class LogDirs:
         """The topic is gone: its directories are renamed at once, and removed after log.segment.delete.delay.ms.
 
         UnknownTopicOrPartition, PolicyViolation (delete.topic.enable is false), StorageError, ReadOnlyLog.
+
+        >>> topic = dirs.create_topic("orders")
+        >>> dirs.delete_topic("orders")
+        >>> dirs.topics
+        {}
         """
         self._open().delete_topic(name)
 
@@ -258,6 +290,10 @@ class LogDirs:
 
         They count from now on, for logs that are open too, and are kept. UnknownTopicOrPartition, InvalidPartitions
         (fewer than there are), UnknownConfig, ConfigError, StorageError, ReadOnlyLog.
+
+        >>> topic = dirs.create_topic("orders")
+        >>> dirs.alter_topic("orders", {"retention.ms": 3_600_000}, partitions=2)
+        Topic(name='orders', topic_id='...', partitions=(0, 1), settings={'retention.ms': '3600000'})
         """
         if unknown:
             raise _unknown_of_topic("alter_topic", unknown, ("name", "settings", "partitions"))
@@ -267,6 +303,10 @@ class LogDirs:
         """Change settings of the store itself, by broker names; topics that do not set them follow at once.
 
         They are not kept. ConfigError for one that takes a new start; ReadOnlyLog.
+
+        >>> dirs.alter({"log.retention.ms": 3_600_000})
+        >>> dirs.config.log_retention_ms
+        3600000
         """
         self._open().alter(settings)
 
@@ -281,16 +321,30 @@ class LogDirs:
         UnknownTopicOrPartition; IllegalState where the topic is not compacted; CorruptRecord for damage, with nothing
         touched from there on; CleaningAborted where somebody deletes, cuts or moves it, or the directories are being
         closed, IllegalState where that is going on already; StorageError, ReadOnlyLog, LogClosed.
+
+        >>> topic = dirs.create_topic("users", settings={"cleanup.policy": "compact"})
+        >>> users = dirs["users", 0]
+        >>> users.append([(b"u-1", b"old"), (b"u-1", b"new")]), users.roll()
+        (..., 2)
+        >>> dirs.clean("users").end_offset, [record.value for record in users]
+        (2, [b'new'])
         """
         return self._open().clean(_key((topic, partition)))
 
     @property
     def cleaner(self) -> CleanerReport:
-        """What the background cleaner does, has done, and leaves alone, with the reason."""
+        """What the background cleaner does, has done, and leaves alone, with the reason.
+
+        >>> dirs.cleaner.totals.cleans, dirs.cleaner.uncleanable
+        (0, ())
+        """
         return self._open().cleaner
 
     def flush(self) -> None:
-        """Return when all that was appended to any log is on disk. StorageError, when all had their turn."""
+        """Return when all that was appended to any log is on disk. StorageError, when all had their turn.
+
+        >>> dirs.flush()
+        """
         self._open().flush()
 
     # The object
@@ -304,6 +358,10 @@ class LogDirs:
         """Jobs end, all logs are written to disk and closed, the locks go; a second call does nothing.
 
         A Ctrl-C waits until it is done.
+
+        >>> dirs.close()
+        >>> dirs.closed
+        True
         """
         if self._pid == os.getpid() and not self._store.closed:
             with deferred_interrupts():

@@ -13,5 +13,9 @@ def on(event: str, function: Function) -> Hook:
     It is called in the thread that did what it is told of, after the log's lock is released: what takes long belongs
     into a queue. What it raises is logged and counted (`kafkalog_hook_failures_total`), and harms nothing. What it does
     to logs itself is not told. IllegalArgument for an event that there is not.
+
+    >>> with on("append", lambda event: print(event.name, event.values["last_offset"])):
+    ...     info = log.append([(b"u-3", b"third")])
+    append 2
     """
     return add(event, function)

@@ -33,7 +33,12 @@ class Instrument(NamedTuple):
 
 
 def instruments(of: Any = None) -> tuple[Instrument, ...]:
-    """Every metric there is, those of the log `of` alone where one is given; their number never changes."""
+    """Every metric there is, those of the log `of` alone where one is given; their number never changes.
+
+    >>> ends = {one.name: one for one in instruments(log)}["kafkalog_log_end_offset"]
+    >>> ends.kind, ends.read()
+    ('gauge', [(2, {'topic': 'orders', 'partition': '0', 'directory': '...', 'mode': 'a'})])
+    """
     return tuple(
         Instrument(one.name, one.kind, one.unit, one.help, one.kafka, _reader(one, of)) for one in sources()
     )
@@ -61,6 +66,9 @@ def snapshot(of: Any = None) -> dict[str, list[dict[str, Any]]]:
     """All metrics at this moment by name, each a list of labels and value; plain values, fit for JSON.
 
     `of`: a log, to have only its own. A histogram's value is a dict of count, sum and buckets by upper bound.
+
+    >>> snapshot(log)["kafkalog_append_records_total"]
+    [{'labels': {'topic': 'orders', 'partition': '0', 'directory': '...', 'mode': 'a'}, 'value': 2}]
     """
     return {
         source.name: [
@@ -78,6 +86,10 @@ def _plain(value: Any) -> Any:
 
 
 def prometheus_text(of: Any = None) -> str:
-    """All metrics in Prometheus' text format; a metric that nobody has is left out."""
+    """All metrics in Prometheus' text format; a metric that nobody has is left out.
+
+    >>> [line for line in prometheus_text(log).splitlines() if line.startswith("kafkalog_append_records_total")]
+    ['kafkalog_append_records_total{topic="orders",partition="0",directory="...",mode="a"} 2']
+    """
     families = (Family(source.name, source.kind, source.help, _merged(source, of)) for source in sources())
     return "".join(line for family in families for line in lines(family))

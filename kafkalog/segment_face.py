@@ -72,6 +72,14 @@ class Segment:
 
     `end_offset` is where the next segment begins, or the log's end when it was asked. `index` holds (offset, position)
     entries, `time_index` (timestamp, offset) entries.
+
+    >>> log.roll()
+    2
+    >>> segment = log.segments[0]
+    >>> segment.base_offset, segment.end_offset, segment.size, segment.path[-24:]
+    (0, 2, 92, '00000000000000000000.log')
+    >>> len(segment.index), segment.time_index[0].offset
+    (0, 1)
     """
 
     __slots__ = ("_segment", "base_offset", "end_offset")

@@ -28,6 +28,12 @@ class LogSlice(ColumnarSlice):
 
     It may be iterated over any number of times; the bounds stay as they were when it was made. `isolation` is as for
     `Log.records`.
+
+    >>> last = log[-1:]
+    >>> last, last.start, last.stop, last.isolation
+    (<LogSlice orders-0 [1, 2)>, 1, 2, None)
+    >>> last.log is log, [record.value for record in last]
+    (True, [b'second'])
     """
 
     __slots__ = ("isolation", "log", "start", "stop")
@@ -42,13 +48,21 @@ class LogSlice(ColumnarSlice):
         return self.records()
 
     def records(self) -> Iterator[Record]:
-        """The records in order; errors as for `Log.records`."""
+        """The records in order; errors as for `Log.records`.
+
+        >>> [record.offset for record in log[:1].records()]
+        [0]
+        """
         if self.start == self.stop:
             return iter(())
         return self.log.records(self.start, self.stop, isolation=self.isolation)
 
     def batches(self) -> Iterator[RecordBatch]:
-        """The batches that hold any of the offsets, whole."""
+        """The batches that hold any of the offsets, whole.
+
+        >>> list(log[:1].batches())
+        [<RecordBatch v2 [0, 2) 2 records 92 B>]
+        """
         if self.start == self.stop:
             return iter(())
         return self.log.batches(self.start, self.stop, isolation=self.isolation)

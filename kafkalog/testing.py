@@ -54,6 +54,13 @@ class KafkaServer:
 
     `bootstrap` is what clients connect to, "HOST:PORT" of the first listener; `ports` has that of every listener;
     `directory` holds the topics. ConfigError for data directories among the settings.
+
+    >>> with kafka_server(topics="orders") as server:
+    ...     server.kill()
+    ...     server.start()    # on the same port, after recovery
+    ...     server.pid > 1, "ERROR" in server.log()
+    ...     server.stop()
+    (True, False)
     """
 
     def __init__(
@@ -199,6 +206,10 @@ def kafka_server(
     topics: a name, names, or names and numbers of partitions, made before the block begins; settings: as in a broker's
     `server.properties`, over `DEFAULTS`, ConfigError for data directories; users: names and passwords of who may log in
     at a listener with SASL; directory: where the topics are kept, a temporary one where none is given.
+
+    >>> with kafka_server(topics={"orders": 3}) as server, kafkalog.open_dirs(server.directory) as data:
+    ...     server.bootstrap, len(data)
+    ('127.0.0.1:...', 3)
     """
     names = [topics] if isinstance(topics, str) else topics
     wanted = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, 1)

@@ -34,10 +34,10 @@ class Writer:
     then blocks. Records of one thread keep their order. After a failed write every later call
     fails with the same error. As a context manager it writes everything when the block ends.
 
-    >>> with log.writer() as writer:                        # doctest: +SKIP
+    >>> with log.writer() as writer:
     ...     handle = writer.append(b"value", key=b"k")
-    >>> handle.result()                                     # doctest: +SKIP
-    42
+    >>> handle.result()
+    2
 
     Threads: all methods, from any thread.
     """
@@ -116,6 +116,13 @@ class Writer:
         """Returns when every record appended so far is written (on disk, where `sync` is True).
 
         Raises what a write met, if one failed.
+
+        >>> writer = log.writer(linger_ms=1000)
+        >>> handles = [writer.append(b"value") for _ in range(3)]
+        >>> writer.flush()
+        >>> [handle.result() for handle in handles]
+        [2, 3, 4]
+        >>> writer.close()
         """
         core = self._core
         core.flush()
@@ -123,7 +130,13 @@ class Writer:
             raise again(core.failed)
 
     def close(self) -> None:
-        """Writes what waits and ends the writer; the log stays open. Raises what a write met."""
+        """Writes what waits and ends the writer; the log stays open. Raises what a write met.
+
+        >>> writer = log.writer()
+        >>> writer.close()
+        >>> writer.closed
+        True
+        """
         core = self._core
         if core.closed:
             return

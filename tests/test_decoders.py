@@ -17,7 +17,7 @@ EXTRA = GOLDEN / "dump-extra"
 
 
 def test_the_examples() -> None:
-    assert doctest.testmod(decoders) == doctest.TestResults(0, 3)
+    assert doctest.testmod(decoders) == doctest.TestResults(0, 11)
 
 
 @pytest.mark.golden

@@ -63,6 +63,10 @@ def create_backup(
     IllegalArgument for one inside the other or for a target that holds something else, DirectoryLocked while another
     backup is made there; StorageError: a full disk, or a partition that changed too fast. Earlier backups stay whole,
     whatever happens.
+
+    >>> made = create_backup("data", "backups")    # `log` in it may be written to
+    >>> [(one.topic, one.end_offset) for one in made.manifest.partitions]
+    [('orders', 2)]
     """
     paths = [os.path.realpath(one) for one in path_list(dirs)]
     _check_places(paths, os.path.realpath(target))
@@ -77,7 +81,13 @@ def create_backup(
 
 
 def delete_backups(target: Path, ids: Iterable[str], *, fs: FileSystem = OS) -> None:
-    """Deletes backups by their ids, and what killed makers left. PartitionNotFound, DirectoryLocked, StorageError."""
+    """Deletes backups by their ids, and what killed makers left. PartitionNotFound, DirectoryLocked, StorageError.
+
+    >>> made = create_backup("data", "backups")    # of `log`
+    >>> delete_backups("backups", [made.manifest.id])
+    >>> list_backups("backups")
+    []
+    """
     with StoreLock(target, fs=fs) as store:
         wanted = list(ids)
         for one in wanted:
@@ -88,7 +98,12 @@ def delete_backups(target: Path, ids: Iterable[str], *, fs: FileSystem = OS) -> 
 
 
 def list_backups(target: Path, *, fs: FileSystem = OS) -> list[Manifest]:
-    """What the backups say of themselves, oldest first. CorruptBackup, PartitionNotFound, StorageError."""
+    """What the backups say of themselves, oldest first. CorruptBackup, PartitionNotFound, StorageError.
+
+    >>> made = create_backup("data", "backups")    # of `log`
+    >>> list_backups("backups") == [made.manifest]
+    True
+    """
     store = BackupStore(target, fs=fs)
     return [store.manifest(one) for one in store.ids()]
 

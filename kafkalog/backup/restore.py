@@ -45,6 +45,12 @@ def restore_backup(
 
     CorruptBackup with the file, for one that is not as it was stored: then nothing is restored. IllegalArgument for a
     directory that holds something, or another number of them; DirectoryLocked, PartitionNotFound, StorageError.
+
+    >>> made = kafkalog.backup.create_backup("data", "backups")    # of `log`
+    >>> restored = restore_backup("backups", "elsewhere")
+    >>> with kafkalog.open("elsewhere/orders-0") as copy:
+    ...     [record.value for record in copy]
+    [b'first', b'second']
     """
     path = BackupStore(target, fs=fs).find(which)
     manifest = read_manifest(path, fs)

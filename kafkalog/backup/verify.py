@@ -26,6 +26,10 @@ def verify_backup(
     `deep` also verifies the logs in it, as `kafkalog.verify` does: that finds what was wrong before it was backed up.
     `tell` is called with bytes as they are read. Damage is in the report; PartitionNotFound where there is no such
     backup, IllegalArgument for a directory that is none of backups.
+
+    >>> made = kafkalog.backup.create_backup("data", "backups")    # of `log`
+    >>> verify_backup("backups").ok
+    True
     """
     path = BackupStore(target, fs=fs).find(which)
     sums = Sums()

@@ -86,6 +86,10 @@ def export_records(
     holds something else, or an export while `resume` is not given; UnknownTopicOrPartition; IllegalState and
     InconsistentTopicId for a log that is not the one that was exported; OffsetOutOfRange for records that were deleted
     before they were exported; CorruptRecord; StorageError; DirectoryLocked; MissingPackage without pyarrow.
+
+    >>> log.flush()
+    >>> export_records("data", "out", "jsonl", topics=["orders"])
+    ExportReport(records=2, files=1, bytes=..., before=0)
     """
     fs, paths = _where(path_list(dirs))
     codec = _checked(format, columns, by_date, compression, file_bytes)

@@ -56,6 +56,11 @@ def import_records(
     IllegalArgument names a column that is missing or of a wrong type, an offset that is there twice, a partition that
     is not empty and was to keep offsets; IllegalState one that has something else than the files; FormatError,
     StorageError, DirectoryLocked, RecordTooLarge, PartitionNotFound; MissingPackage without pyarrow.
+
+    >>> with open("users.jsonl", "w") as file:
+    ...     print('{"key": "u-1", "value": "first"}', file=file)
+    >>> import_records("users.jsonl", "data", "users")
+    ImportReport(records=1, files=1, partitions=1, kept=False, before=0)
     """
     if offsets not in OFFSETS:
         raise IllegalArgument(f"offsets is {offsets!r}", hint=f"give {', '.join(OFFSETS)}")

@@ -48,6 +48,14 @@ class RecordBatch:
 
     The buffer is shared: `set_…` methods change it, and need it to be writable. Nothing is copied until a record's
     key or value is touched.
+
+    >>> batch = next(log.batches())
+    >>> batch
+    <RecordBatch v2 [0, 2) 2 records 92 B>
+    >>> batch.base_offset, batch.last_offset, batch.next_offset, batch.size, batch.is_valid
+    (0, 1, 2, 92, True)
+    >>> batch.header.count, bytes(batch) == bytes(batch.buffer)[: batch.size]
+    (2, True)
     """
 
     __slots__ = ("_row", "_table", "buffer", "header")
@@ -92,7 +100,10 @@ class RecordBatch:
         return bytes(memoryview(self.buffer).cast("B")[start : start + self.header.size])
 
     def ensure_valid(self) -> None:
-        """CorruptRecord unless size and checksum are right (REC-14, REC-15, REC-42)."""
+        """CorruptRecord unless size and checksum are right (REC-14, REC-15, REC-42).
+
+        >>> next(log.batches()).ensure_valid()
+        """
         header = self.header
         if header.is_valid:
             return
@@ -109,11 +120,18 @@ class RecordBatch:
 
         A v0 or v1 message whose checksum is wrong and whose key or value runs past its end is one record, as in the
         reference; reading that field is an error then.
+
+        >>> list(next(log.batches()).decode().offsets)
+        [0, 1]
         """
         return batch_table(self.buffer, self._table, self._row, lenient=not self.header.is_valid)
 
     def records(self) -> list[Record]:
-        """All records."""
+        """All records.
+
+        >>> [record.value for record in next(log.batches()).records()]
+        [b'first', b'second']
+        """
         return list(self.decode())
 
     def __iter__(self) -> Iterator[Record]:
@@ -123,6 +141,9 @@ class RecordBatch:
         """The records as columns in memory; a batch does not know its topic and partition, so these are not there.
 
         Errors as for `decode`, and IllegalArgument for a column that there is not.
+
+        >>> len(next(log.batches()).table(["value"]))
+        2
         """
         kinds = kinds_of(columns, BATCH_COLUMNS)
         reader = ColumnReader(kinds)
@@ -136,7 +157,11 @@ class RecordBatch:
         return self.table().__arrow_c_stream__(requested_schema)
 
     def sizes(self) -> list[RecordSizes]:
-        """Offsets, times, sequences and sizes of the records, no key and no value made (REC-10)."""
+        """Offsets, times, sequences and sizes of the records, no key and no value made (REC-10).
+
+        >>> [one.value_size for one in next(log.batches()).sizes()]
+        [5, 6]
+        """
         table = self.decode()
         base, base_offset = self.header.base_sequence, self.header.base_offset
         columns = zip(table.offsets, table.timestamps, table.key_sizes, table.value_sizes, strict=True)
@@ -146,7 +171,11 @@ class RecordBatch:
         ]
 
     def sequences(self) -> list[int]:
-        """Sequence of each record: base sequence plus offset delta with the wrap to 0; -1 without one (REC-11)."""
+        """Sequence of each record: base sequence plus offset delta with the wrap to 0; -1 without one (REC-11).
+
+        >>> next(log.batches()).sequences()
+        [-1, -1]
+        """
         return [sizes.sequence for sizes in self.sizes()]
 
     @staticmethod
@@ -159,6 +188,9 @@ class RecordBatch:
 
         None for v0, which has no timestamps, and for a batch without records (REC-37). Where no record has one, all
         are at -1, and it is the first.
+
+        >>> next(log.batches()).offset_of_max_timestamp()
+        0
         """
         header = self.header
         if header.magic == MAGIC_V0:
@@ -175,6 +207,9 @@ class RecordBatch:
 
         A batch of KRaft may hold more: `control_record(record.key, record.value)` reads each. InvalidRecord where the
         record is malformed; a type that is not known is ControlType.UNKNOWN (REC-32, REC-33).
+
+        >>> [batch.control for batch in log.batches()]
+        [None]
         """
         if not self.header.is_control:
             return None
@@ -196,14 +231,28 @@ class RecordBatch:
         self.header = self._table[0]
 
     def set_last_offset(self, offset: int) -> None:
-        """Moves all offsets so that the last one is `offset`; the checksum stays (REC-16)."""
+        """Moves all offsets so that the last one is `offset`; the checksum stays (REC-16).
+
+        >>> data = bytearray(bytes(next(log.batches())))
+        >>> batch = RecordBatch(data, scan(data), 0)
+        >>> batch.set_last_offset(99)
+        >>> batch.base_offset, batch.is_valid
+        (98, True)
+        """
         view = self._editable()
         base = offset - (self.header.last_offset - self.header.base_offset)
         view[0:8] = base.to_bytes(8, "big", signed=True)
         self._refresh()
 
     def set_partition_leader_epoch(self, epoch: int) -> None:
-        """Writes the leader epoch; the checksum stays (REC-17)."""
+        """Writes the leader epoch; the checksum stays (REC-17).
+
+        >>> data = bytearray(bytes(next(log.batches())))
+        >>> batch = RecordBatch(data, scan(data), 0)
+        >>> batch.set_partition_leader_epoch(7)
+        >>> batch.header.leader_epoch, batch.is_valid
+        (7, True)
+        """
         self._editable()[12:16] = epoch.to_bytes(4, "big", signed=True)
         self._refresh()
 
@@ -211,6 +260,12 @@ class RecordBatch:
         """Sets timestamp type and max timestamp (ms) and makes the checksum anew; equal values change no byte.
 
         The type of v0 is an illegal argument (REC-18, REC-19). The base timestamp is left alone.
+
+        >>> data = bytearray(bytes(next(log.batches())))
+        >>> batch = RecordBatch(data, scan(data), 0)
+        >>> batch.set_max_timestamp(TimestampType.LOG_APPEND_TIME, 1000)
+        >>> [record.timestamp for record in batch], batch.is_valid
+        ([1000, 1000], True)
         """
         if kind == TimestampType.NO_TIMESTAMP_TYPE:
             raise IllegalArgument("the timestamp type of a batch must be CreateTime or LogAppendTime")

@@ -71,7 +71,11 @@ def type_number(key: bytes | None) -> int:
 
 
 def control_type(key: bytes | None) -> ControlType:
-    """What a control record with this key is; errors as for `type_number`."""
+    """What a control record with this key is; errors as for `type_number`.
+
+    >>> control_type(bytes([0, 0, 0, 1]))
+    <ControlType.COMMIT: 1>
+    """
     return _type_of(type_number(key))
 
 
@@ -83,6 +87,9 @@ def control_record(key: bytes | None, value: bytes | None) -> ControlRecord:
     """What a control record says; InvalidRecord for a key or value that is malformed (REC-32, REC-48).
 
     The value of an UNKNOWN one is not looked at.
+
+    >>> control_record(*marker_parts(ControlType.COMMIT, 7)).coordinator_epoch
+    7
     """
     number = type_number(key)
     kind = _type_of(number)
@@ -117,7 +124,11 @@ def _coordinator_epoch(value: bytes | None) -> int:
 
 
 def marker_parts(kind: ControlType, coordinator_epoch: int) -> tuple[bytes, bytes]:
-    """Key and value of a transaction marker; IllegalArgument for a type that ends no transaction."""
+    """Key and value of a transaction marker; IllegalArgument for a type that ends no transaction.
+
+    >>> [part.hex() for part in marker_parts(ControlType.COMMIT, 7)]
+    ['00000001', '000000000007']
+    """
     if not ControlType(kind).is_marker:
         raise IllegalArgument(f"{ControlType(kind).name} ends no transaction", hint="ABORT and COMMIT do")
     try:
@@ -130,6 +141,10 @@ def control_parts(kind: ControlType, data: Mapping[str, Any]) -> tuple[bytes, by
     """Key and value of one of KRaft's control records, from its fields as `ControlRecord.data` has them.
 
     `version` may be left out: it is 0 then. IllegalArgument for a marker, an UNKNOWN type, or fields that do not fit.
+
+    >>> key, value = control_parts(ControlType.KRAFT_VERSION, {"kRaftVersion": 1})
+    >>> control_record(key, value).data
+    {'version': 0, 'kRaftVersion': 1}
     """
     from kafkalog.records.encoder import encoded
     from kafkalog.records.schemas.control import VALUES

@@ -30,6 +30,9 @@ def marker_batch(
 
     `timestamp` is ms. With transaction version 2 `producer_epoch` is the bumped one, one above that of the data.
     IllegalArgument for another type, and for a producer or an epoch that is none.
+
+    >>> len(marker_batch(ControlType.COMMIT, 9, 1, 7, timestamp=1000))
+    78
     """
     if producer_id < 0 or producer_epoch < 0:
         raise IllegalArgument(
@@ -61,6 +64,12 @@ def kraft_batch(
     | KRAFT_VOTERS | voters: a list of {voterId, voterDirectoryId, endpoints, kRaftVersionFeature} |
 
     `timestamp` is ms. IllegalArgument for another type and for fields that are missing, unknown or do not fit.
+
+    >>> batch = kraft_batch(
+    ...     ControlType.KRAFT_VERSION, {"kRaftVersion": 1}, timestamp=1000, base_offset=2, leader_epoch=0
+    ... )
+    >>> log.replicate(batch).last_offset, [one.control is not None for one in log.batches()]
+    (2, [False, True])
     """
     builder = RecordsBuilder(base_offset, is_control=True, leader_epoch=leader_epoch)
     builder.append_control(timestamp, *control_parts(kind, data))

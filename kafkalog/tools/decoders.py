@@ -31,12 +31,20 @@ class DecodeError(InvalidRecord):
 
 
 def text(data: bytes) -> str:
-    """UTF-8, malformed pieces replaced as Java does."""
+    """UTF-8, malformed pieces replaced as Java does.
+
+    >>> text("Zürich".encode())
+    'Zürich'
+    """
     return java_text(data).decode()
 
 
 def json(data: bytes) -> Any:
-    """A JSON document as Python values."""
+    """A JSON document as Python values.
+
+    >>> json(b'{"a": [1, null]}')
+    {'a': [1, None]}
+    """
     try:
         return _json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -49,12 +57,20 @@ def raw(data: bytes) -> bytes:
 
 
 def integer(data: bytes) -> int:
-    """The first four bytes as a signed big-endian number, as Kafka's IntegerDecoder."""
+    """The first four bytes as a signed big-endian number, as Kafka's IntegerDecoder.
+
+    >>> integer(bytes([0, 0, 1, 0]))
+    256
+    """
     return _number(data, 4)
 
 
 def long(data: bytes) -> int:
-    """The first eight bytes as a signed big-endian number, as Kafka's LongDecoder."""
+    """The first eight bytes as a signed big-endian number, as Kafka's LongDecoder.
+
+    >>> long(bytes([255] * 8))
+    -1
+    """
     return _number(data, 8)
 
 
@@ -70,6 +86,9 @@ def pack(format: str) -> Decoder:
     `<` and `>` (the default) set the byte order; b h i q are signed numbers of 1, 2, 4 and 8 bytes, B H I Q unsigned
     ones, c is a character, s the rest as text, `$` the end of the data. A blank is printed; nothing else comes between.
     Bytes behind the last letter are left alone where there is no `$`. IllegalArgument for any other letter.
+
+    >>> pack("h <h s")(bytes([0, 1, 2, 0]) + b"rest")
+    '1 2 rest'
     """
     if not _PACK.fullmatch(format):
         raise IllegalArgument(
@@ -120,6 +139,9 @@ def decoder(name: str, *, schemas: str | None = None) -> Decoder:
     pack string, or `module:function`.
 
     IllegalArgument for a name that means nothing, with what was tried.
+
+    >>> decoder("json")(b"[1]"), decoder(">i q$")(bytes(12)), decoder("zlib:crc32")(b"first")
+    ([1], '0 0', 2456940119)
     """
     if name in NAMED:
         return NAMED[name]

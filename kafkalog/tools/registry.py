@@ -32,7 +32,11 @@ def schema_id(data: bytes) -> int:
 
 
 def json_schema(directory: str) -> Decoder:
-    """A decoder of values that are a header and a JSON document."""
+    """A decoder of values that are a header and a JSON document.
+
+    >>> json_schema(".")(bytes([0, 0, 0, 0, 7]) + b'{"a": 1}')
+    {'a': 1}
+    """
     _check_directory(directory)
 
     def decode(data: bytes) -> Any:
@@ -43,7 +47,13 @@ def json_schema(directory: str) -> Decoder:
 
 
 def avro(directory: str, *, fs: FileSystem = OS) -> Decoder:
-    """A decoder of Avro values, with the writer's schemas `<id>.avsc` of the directory."""
+    """A decoder of Avro values, with the writer's schemas `<id>.avsc` of the directory.
+
+    >>> with open("7.avsc", "w") as file:
+    ...     print('"string"', file=file)
+    >>> avro(".")(bytes([0, 0, 0, 0, 7]) + bytes([4]) + b"hi")
+    'hi'
+    """
     _check_directory(directory)
     fastavro = _package("fastavro", "avro")
 
@@ -71,6 +81,13 @@ def protobuf(directory: str, *, fs: FileSystem = OS) -> Decoder:
     """A decoder of Protobuf values, with the descriptor sets `<id>.desc` of the directory; gives a dict.
 
     Between header and message stand the indexes of the message's type: in its file, then in each message around it.
+
+    >>> from google.protobuf import descriptor_pb2, text_format
+    >>> user = 'file {name: "u" message_type {name: "User" field {name: "id" number: 1 type: TYPE_INT32}}}'
+    >>> with open("7.desc", "wb") as file:    # as protoc writes it
+    ...     size = file.write(text_format.Parse(user, descriptor_pb2.FileDescriptorSet()).SerializeToString())
+    >>> protobuf(".")(bytes([0, 0, 0, 0, 7]) + bytes([0]) + bytes([8, 5]))
+    {'id': 5}
     """
     _check_directory(directory)
     descriptor_pb2, descriptor_pool, json_format, message, message_factory = (

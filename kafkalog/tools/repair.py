@@ -49,6 +49,14 @@ def repair(
 
     PartitionNotFound, NotAPartition, IllegalArgument for what makes no sense; with `apply` DirectoryLocked while a
     broker or a writer, also one in this process, holds the directory, StorageError when the system refuses.
+
+    >>> log.close()
+    >>> os.truncate("data/orders-0/00000000000000000000.log", 100)    # zeros at its end, as a power cut leaves them
+    >>> report = repair("data")
+    >>> report.summary(), report.changes[0].kind, report.changes[0].size_after
+    ('1 change to make, nothing was changed: give --apply', 'cut', 92)
+    >>> repair("data", apply=True, backup_dir="before").ok
+    True
     """
     options = RepairOptions(rebuild_indexes, truncate_tail, all_indexes, checkpoints)
     if not (rebuild_indexes or truncate_tail or checkpoints):

@@ -63,6 +63,10 @@ def verify(
 
     PartitionNotFound for a path that does not exist, NotAPartition for one that is nothing of Kafka's, IllegalArgument
     for a number of threads below 1. What lies inside never raises.
+
+    >>> log.flush()
+    >>> print(verify("data", deep=True))
+    1 partition, 1 segment, 92 bytes, 1 batch, 2 records: sound
     """
     if threads is not None and not 1 <= threads <= MOST_THREADS:
         raise IllegalArgument(f"threads is {threads}: give 1 to {MOST_THREADS}")

@@ -46,7 +46,14 @@ Function = Callable[[Event], object]
 
 
 class Hook:
-    """A function that is told of an event, until `remove()`; a context manager does that at its end."""
+    """A function that is told of an event, until `remove()`; a context manager does that at its end.
+
+    >>> seen = []
+    >>> hook = kafkalog.hooks.on("roll", seen.append)
+    >>> log.roll(), seen[0].values["base_offset"], hook.event
+    (2, 2, 'roll')
+    >>> hook.remove()
+    """
 
     def __init__(self, event: str, function: Function) -> None:
         self.event = event

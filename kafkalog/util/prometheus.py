@@ -14,7 +14,13 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A distribution: `buckets` are (upper bound, how many were at most that), the last bound is infinite."""
+    """A distribution: `buckets` are (upper bound, how many were at most that), the last bound is infinite.
+
+    >>> log.flush()
+    >>> metric = {one.name: one for one in kafkalog.metrics.instruments(log)}["kafkalog_flush_seconds"]
+    >>> [(value.count, value.buckets[-1]) for value, labels in metric.read()]
+    [(1, (inf, 1))]
+    """
 
     count: int
     sum: float
