@@ -1,4 +1,4 @@
-"""Sizes and names as a repr shows them."""
+"""Sizes and names as a repr shows them, and messages that hold names which anybody may have given to a file."""
 
 from __future__ import annotations
 
@@ -22,3 +22,14 @@ def shortened(text: str, width: int) -> str:
         return text
     head = (width - 3) // 3
     return f"{text[:head]}...{text[len(text) - (width - 3 - head) :]}"
+
+
+def one_message(text: str) -> str:
+    r"""`text` without what a terminal would act on: such characters as escapes; line ends and tabs stay.
+
+    >>> one_message("caf\u00e9 \x1b[2J\u202e\udcff")
+    'café \\x1b[2J\\u202e\\udcff'
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)

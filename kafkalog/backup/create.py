@@ -69,7 +69,7 @@ def create_backup(
     [('orders', 2)]
     """
     paths = [os.path.realpath(one) for one in path_list(dirs)]
-    _check_places(paths, os.path.realpath(target))
+    check_places(paths, os.path.realpath(target))
     with StoreLock(target, create=True, fs=fs) as store:
         known = {} if full else store.known()
         with BackupInProgress(store, known, clock.milliseconds(), fs=fs, tell=tell) as making:
@@ -108,7 +108,8 @@ def list_backups(target: Path, *, fs: FileSystem = OS) -> list[Manifest]:
     return [store.manifest(one) for one in store.ids()]
 
 
-def _check_places(paths: Sequence[str], target: str) -> None:
+def check_places(paths: Sequence[str], target: str) -> None:
+    """Return when none of these directories lies in the target, or the target in one. IllegalArgument."""
     if not paths:
         raise IllegalArgument("no data directory is given")
     if len(set(paths)) < len(paths) or len(paths) > MOST_DIRECTORIES:
@@ -117,8 +118,8 @@ def _check_places(paths: Sequence[str], target: str) -> None:
         for inner, outer in ((target, path), (path, target)):
             if inner == outer or inner.startswith(os.path.join(outer, "")):
                 raise IllegalArgument(
-                    f"the backups and the data directory {path} lie in each other", path=target,
-                    hint="keep backups elsewhere, best on another disk",
+                    f"the target and the data directory {path} lie in each other", path=target,
+                    hint="name a target elsewhere, best on another disk",
                 )  # fmt: skip
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kafkalog.shown import one_message
+
 if TYPE_CHECKING:
     from kafkalog.tools.directories import PartitionPath
     from kafkalog.util.fileio import FileSystem
@@ -223,7 +225,7 @@ def find_partitions(dirs: Sequence[str], topic: str | None, numbers: Sequence[in
 def note(text: str, *, quiet: bool = False) -> None:
     """A line on stderr, unless `quiet`."""
     if not quiet:
-        print(text, file=sys.stderr, flush=True)
+        print(one_message(text), file=sys.stderr, flush=True)
 
 
 def set_verbosity(quiet: bool, verbose: int) -> None:

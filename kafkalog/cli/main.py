@@ -119,8 +119,10 @@ def _version() -> str:
 
 
 def _say(text: str) -> None:
+    from kafkalog.shown import one_message
+
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(one_message(text), file=sys.stderr, flush=True)
     except OSError:
         pass
 
@@ -148,7 +150,9 @@ def run(args: Sequence[str]) -> int:
         return OK
     import click
 
-    warnings.formatwarning = lambda message, *rest, **more: f"kafkalog: warning: {message}\n"
+    from kafkalog.shown import one_message
+
+    warnings.formatwarning = lambda message, *rest, **more: f"kafkalog: warning: {one_message(str(message))}\n"
     try:
         status = build().main(list(args), prog_name="kafkalog", standalone_mode=False)
         return status if isinstance(status, int) else OK

@@ -19,6 +19,8 @@ __all__ = ["SUFFIXES", "ImportReport", "import_records"]
 
 SUFFIXES: Final = (".parquet", ".arrow", ".jsonl", ".ndjson", ".json")
 OFFSETS: Final = ("auto", "keep", "new")
+MOST_NEW_PARTITIONS: Final = 10_000
+"""A topic gets as many directories as the highest number in the files asks for, which anybody may have written."""
 _HIDDEN: Final = ("_", ".")
 
 
@@ -201,9 +203,15 @@ class _Import:
         return StagedFor(len(self._dirs.topics[topic].partitions), config, choose(config, self._compression))
 
     def _ensure(self, topic: str, count: int) -> None:
-        if topic not in self._dirs.topics:
+        there = len(self._dirs.topics[topic].partitions) if topic in self._dirs.topics else 0
+        if count > max(there, self._partitions, MOST_NEW_PARTITIONS):
+            raise IllegalArgument(
+                f"the rows have partition {count - 1} of {topic}: it would get {count} partitions",
+                hint=f"give --partitions {count} where that is meant",
+            )
+        if not there:
             self._dirs.create_topic(topic, count, {})
-        elif len(self._dirs.topics[topic].partitions) < count:
+        elif there < count:
             self._dirs.alter_topic(topic, partitions=count)
 
     def _told(self, tables: Iterable[Any]) -> Iterator[Any]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kafkalog.backup.copying import Copier, Tell, sync_files
-from kafkalog.backup.create import Committed, Copying
+from kafkalog.backup.create import Committed, Copying, check_places
 from kafkalog.backup.directory import CHECKPOINTS
 from kafkalog.backup.making import BackupInProgress
 from kafkalog.backup.manifest import Manifest, Offsets, encode_manifest, parse_manifest
@@ -58,6 +58,7 @@ def export_directory(
     if len(paths) != 1:
         raise IllegalArgument("a data directory comes of one data directory", hint="export each into one of its own")
     place = os.path.realpath(target)
+    check_places(paths, place)
     _check_empty(place, fs)
     there = {one.topic_partition.topic for one in partitions(paths, fs=fs)}
     missing = sorted(set(topics) - there)
@@ -132,10 +133,11 @@ def import_directory(
     With `resume` partitions that are there already stay: they were renamed into their places whole.
 
     TopicExists for a partition that is there; UnknownTopicOrPartition; InconsistentTopicId for a topic that has another
-    id there; CorruptBackup for a file that is not as it was exported; DirectoryLocked while somebody writes to either
-    directory; StorageError.
+    id there; IllegalArgument where one directory lies in the other; CorruptBackup for a file that is not as it was
+    exported; DirectoryLocked while somebody writes to either directory; StorageError.
     """
     origin, place = os.path.realpath(source), os.path.realpath(data)
+    check_places([origin], place)
     found = [one for one in partitions([origin], fs=fs) if not topics or one.topic_partition.topic in topics]
     missing = sorted(set(topics) - {one.topic_partition.topic for one in found})
     if missing or not found:

@@ -14,6 +14,8 @@ __all__ = ["line_tables", "read_lines"]
 
 GROUP_LINES: Final = 10_000
 GROUP_BYTES: Final = 8 << 20
+MOST_LINE_BYTES: Final = 1 << 30
+"""A line is held in memory as a whole; what is longer is no record that a segment takes."""
 _SCHEMA: Final = pa.schema([
     ("value", pa.binary()), ("key", pa.binary()),
     ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
@@ -58,7 +60,12 @@ def _lines(path: str, start: int, stop: int | None) -> Iterator[tuple[int, bytes
     try:
         with open(path, "rb", buffering=1 << 20) as file:
             file.seek(start)
-            while (stop is None or start < stop) and (line := file.readline()):
+            while (stop is None or start < stop) and (line := file.readline(MOST_LINE_BYTES)):
+                if len(line) == MOST_LINE_BYTES:
+                    raise FormatError(
+                        f"a line has {MOST_LINE_BYTES} bytes or more", path=path, position=start,
+                        hint="check that each record has a line of its own",
+                    )  # fmt: skip
                 yield start, line
                 start += len(line)
     except OSError as error:

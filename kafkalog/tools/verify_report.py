@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from kafkalog.shown import one_message
+
 MOST_FINDINGS_A_FILE: Final = 100
 """Findings of one severity that are told of one file; the rest are counted."""
 
@@ -147,8 +149,8 @@ def lines_of(findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    """The text with what is no UTF-8 in file names replaced, so that any output takes it."""
-    return os.fsencode(text).decode("utf-8", "replace")
+    """The text with what is no UTF-8 in file names replaced, so that any output takes it, and nothing drives it."""
+    return one_message(os.fsencode(text).decode("utf-8", "replace"))
 
 
 class Findings:

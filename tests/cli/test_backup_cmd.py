@@ -72,3 +72,15 @@ def test_what_is_wrong_is_told(data: Path, tmp_path: Path, arguments: list[str],
     (tmp_path / "full" / "else").write_text("")
     done = commands.kafkalog(*arguments, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (status, b"") and told in done.stderr.decode()
+
+
+def test_names_of_files_do_not_drive_the_terminal(data: Path, tmp_path: Path) -> None:
+    (data / "x\x1b]0;owned\x07").touch()
+    (data / "orders-0" / "\u202e\udcff").touch()
+    done = commands.kafkalog("backup", "-d", data, tmp_path / "back\x1b[2J")
+    assert done.returncode == 0
+    told = done.stderr.decode()
+    assert "\\x1b]0;owned\\x07" in told and "\\u202e\\udcff" in told
+    assert "\x1b" not in told and "\u202e" not in told
+    failed = commands.kafkalog("backup", "list", tmp_path / "none\x1b[2J").stderr.decode()
+    assert "none\\x1b[2J" in failed and "\x1b" not in failed

@@ -10,6 +10,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import CorruptBackup, FormatError, IllegalArgument, IllegalState, TopicExists
+from kafkalog.exchange import line_rows
 from kafkalog.exchange.export import FORMATS, export_records
 from kafkalog.exchange.import_ import import_records
 from kafkalog.exchange.kafka_dir import export_directory, import_directory
@@ -195,6 +196,38 @@ def test_files_that_are_none_are_told_with_their_place(data: Path, tmp_path: Pat
     with pytest.raises(IllegalArgument, match="does not tell its format"):
         (tmp_path / "x.txt").write_bytes(b"")
         import_records(tmp_path / "x.txt", tmp_path / "back", "t")
+
+
+def line(partition: int) -> bytes:
+    return b'{"topic":"t","partition":%d,"offset":0,"key":null,"value":"x","timestamp":1,"headers":[]}\n' % partition
+
+
+def test_a_number_in_a_file_does_not_fill_the_disk_with_partitions(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(line(2_000_000_000))
+    with pytest.raises(IllegalArgument, match="give --partitions 2000000001 where"):
+        import_records(tmp_path / "x.jsonl", tmp_path / "back")
+    assert not list((tmp_path / "back").glob("t-*"))
+    (tmp_path / "x.jsonl").write_bytes(line(20))
+    assert import_records(tmp_path / "x.jsonl", tmp_path / "back").records == 1
+
+
+def test_a_line_without_an_end_is_told_and_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_rows, "MOST_LINE_BYTES", 1000)
+    (tmp_path / "x.jsonl").write_bytes(line(0) + b'{"value":"' + bytes(5000))
+    with pytest.raises(FormatError, match="1000 bytes or more") as caught:
+        import_records(tmp_path / "x.jsonl", tmp_path / "back")
+    assert caught.value.position == len(line(0))
+
+
+@pytest.mark.parametrize("target", ["data/in", "data", "."])
+def test_a_data_directory_is_not_exported_into_itself(data: Path, tmp_path: Path, target: str) -> None:
+    export_directory(data, tmp_path / "data")
+    before = files(tmp_path)
+    with pytest.raises(IllegalArgument, match="lie in each other"):
+        export_directory(tmp_path / "data", tmp_path / target)
+    with pytest.raises(IllegalArgument, match="lie in each other"):
+        import_directory(tmp_path / "data", tmp_path / target)
+    assert files(tmp_path) == before
 
 
 def test_rows_of_others_are_appended_by_key(tmp_path: Path) -> None:
