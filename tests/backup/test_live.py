@@ -10,8 +10,7 @@ import kafkalog
 from kafkalog.backup import create_backup, list_backups, restore_backup, verify_backup
 from kafkalog.testing import kafka_server
 from kafkalog.tools.verify import verify
-from tests import commands
-from tests.backup.load import HASTY, Load, check, check_served
+from tests.backup.load import HASTY, Load, backup, check, check_bytes, check_served, restored
 from tests.backup.logs import offsets
 
 WRITER = """
@@ -58,19 +57,15 @@ def test_beside_a_writer_in_another_process(tmp_path: Path) -> None:
 
 def test_beside_our_server_under_load(tmp_path: Path) -> None:
     pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
-    data = tmp_path / "data"
-    promised = []
+    data, made = tmp_path / "data", []
     with kafka_server(directory=data, settings=HASTY) as server, Load(server.bootstrap) as load:
-        for wanted in (300, 900):
-            load.wait(wanted)
-            promised.append(load.acked)
-            commands.ok("backup", "-d", data, tmp_path / "backups")
-    manifests = list_backups(tmp_path / "backups")
-    assert len(manifests) == len(promised)
-    for manifest, acked in zip(manifests, promised, strict=True):
-        assert verify_backup(tmp_path / "backups", manifest.id, deep=True).ok
-        restore_backup(tmp_path / "backups", tmp_path / manifest.id, manifest.id)
-        check(tmp_path / manifest.id, manifest, acked)
-    last = tmp_path / manifests[-1].id
-    with kafka_server(directory=last) as server:
-        check_served(server.bootstrap, manifests[-1])
+        for wanted in (200, 500, 900):
+            made.append((load.wait(wanted), backup(data, tmp_path / "backups")))
+    assert all(told["linked"] for _, told in made[1:]), "what an earlier backup has is not copied again"
+    for promised, told in made:
+        into = tmp_path / told["id"]
+        manifest = restored(tmp_path / "backups", told["id"], into)
+        check(into, manifest, promised)
+        check_bytes(data, into)
+        with kafka_server(directory=into) as server:
+            check_served(server.bootstrap, manifest, promised)

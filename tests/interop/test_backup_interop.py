@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.backup import list_backups, restore_backup, verify_backup
+from kafkalog.backup import verify_backup
 from tests import commands
-from tests.backup.load import HASTY, Load, check, check_served
+from tests.backup.load import HASTY, Load, backup, check, check_bytes, check_served, restored
 from tests.interop import broker as running
 from tests.interop.broker import Broker
 from tests.interop.reference import Reference
@@ -16,21 +16,19 @@ FEW = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partition
 
 
 def test_a_broker_opens_what_was_backed_up_beside_a_broker_under_load(tmp_path: Path, reference: Reference) -> None:
-    data, promised = tmp_path / "data", []
+    data, made = tmp_path / "data", []
     data.mkdir()
     with Broker(reference, tmp_path / "work", data, HASTY | FEW) as broker, Load(broker.bootstrap) as load:
         for wanted in (300, 900):
-            load.wait(wanted)
-            promised.append(load.acked)
-            commands.ok("backup", "-d", data, tmp_path / "backups")
-    manifests = list_backups(tmp_path / "backups")
-    for manifest, acked in zip(manifests, promised, strict=True):
-        assert verify_backup(tmp_path / "backups", manifest.id, deep=True).ok
-        restore_backup(tmp_path / "backups", tmp_path / manifest.id, manifest.id)
-        check(tmp_path / manifest.id, manifest, acked)
-    last = tmp_path / manifests[-1].id
-    with Broker(reference, tmp_path / "again", last, FEW) as broker:
-        check_served(broker.bootstrap, manifests[-1])
+            made.append((load.wait(wanted), backup(data, tmp_path / "backups")))
+    assert made[-1][1]["linked"], "what an earlier backup has is not copied again"
+    for promised, told in made:
+        into = tmp_path / told["id"]
+        manifest = restored(tmp_path / "backups", told["id"], into)
+        check(into, manifest, promised)
+        check_bytes(data, into)
+    with Broker(reference, tmp_path / "again", into, FEW) as broker:
+        check_served(broker.bootstrap, manifest, promised)
         for sign in ("-stray", "corrupt", "Found invalid"):
             assert sign not in broker.log(), sign
 
