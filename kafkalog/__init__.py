@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from kafkalog.records.batch import RecordBatch as RecordBatch
     from kafkalog.slices import LogSlice as LogSlice
     from kafkalog.tools.repair import repair as repair
-    from kafkalog.tools.verify import verify as verify
     from kafkalog.types import EARLIEST_TIMESTAMP as EARLIEST
     from kafkalog.types import LATEST_TIMESTAMP as LATEST
     from kafkalog.types import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkalog.types import TopicPartition as TopicPartition
     from kafkalog.util.descriptors import DESCRIPTORS as open_files
+    from kafkalog.verifying import verify as verify
 
 _MODULES = ("aio", "control", "decoders", "errors", "hooks", "metrics")
 _NAMES = {
@@ -54,7 +54,7 @@ _NAMES = {
     "open_dirs": ("dirs", "open_dirs"),
     "open_files": ("util.descriptors", "DESCRIPTORS"),
     "repair": ("tools.repair", "repair"),
-    "verify": ("tools.verify", "verify"),
+    "verify": ("verifying", "verify"),
 }
 
 __all__ = [

@@ -16,7 +16,7 @@ from kafkalog.util.fileio import FileSystem
 from kafkalog.util.remote_files import RemoteFileSystem
 from kafkalog.util.tiered_files import TieredFileSystem, tiered_place
 
-__all__ = ["is_url", "locate", "locate_directories", "view_of"]
+__all__ = ["is_url", "locate", "locate_directories", "refuse_urls", "view_of"]
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:::[A-Za-z][A-Za-z0-9+.-]*)*://")
 
@@ -31,6 +31,17 @@ def refuse_to_write(*paths: str) -> None:
     for path in paths:
         if is_url(path):
             raise ReadOnlyLog("what a URL names can only be read", path=path, hint="open it with mode 'r'")
+
+
+def refuse_urls(*paths: object) -> None:
+    """IllegalArgument for a URL, where only directories and files of this machine will do."""
+    for path in paths:
+        if is_url(path):
+            raise IllegalArgument(
+                "a URL is given, where a directory or a file of this machine has to be", path=str(path),
+                hint="mount the store, or copy from it or to it with the store's own tool; docs/remote.md says what "
+                "takes URLs",
+            )  # fmt: skip
 
 
 def locate(url: str, options: Mapping[str, Any] | None = None) -> tuple[RemoteFileSystem, str]:

@@ -22,6 +22,7 @@ from kafkalog.backup.partition import Copied, PartitionCopy
 from kafkalog.backup.store import BackupStore, StoreLock
 from kafkalog.errors import IllegalArgument, KafkalogError, PartitionNotFound
 from kafkalog.manager.known_topics import read_known_topics
+from kafkalog.remote import refuse_urls
 from kafkalog.tools.directories import Path, path_list
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
@@ -68,7 +69,9 @@ def create_backup(
     >>> [(one.topic, one.end_offset) for one in made.manifest.partitions]
     [('orders', 2)]
     """
-    paths = [os.path.realpath(one) for one in path_list(dirs)]
+    given = path_list(dirs)
+    refuse_urls(*given)
+    paths = [os.path.realpath(one) for one in given]
     check_places(paths, os.path.realpath(target))
     with StoreLock(target, create=True, fs=fs) as store:
         known = {} if full else store.known()

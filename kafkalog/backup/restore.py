@@ -19,6 +19,7 @@ from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, Store
 from kafkalog.backup.store import LATEST, BackupStore
 from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError
 from kafkalog.manager.log_dir import LogDir
+from kafkalog.remote import refuse_urls
 from kafkalog.storage.names import LOCK_FILE, META_PROPERTIES
 from kafkalog.tools.directories import Path, path_list
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
@@ -54,7 +55,9 @@ def restore_backup(
     """
     path = BackupStore(target, fs=fs).find(which)
     manifest = read_manifest(path, fs)
-    places = [os.path.realpath(one) for one in path_list(dirs)]
+    given = path_list(dirs)
+    refuse_urls(*given)
+    places = [os.path.realpath(one) for one in given]
     if len(places) != len(manifest.directories) or len(set(places)) < len(places):
         names = ", ".join(one.source for one in manifest.directories)
         raise IllegalArgument(

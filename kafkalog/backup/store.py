@@ -31,6 +31,7 @@ from kafkalog.errors import (
     PartitionNotFound,
     StorageError,
 )
+from kafkalog.remote import refuse_urls
 from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
 
 MARKER: Final = "kafkalog.backups"
@@ -60,6 +61,7 @@ class BackupStore:
     """The backups in `path`. Threads: any number may read; one at a time makes or deletes, with the lock."""
 
     def __init__(self, path: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
+        refuse_urls(path)
         self.path = os.path.realpath(path)
         self._fs = fs
 

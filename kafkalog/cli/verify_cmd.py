@@ -40,7 +40,7 @@ def command(
     quiet: bool,
     verbose: int,
 ) -> int:
-    """Check data directories, partition directories or single files, and change nothing.
+    """Check data directories, partition directories or single files, or URLs of such, and change nothing.
 
     Every batch is read and its checksum compared; offsets, leader epochs, indexes, transaction indexes, producer
     snapshots and checkpoints are held against the log. A running broker is no hindrance.
@@ -51,7 +51,7 @@ def command(
 
     Exit status: 0 sound, 1 repairable, damaged or unreadable, 2 wrong usage.
     """
-    from kafkalog.tools.verify import total_bytes, verify
+    from kafkalog.verifying import total_bytes, verify
 
     common.set_verbosity(quiet, verbose)
     if deep and indexes:

@@ -28,6 +28,7 @@ from kafkalog.exchange.planning import (
 )
 from kafkalog.exchange.ranges import OffsetRange, boundaries, bytes_between, cut
 from kafkalog.exchange.tasks import ExportTask
+from kafkalog.remote import is_url, locate_directories, refuse_urls
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.view import LogView
 from kafkalog.tools.directories import PartitionPath, Path, find, partitions, path_list
@@ -91,6 +92,7 @@ def export_records(
     >>> export_records("data", "out", "jsonl", topics=["orders"])
     ExportReport(records=2, files=1, bytes=..., before=0)
     """
+    refuse_urls(target)
     fs, paths = _where(path_list(dirs))
     codec = _checked(format, columns, by_date, compression, file_bytes)
     settings = ExportSettings(column_names(columns), isolation_of(isolation), by_date, format)
@@ -132,9 +134,7 @@ def _checked(
 
 
 def _where(given: list[str]) -> tuple[FileSystem, list[str]]:
-    if any("://" in one for one in given):
-        from kafkalog.remote import locate_directories
-
+    if any(is_url(one) for one in given):
         return locate_directories(given)
     return OS, [os.path.abspath(one) for one in given]
 

@@ -11,6 +11,7 @@ from kafkalog.dirs import LogDirs
 from kafkalog.errors import IllegalArgument, IllegalState, MissingPackage, PartitionNotFound
 from kafkalog.exchange.targets import StagedFor, no_time
 from kafkalog.records.packing import Compression, choose, parse_compression
+from kafkalog.remote import refuse_urls
 from kafkalog.storage.names import validate_topic
 from kafkalog.tools.directories import Path, path_list
 from kafkalog.types import TopicPartition
@@ -90,6 +91,7 @@ def files_of(paths: Iterable[str]) -> list[str]:
     """
     found: list[str] = []
     for path in paths:
+        refuse_urls(path)
         if not os.path.exists(path):
             raise PartitionNotFound("there is no such file or directory", path=path, hint="check the path")
         if not os.path.isdir(path):

@@ -25,6 +25,7 @@ from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError, TopicE
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TopicStore
+from kafkalog.remote import refuse_urls
 from kafkalog.storage.names import LOCK_FILE
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
 from kafkalog.tools.directories import PartitionPath, Path, partitions, path_list
@@ -54,7 +55,9 @@ def export_directory(
     UnknownTopicOrPartition; IllegalArgument for a target that holds something, and for several data directories; else
     as `create_backup`.
     """
-    paths = [os.path.realpath(one) for one in path_list(dirs)]
+    given = path_list(dirs)
+    refuse_urls(target, *given)
+    paths = [os.path.realpath(one) for one in given]
     if len(paths) != 1:
         raise IllegalArgument("a data directory comes of one data directory", hint="export each into one of its own")
     place = os.path.realpath(target)
@@ -136,6 +139,7 @@ def import_directory(
     id there; IllegalArgument where one directory lies in the other; CorruptBackup for a file that is not as it was
     exported; DirectoryLocked while somebody writes to either directory; StorageError.
     """
+    refuse_urls(source, data)
     origin, place = os.path.realpath(source), os.path.realpath(data)
     check_places([origin], place)
     found = [one for one in partitions([origin], fs=fs) if not topics or one.topic_partition.topic in topics]

@@ -115,9 +115,9 @@ class _Run:
     def part(self, path: str) -> _Part:
         """What the path stands for."""
         path = path.rstrip("/") or path
-        if not os.path.exists(path):
+        if not self.fs.exists(path):
             raise PartitionNotFound("there is no such file or directory", path=path, hint="check the path")
-        if not os.path.isdir(path):
+        if not self.fs.is_directory(path):
             return _FilePart(self, path)
         if is_partition(path, self.fs):
             return _DirectoryPart(self, os.path.dirname(os.path.abspath(path)), [path])
@@ -311,7 +311,7 @@ def is_partition(path: str, fs: FileSystem) -> bool:
         raise StorageError.from_os(error, "list", path=path) from error
     if any(names.is_log_file(name) for name in listed):
         return True
-    if names.META_PROPERTIES in listed or any(os.path.isdir(os.path.join(path, name)) for name in listed):
+    if names.META_PROPERTIES in listed or any(fs.is_directory(os.path.join(path, name)) for name in listed):
         return False
     try:
         names.parse_dir(os.path.basename(os.path.abspath(path)))
@@ -326,14 +326,14 @@ def total_bytes(paths: Iterable[Path], fs: FileSystem = OS) -> int:
     for given in paths:
         path = os.fspath(given)
         try:
-            if not os.path.isdir(path):
+            if not fs.is_directory(path):
                 total += fs.stat(path).st_size
                 continue
             for name in fs.listdir(path):
                 below = os.path.join(path, name)
                 if name.endswith(names.LOG_SUFFIX):
                     total += fs.stat(below).st_size
-                elif "-" in name and os.path.isdir(below):
+                elif "-" in name and fs.is_directory(below):
                     total += sum(
                         fs.stat(os.path.join(below, one)).st_size
                         for one in fs.listdir(below)

@@ -64,7 +64,7 @@ def list_partitions(directory: str, findings: Findings, fs: FileSystem) -> list[
         if name in NOT_PARTITIONS and name != METADATA_LOG:
             continue
         path = os.path.join(directory, name)
-        if "-" not in name or not os.path.isdir(path):
+        if "-" not in name or not fs.is_directory(path):
             continue
         try:
             kind = parse_dir(name).kind

@@ -96,6 +96,13 @@ class FileSystem:
         finally:
             self.close(fd)
 
+    def is_directory(self, path: str | os.PathLike[str]) -> bool:
+        """True for a directory; False for anything else, and for what cannot be looked at."""
+        try:
+            return stat_module.S_ISDIR(self.stat(path).st_mode)
+        except (OSError, ValueError):
+            return False
+
     def exists(self, path: str | os.PathLike[str]) -> bool:
         """True where something has that name; OSError where that cannot be told (permissions)."""
         try:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import kafkalog
+from kafkalog.backup import create_backup
 from kafkalog.errors import (
     IllegalArgument,
     KafkalogError,
@@ -297,3 +298,45 @@ def test_a_log_in_s3(data: Path) -> None:
                 view_of("s3://bucket/data/orders-0", options)
         finally:
             server.kill()
+
+
+def test_a_log_there_is_verified(data: Path, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = kafkalog.verify("memory://bucket/data", deep=True)
+    assert report.ok and report.sums == kafkalog.verify(data, deep=True).sums
+    assert kafkalog.verify("memory://bucket/data/orders-1").sums.partitions == 1
+    (name,) = (one for one in memory.ls("/bucket/data/orders-0", detail=False) if one.endswith("/" + "0" * 20 + ".log"))
+    sound = memory.cat(name)
+    memory.pipe(name, sound[:200] + b"!" + sound[201:])
+    (found,) = kafkalog.verify("memory://bucket/data")
+    assert (found.severity, found.offset) == ("damage", 0) and found.path.endswith(name)
+    memory.pipe(name, sound)
+
+    def broken(path: str, *more: Any, **named: Any) -> bytes:
+        raise ConnectionError("the line is dead")
+
+    monkeypatch.setattr(memory, "cat_file", broken)
+    assert {found.severity for found in kafkalog.verify("memory://bucket/data")} == {"unreadable"}
+    with pytest.raises(PartitionNotFound):
+        kafkalog.verify("memory://bucket/none")
+
+
+def test_the_command_verifies_a_url(data: Path) -> None:
+    assert commands.ok("verify", "--deep", f"file://{data}").decode().rstrip().endswith("sound")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "backup -d memory://x backups", "backup -d data s3://bucket/backups", "backup list s3://bucket/backups",
+        "backup verify s3://bucket/backups", "backup delete s3://bucket/backups", "restore s3://bucket/backups -d new",
+        "restore backups -d memory://x", "export -d data memory://x", "export --format kafka-dir -d data memory://x",
+        "export --format kafka-dir -d memory://x out", "import --format kafka-dir memory://x -d new",
+        "import --format kafka-dir data -d memory://x", "import memory://x.jsonl -d new",
+    ],
+)  # fmt: skip
+def test_what_takes_no_url_says_so_and_makes_nothing(data: Path, tmp_path: Path, line: str) -> None:
+    shutil.copytree(data, tmp_path / "data")
+    create_backup(tmp_path / "data", tmp_path / "backups")
+    done = commands.kafkalog(*line.split(), cwd=tmp_path)
+    assert done.returncode == 2 and b"a URL is given" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "new") == ["backups", "data"]
