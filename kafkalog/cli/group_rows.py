@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.cli.common import SETTLE_S
 
 if TYPE_CHECKING:
+    from kafkalog.backup.manifest import Offsets
     from kafkalog.errors import KafkalogError
     from kafkalog.server.groups.offsets import GroupOffsets
     from kafkalog.server.groups.values import CommittedOffset
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 _TOPIC: Final = "__consumer_offsets"
 _CHUNK_BYTES: Final = 1 << 20
+_PARTITIONS: Final = 50
+_SETTINGS: Final = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+"""What a broker makes the topic with, unless it is told otherwise."""
+_AT_ONCE: Final = 500
 
 Committed = dict[tuple[str, str, int], "CommittedOffset"]
 
@@ -74,6 +79,40 @@ def commit_in(dirs: list[str], group_id: str, offsets: dict[TopicPartition, int]
     with kafkalog.open(path, "a") as log:
         log.append(records)
         log.flush()
+
+
+def commit_all(directory: str, groups: Offsets) -> None:
+    """Commits offsets of groups, as a server would, in a data directory that nobody has open.
+
+    The topic is made where it is missing, as a broker makes it. UnknownTopicOrPartition where others have partitions of
+    it; DirectoryLocked, StorageError.
+    """
+    import kafkalog
+    from kafkalog.errors import UnknownTopicOrPartition
+    from kafkalog.server.groups.records import offset_record
+    from kafkalog.server.groups.values import CommittedOffset
+    from kafkalog.util.java_hash import partition_of
+
+    now_ms = time.time_ns() // 1_000_000
+    with kafkalog.open_dirs(directory, "a") as dirs:
+        if _TOPIC not in dirs.topics:
+            dirs.create_topic(_TOPIC, _PARTITIONS, _SETTINGS)
+        numbers = dirs.topics[_TOPIC].partitions
+        if numbers != tuple(range(len(numbers))):
+            raise UnknownTopicOrPartition(
+                f"not all partitions of {_TOPIC} are here, which groups are spread over", path=directory,
+                hint="commit the offsets by a client: `kafka-consumer-groups --reset-offsets`",
+            )  # fmt: skip
+        for group_id, found in groups.items():
+            log = dirs[_TOPIC, partition_of(group_id, len(numbers))]
+            records: list[Any] = []
+            for topic, offsets in found.items():
+                for partition, offset in offsets.items():
+                    one = CommittedOffset(offset, -1, "", now_ms)
+                    records.append((*offset_record(group_id, topic, partition, one), now_ms))
+            for first in range(0, len(records), _AT_ONCE):
+                log.append(records[first : first + _AT_ONCE])
+            log.flush()
 
 
 def _home_of(dirs: list[str], group_id: str) -> str:

@@ -33,6 +33,10 @@ from kafkalog.cli.progress import Meter
 )  # fmt: skip
 @click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="Of a new topic, at least.")
 @click.option("-z", "compression", metavar="CODEC", help="Of batches, where the topic has none of its own.")
+@click.option(
+    "--group-offsets", is_flag=True,
+    help="With kafka-dir: commit what groups had committed in these topics, too. No group may be at work.",
+)  # fmt: skip
 @click.option("--resume", is_flag=True, help="Go on with an import that keeps offsets: what is there stays.")
 @common.json_option("One JSON object with what was written.")
 @common.quiet_options
@@ -54,6 +58,8 @@ def command(
     with Meter("import", None, quiet=quiet) as meter:
         if format == "kafka-dir":
             return _import_directory(files, where[0], given, as_json, meter)
+        if given["group_offsets"]:
+            raise click.UsageError("files of records hold no offsets of groups: --group-offsets is of kafka-dir")
         from kafkalog.exchange.import_ import import_records
 
         report = import_records(
@@ -71,12 +77,17 @@ def command(
 
 
 def _import_directory(files: tuple[str, ...], data: str, given: dict[str, Any], as_json: bool, meter: Meter) -> int:
+    from kafkalog.cli.backup_cmd import committed
+    from kafkalog.cli.group_rows import commit_all
     from kafkalog.exchange.kafka_dir import import_directory
 
     if len(files) != 1:
         raise click.UsageError("kafka-dir is of one data directory: name one")
     topics = () if given["topic"] is None else (given["topic"],)
-    found = import_directory(files[0], data, topics=topics, resume=given["resume"], tell=meter.add)
+    commit = commit_all if given["group_offsets"] else None
+    found = import_directory(
+        files[0], data, topics=topics, resume=given["resume"], committed=committed, commit=commit, tell=meter.add
+    )  # fmt: skip
     if as_json:
         print(json.dumps({"partitions": [str(one.topic_partition) for one in found]}))
     else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from kafkalog.backup.copying import Copier, Tell, sync_files
@@ -38,6 +38,9 @@ __all__ = ["EXPORT_FILE", "export_directory", "import_directory"]
 EXPORT_FILE: Final = "kafkalog.export.json"
 _STORE: Final = ".kafkalog-export"
 _MOST_BYTES: Final = 1 << 30
+OFFSETS: Final = "__consumer_offsets"
+Commit = Callable[[str, Offsets], object]
+"""Writes what groups have committed into a data directory that nobody has open."""
 
 
 def export_directory(
@@ -127,13 +130,17 @@ def import_directory(
     *,
     topics: Sequence[str] = (),
     resume: bool = False,
+    committed: Committed | None = None,
+    commit: Commit | None = None,
     tell: Tell | None = None,
     fs: FileSystem = OS,
 ) -> list[PartitionPath]:
     """Copies topics of the data directory `source` into `data`, where they are not: the partitions that were copied.
 
     With the manifest of an export every file is compared with its checksum. Ids, settings and checkpoints come along.
-    With `resume` partitions that are there already stay: they were renamed into their places whole.
+    With `resume` partitions that are there already stay: they were renamed into their places whole. `commit` writes
+    what groups had committed in these topics, as the manifest says it, or, where there is none, `committed`; not where
+    `__consumer_offsets` itself is copied, which has it.
 
     TopicExists for a partition that is there; UnknownTopicOrPartition; InconsistentTopicId for a topic that has another
     id there; IllegalArgument where one directory lies in the other; CorruptBackup for a file that is not as it was
@@ -146,7 +153,8 @@ def import_directory(
     missing = sorted(set(topics) - {one.topic_partition.topic for one in found})
     if missing or not found:
         raise UnknownTopicOrPartition(f"there is no topic {missing[0] if missing else 'to import'}", path=origin)
-    sums = _sums(origin, fs)
+    manifest = _manifest(origin, fs)
+    sums = None if manifest is None else _sums(manifest)
     is_backup = os.path.isdir(os.path.join(origin, LOCK_FILE))  # which nobody writes to
     held = [LogDir.acquire(place, fs=fs, create=True, exclusive=True)]
     try:
@@ -165,18 +173,26 @@ def import_directory(
     finally:
         for one in held:
             one.release()
+    if commit is not None and OFFSETS not in {one.topic_partition.topic for one in left}:
+        groups = manifest.groups if manifest is not None else {} if committed is None else committed([origin])
+        wanted = _of_topics(groups, frozenset(one.topic_partition.topic for one in found))
+        if wanted:
+            commit(place, wanted)
     return left
 
 
-def _sums(origin: str, fs: FileSystem) -> dict[str, str] | None:
-    """Checksums of the partitions' files, by path; None where there is no manifest."""
+def _manifest(origin: str, fs: FileSystem) -> Manifest | None:
     path = os.path.join(origin, EXPORT_FILE)
     if not fs.exists(path):
         return None
     try:
-        manifest = parse_manifest(fs.read_file(path, _MOST_BYTES), path)
+        return parse_manifest(fs.read_file(path, _MOST_BYTES), path)
     except OSError as error:
         raise StorageError.from_os(error, "read the manifest", path=path) from error
+
+
+def _sums(manifest: Manifest) -> dict[str, str]:
+    """Checksums of the partitions' files, by path."""
     return {file.path.partition("/")[2]: file.sha256 for file in manifest.files if file.path.count("/") == 2}
 
 

@@ -1,0 +1,86 @@
+"""What groups had committed comes along with the topics of a data directory, when that is asked for."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.exchange.kafka_dir import EXPORT_FILE
+from kafkalog.testing import kafka_server
+from tests import commands
+
+pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
+GROUPS = {f"group {n}": n + 1 for n in range(5)}
+TIMEOUT_S = 60
+
+
+def consumer(bootstrap: str, group: str) -> Any:
+    from confluent_kafka import Consumer
+
+    return Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
+
+
+def committed(bootstrap: str, topic: str) -> dict[str, list[int]]:
+    from confluent_kafka import TopicPartition
+
+    found = {}
+    for group in GROUPS:
+        one = consumer(bootstrap, group)
+        found[group] = [at.offset for at in one.committed([TopicPartition(topic, n) for n in range(2)], TIMEOUT_S)]
+        one.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two topics, in each of which five groups have committed."""
+    from confluent_kafka import TopicPartition
+
+    where = tmp_path_factory.mktemp("groups") / "data"
+    with kafkalog.open_dirs(where, "a") as dirs:
+        for topic in ("orders", "others"):
+            dirs.create_topic(topic, 2, {})
+            for number in range(2):
+                dirs[topic, number].append([b"%d" % n for n in range(100)])
+    with kafka_server(directory=where, settings={"offsets.topic.num.partitions": "3"}) as server:
+        for group, at in GROUPS.items():
+            one = consumer(server.bootstrap, group)
+            places = [TopicPartition(topic, n, at + 10 * n) for topic in ("orders", "others") for n in range(2)]
+            one.commit(offsets=places, asynchronous=False)
+            one.close()
+    return where
+
+
+@pytest.mark.parametrize("with_manifest", [True, False])
+def test_groups_go_on_where_they_were(data: Path, tmp_path: Path, with_manifest: bool) -> None:
+    source = data
+    if with_manifest:
+        source = tmp_path / "exported"
+        commands.ok("export", "--format", "kafka-dir", "-d", data, "-t", "orders", source)
+        assert (source / EXPORT_FILE).exists() and not (source / "__consumer_offsets-0").exists()
+    line = ("import", "--format", "kafka-dir", source, "-t", "orders", "-d", tmp_path / "new")
+    commands.ok(*line, "--group-offsets")
+    commands.ok(*line, "--group-offsets", "--resume")
+    with kafka_server(directory=tmp_path / "new") as server:
+        assert committed(server.bootstrap, "orders") == {group: [at, at + 10] for group, at in GROUPS.items()}
+        assert set(map(max, committed(server.bootstrap, "others").values())) == {-1001}, (
+            "only those of what is imported"
+        )
+
+
+def test_the_topic_that_is_there_is_used_and_not_made_unasked(data: Path, tmp_path: Path) -> None:
+    line = ("import", "--format", "kafka-dir", data, "-d", tmp_path / "new")
+    commands.ok(*line, "-t", "orders")
+    assert not list((tmp_path / "new").glob("__consumer_offsets-*"))
+    commands.ok(*line, "-t", "__consumer_offsets", "--group-offsets")
+    assert len(list((tmp_path / "new").glob("__consumer_offsets-*"))) == 3
+    commands.ok(*line, "-t", "others", "--group-offsets")
+    assert len(list((tmp_path / "new").glob("__consumer_offsets-*"))) == 3
+    with kafka_server(directory=tmp_path / "new") as server:
+        assert committed(server.bootstrap, "others") == {group: [at, at + 10] for group, at in GROUPS.items()}
+
+
+def test_files_of_records_have_none(tmp_path: Path) -> None:
+    done = commands.kafkalog("import", tmp_path / "x.jsonl", "-d", tmp_path / "new", "--group-offsets")
+    assert done.returncode == 2 and b"--group-offsets is of kafka-dir" in done.stderr
