@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from kafkalog.errors import KafkalogError, StorageError
@@ -107,6 +108,8 @@ def write_report(text: str, path: str) -> None:
             file.write(text)
         os.replace(part, path)
     except OSError as error:
+        with suppress(OSError):
+            os.unlink(part)
         raise StorageError.from_os(error, "write the report", path=path) from error
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from kafkalog._core.decode import DamagedField
 from kafkalog._core.scan import scan
 from kafkalog.browse import batches
 from kafkalog.browse.batches import BatchRow, Place
@@ -168,11 +169,24 @@ class _Records(Sequence[Any]):
         return self._table[at]
 
 
+def _field(record: Any, name: str) -> Any:
+    """A key or a value, or what is wrong with it: of a message of an old format it may run over the end."""
+    try:
+        return getattr(record, name)
+    except DamagedField as error:
+        return f"damaged: {error}"
+
+
+def _size(record: Any) -> int | None:
+    value = _field(record, "value_view")
+    return None if value is None or isinstance(value, str) else len(value)
+
+
 RECORD_COLUMNS: Final = (
     Column("offset", lambda one: one.offset, "number"),
-    Column("key", lambda one: one.key, "key"),
+    Column("key", lambda one: _field(one, "key"), "key"),
     Column("value", lambda one: _said(one), "key"),
-    Column("size", lambda one: None if one.value_view is None else len(one.value_view), "size"),
+    Column("size", _size, "size"),
     Column("time", lambda one: one.timestamp, "time"),
     Column("headers", lambda one: len(one.headers), "number"),
 )
@@ -185,7 +199,7 @@ def _said(record: Any) -> bytes | str | None:
             return str(control_value(record.key, record.value))
         except KafkalogError as error:
             return f"damaged: {error.message}"
-    value: bytes | None = record.value
+    value: bytes | str | None = _field(record, "value")
     return value
 
 
@@ -220,16 +234,16 @@ FIELD_COLUMNS: Final = (
 def fields_of(view: LogView | None, record: Any) -> ListLevel:
     """All of one record, a line at a time; of a long value as much as 64 KiB."""
     found: list[tuple[str, Any]] = [("offset", f"{record.offset:,}"), ("time", moment(record.timestamp))]
-    found += _lines("key", record.key)
+    found += _lines("key", _field(record, "key"))
     for name, value in record.headers:
         found += _lines(f"header {name}", value)
-    found += [("control", _said(record))] if record.is_control else _lines("value", record.value)
+    found += [("control", _said(record))] if record.is_control else _lines("value", _field(record, "value"))
     return ListLevel(found, FIELD_COLUMNS, f"record {record.offset}", view=view)
 
 
-def _lines(name: str, data: bytes | None) -> list[tuple[str, Any]]:
+def _lines(name: str, data: bytes | str | None) -> list[tuple[str, Any]]:
     """A key or a value in pieces of a line each, cut between characters where it is UTF-8."""
-    if not data:
+    if not data or isinstance(data, str):
         return [(name, data)]
     found: list[tuple[str, Any]] = []
     at, end = 0, min(len(data), _MOST_VALUE_BYTES)

@@ -2,12 +2,15 @@
 
 import re
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.browse.batches import BatchRow, Place, after, before, place_of
+from kafkalog.browse.levels import fields_of, record_level
+from kafkalog.inspect.values import text_of
 from kafkalog.storage.view import LogView
 from tests.golden_cases import Case, each_partition
 from tests.raw_batches import batch, batches, write_segment
@@ -148,3 +151,20 @@ def test_little_is_read_of_a_huge_log(tmp_path: Path) -> None:
             rows = before(view, place, 40)
             assert len(rows) == (40 if offset else 0)
     assert read_bytes() - start < 8 << 20
+
+
+@pytest.mark.parametrize("part", ["key", "value"])
+def test_a_field_that_runs_over_the_end_of_an_old_message_is_said_to(tmp_path: Path, part: str) -> None:
+    key, value = (b"\x00\x00\x03\xe8" + b"k" * 20, b"") if part == "key" else (b"\x00\x00\x00\x01k", b"\x00\x00\x03\xe8v")
+    body = b"\x01\x00" + (1000).to_bytes(8, "big") + key + value
+    message = crc32(body).to_bytes(4, "big") + body
+    log = write_segment(tmp_path / "t-0", 0, [])
+    log.write_bytes(bytes(8) + len(message).to_bytes(4, "big") + message)
+    with LogView(tmp_path / "t-0") as view:
+        (row,) = everything(view)
+        level = record_level(view, row)
+        (shown,) = level.after(0, 10)
+        said = [text_of(column.get(shown.thing), column.kind) for column in level.columns]
+        assert f"damaged: the {part} runs past the end of its message" in said
+        fields = dict(one.thing for one in fields_of(view, shown.thing).after(0, 10))
+        assert str(fields[part]).startswith("damaged")

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 import kafkalog
+from kafkalog.errors import StorageError
 from kafkalog.inspect.report import Report, page
 from kafkalog.inspect.series import nice_end, rates, thinned
 from kafkalog.inspect.tally import Span
-from kafkalog.reporting import make_report
+from kafkalog.reporting import make_report, write_report
 from kafkalog.types import TopicPartition
 from tests.golden_cases import extracted
 from tests.raw_batches import batches, write_segment
@@ -216,3 +217,10 @@ def test_notebook_tables_in_a_browser(browser: Browser, directory: Path, tmp_pat
     assert len(contrasts) > 100 and [one for one in contrasts if one[0] < 4.5] == []
     assert "\\u202e\\x1b[31m" in browser.value("document.body.innerText")
     assert browser.value("document.scripts.length") == 0 and browser.requested == [path.as_uri()]
+
+
+def test_a_page_that_cannot_be_put_into_its_place_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(StorageError):
+        write_report("<!doctype html>", str(tmp_path / "report.html"))
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
