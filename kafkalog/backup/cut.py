@@ -17,6 +17,7 @@ from kafkalog.util.fileio import File, FileSystem
 
 INTERVAL_BYTES: Final = 4096
 INDEX_BYTES: Final = 10 << 20
+_ZEROS_BYTES: Final = 4096
 _MOST_TXN_INDEX_BYTES: Final = 1 << 31
 
 
@@ -39,6 +40,7 @@ def cut_segment(
     them: nothing says that they are worth nothing. `patient`: Changed instead, the writer may be about to put it right.
     What lies behind the first `most` bytes is not looked at.
     """
+    most = _without_zeros(source, base_offset, most)
     copy, made = making.store_cut(source, f"{name}/{base_name(base_offset)}{LOG_SUFFIX}", most)
     with copy:
         end = extend_end(copy, base_offset, empty_end(base_offset), made.size)
@@ -50,6 +52,19 @@ def cut_segment(
             note = f"{source.path}: {end.problem.message} at position {end.size}; kept with all that lies behind it"
         making.cut(copy, made, size)
     return Cut(base_offset, source, source.stat().st_ino, end, note)
+
+
+def _without_zeros(source: File, base_offset: int, most: int | None) -> int | None:
+    """`most`, or where the zeros of a preallocated file begin, which need not be copied to be cut off."""
+    try:
+        size = source.size() if most is None else min(most, source.size())
+        tail = source.pread(min(size, _ZEROS_BYTES), max(0, size - _ZEROS_BYTES))
+    except OSError as error:
+        raise StorageError.from_os(error, "read the segment", path=source.path) from error
+    if not tail or any(tail):
+        return most
+    end = extend_end(source, base_offset, empty_end(base_offset), size)
+    return end.size if end.problem is None else most
 
 
 def hides_batches(file: File, end: SegmentEnd, size: int) -> bool:

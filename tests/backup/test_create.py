@@ -15,6 +15,7 @@ import kafkalog
 from kafkalog.backup import create_backup, delete_backups, list_backups, restore_backup, verify_backup
 from kafkalog.backup.store import StoreLock
 from kafkalog.errors import DirectoryLocked, IllegalArgument, PartitionNotFound, StorageError
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.tools.verify import verify
 from tests.backup.logs import append, files, fill, inodes, offsets
 from tests.faults import FaultFS
@@ -334,3 +335,17 @@ def test_a_damaged_topic_id_is_kept_and_told(tmp_path: Path, clock: Later) -> No
     assert manifest.partitions[0].topic_id is None and "partition.metadata" in manifest.notes[0]
     restore_backup(tmp_path / "backups", tmp_path / "restored")
     assert files(tmp_path / "restored") == files(tmp_path / "data")
+
+
+def test_the_zeros_of_a_preallocated_segment_are_not_copied(tmp_path: Path, clock: Later) -> None:
+    fill(tmp_path / "data", records=200)
+    (tmp_path / "data" / CLEAN_SHUTDOWN_FILE).unlink()
+    last = max((tmp_path / "data" / "orders-0").glob("*.log"))
+    size = last.stat().st_size
+    os.truncate(last, 64 << 20)
+    report = create_backup(tmp_path / "data", tmp_path / "backups", clock=clock)
+    assert report.copied + report.cloned < 1 << 20
+    assert (Path(report.path) / "dir0" / "orders-0" / last.name).stat().st_size == size
+    assert verify_backup(tmp_path / "backups", deep=True).ok
+    restore_backup(tmp_path / "backups", tmp_path / "restored")
+    assert offsets(tmp_path / "restored" / "orders-0") == list(range(200))

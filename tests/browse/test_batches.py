@@ -155,7 +155,8 @@ def test_little_is_read_of_a_huge_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["key", "value"])
 def test_a_field_that_runs_over_the_end_of_an_old_message_is_said_to(tmp_path: Path, part: str) -> None:
-    key, value = (b"\x00\x00\x03\xe8" + b"k" * 20, b"") if part == "key" else (b"\x00\x00\x00\x01k", b"\x00\x00\x03\xe8v")
+    over = b"\x00\x00\x03\xe8" + b"x" * 20
+    key, value = (over, b"") if part == "key" else (b"\x00\x00\x00\x01k", over)
     body = b"\x01\x00" + (1000).to_bytes(8, "big") + key + value
     message = crc32(body).to_bytes(4, "big") + body
     log = write_segment(tmp_path / "t-0", 0, [])
