@@ -29,6 +29,8 @@ LINES: Final = (".jsonl", ".ndjson", ".json")
 MOST_HELD_BYTES: Final = 1 << 30
 """Rows whose turn has not come: of files that overlap in offsets, as those of several dates do."""
 BATCH_ROWS: Final = 65_536
+MAX_OFFSET: Final = 2**63 - 2
+"""A log's end is one more, and has to be a number of 64 bits."""
 _TOPIC: Final = re.compile(r"(?:^|/)topic=([^/]+)/")
 _KINDS: Final = {
     "value": ("binary", "string", "large_binary", "large_string", "null"),
@@ -266,6 +268,12 @@ def ordered_rows(where: TopicPartition, files: Iterable[ParquetFacts]) -> Iterat
 
 
 def _check_rising(offsets: Any, last: int, where: TopicPartition, path: str) -> None:
+    for offset in (int(offsets[0]), int(offsets[-1])):
+        if not 0 <= offset <= MAX_OFFSET:
+            raise IllegalArgument(
+                f"{where} has a row with offset {offset}, which no record can have", path=path, offset=offset,
+                hint="import without offsets: --offsets new",
+            )  # fmt: skip
     if offsets[0] <= last or (offsets[1:] <= offsets[:-1]).any():
         doubles = offsets[1:][offsets[1:] <= offsets[:-1]]
         offset = int(offsets[0] if offsets[0] <= last else doubles[0])

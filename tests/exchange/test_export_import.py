@@ -211,6 +211,15 @@ def test_a_number_in_a_file_does_not_fill_the_disk_with_partitions(tmp_path: Pat
     assert import_records(tmp_path / "x.jsonl", tmp_path / "back").records == 1
 
 
+@pytest.mark.parametrize("offset", [-(2**63), -5, 2**63 - 1])
+def test_an_offset_that_no_record_has_is_told(tmp_path: Path, offset: int) -> None:
+    columns = {"value": [b"a", b"b"], "topic": ["t", "t"], "partition": pa.array([0, 0], pa.int32())}
+    pq.write_table(pa.table({**columns, "offset": pa.array([offset, 7])}), tmp_path / "x.parquet")
+    with pytest.raises(IllegalArgument, match=f"with offset {offset}, which no record"):
+        import_records(tmp_path / "x.parquet", tmp_path / "back")
+    assert import_records(tmp_path / "x.parquet", tmp_path / "back", offsets="new").records == 2
+
+
 def test_a_line_without_an_end_is_told_and_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_rows, "MOST_LINE_BYTES", 1000)
     (tmp_path / "x.jsonl").write_bytes(line(0) + b'{"value":"' + bytes(5000))
