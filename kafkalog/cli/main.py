@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "backup": ("kafkalog.cli.backup_cmd", "Back up data directories, verify backups, restore them."),
+    "bench": ("kafkalog.cli.bench_cmd", "Measure appending, reading, recovery and compaction on this machine."),
     "browse": ("kafkalog.cli.browse_cmd", "Look through partitions, batches and records in the terminal."),
     "compact": ("kafkalog.cli.compact_cmd", "Clean compacted topics; a dry run unless told."),
     "completion": ("kafkalog.cli.completion_cmd", "Print the script that lets a shell complete commands."),

@@ -1,0 +1,46 @@
+"""The records that benchmarks write: the same for the same seed, and as compressible as data mostly is."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kafkalog.bench.settings import Settings
+
+__all__ = ["FIRST_TIMESTAMP", "Data", "Written"]
+
+FIRST_TIMESTAMP: Final = 1_767_225_600_000
+"""The first record's time, ms: the start of 2026. Each record is a millisecond later than the one before."""
+_POOL_BYTES: Final = 1 << 20
+_PIECE: Final = 100
+Written = tuple[bytes, bytes, int]
+
+
+class Data:
+    """Records by their number: `(key, value, timestamp)`. A codec halves the values, whatever their size.
+
+    Values are cut from a pool, as db_bench does it: pieces of 100 bytes, of which the second half repeats the first.
+    Threads: immutable.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._key_size, self._value_size = settings.key_size, settings.value_size
+        size = max(_POOL_BYTES, 2 * settings.value_size)
+        random = Random(settings.seed)
+        half = _PIECE // 2
+        self._pool = b"".join(random.randbytes(half) * 2 for _ in range(-(-size // _PIECE)))
+        self._places = len(self._pool) - settings.value_size + 1
+
+    def records(self, first: int, stop: int, *, keys: int | None = None) -> list[Written]:
+        """The records with these numbers; with `keys` there are only so many different keys, over and over."""
+        pool, size, places = self._pool, self._value_size, self._places
+        made = []
+        for n in range(first, stop):
+            at = n * size % places
+            made.append((self.key(n if keys is None else n % keys), pool[at : at + size], FIRST_TIMESTAMP + n))
+        return made
+
+    def key(self, number: int) -> bytes:
+        """Its last digits, as many as a key has bytes."""
+        return b"%0*d" % (self._key_size, number % 10**self._key_size)

@@ -1,0 +1,195 @@
+"""How long operations take: one look at the clock each, written into an array that is there beforehand."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from math import inf
+from random import Random
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import numpy
+
+    from kafkalog._core.record import Record
+
+__all__ = ["BLOCK_OPS", "SAMPLE_GAP", "Deadline", "Latencies", "Meter"]
+
+BLOCK_OPS: Final = 4096
+"""Operations between two pauses of the clock, in which what they need is made and their times are counted."""
+SAMPLE_GAP: Final = 32
+"""Of quick operations one in about so many is timed: a look at the clock would be a large part of each."""
+_STEPS: Final = 128
+_MOST_STEP: Final = 64 * _STEPS
+
+
+class Deadline:
+    """When a benchmark ends at the latest; `pass_now` ends it in all its threads."""
+
+    __slots__ = ("at_ns",)
+
+    def __init__(self, seconds: float | None) -> None:
+        self.at_ns: float = inf if seconds is None else perf_counter_ns() + seconds * 1e9
+
+    @property
+    def is_past(self) -> bool:
+        """True once it is over."""
+        return perf_counter_ns() > self.at_ns
+
+    def pass_now(self) -> None:
+        """Ends it."""
+        self.at_ns = -inf
+
+
+class Latencies:
+    """Times in ns, counted in steps of a 128th of a power of two: a quantile is off by less than a hundredth."""
+
+    __slots__ = ("_counts", "count", "largest")
+
+    def __init__(self) -> None:
+        import numpy
+
+        self._counts = numpy.zeros(_MOST_STEP + 1, numpy.int64)
+        self.count = 0
+        self.largest = 0
+
+    def add(self, times: numpy.ndarray[Any, Any]) -> None:
+        """Counts times, at least one."""
+        import numpy
+
+        steps = numpy.log2(numpy.maximum(times, 1).astype(numpy.float64)) * _STEPS
+        self._counts += numpy.bincount(steps.astype(numpy.int64), minlength=_MOST_STEP + 1)
+        self.count += len(times)
+        self.largest = max(self.largest, int(times.max()))
+
+    def merge(self, other: Latencies) -> None:
+        """Counts those of another thread too."""
+        self._counts += other._counts
+        self.count += other.count
+        self.largest = max(self.largest, other.largest)
+
+    def quantile(self, share: float) -> float | None:
+        """The ns that `share` of all are not above; None where so few were timed that none lies beyond."""
+        import numpy
+
+        if self.count * (1 - share) < 1 - 1e-9:
+            return None
+        step = int(numpy.searchsorted(numpy.cumsum(self._counts), share * self.count))
+        return min(2 ** ((step + 0.5) / _STEPS), float(self.largest))
+
+
+class Meter:
+    """The operations of one thread: how many, of how many bytes and records, and how long they took.
+
+    Operations come in blocks of at most BLOCK_OPS, each an iterator whose steps are the operations; what happens
+    between blocks counts for nothing. Threads: one.
+    """
+
+    def __init__(self, deadline: Deadline, seed: int = 0) -> None:
+        self.deadline = deadline
+        self.latencies = Latencies()
+        self.ops = self.records = self.bytes = 0
+        self.begun_ns = self.ended_ns = self._paused_ns = 0
+        self.was_cut = False  # by the deadline
+        self._spent = array("q", bytes(8 * BLOCK_OPS))
+        self._random = Random(seed)
+
+    @property
+    def busy_ns(self) -> int:
+        """Nanoseconds in which operations went on."""
+        return self.ended_ns - self.begun_ns - self._paused_ns
+
+    def each(self, steps: Iterator[object]) -> int:
+        """How many operations were done: all steps, or fewer at the deadline. Each is timed.
+
+        One reading of the clock ends an operation and begins the next.
+        """
+        spent, clock, until, count = self._spent, perf_counter_ns, self.deadline, 0
+        last = self._resume()
+        for _ in steps:
+            now = clock()
+            spent[count] = now - last
+            last = now
+            count += 1
+            if now > until.at_ns:
+                self.was_cut = True
+                break
+        self._pause(last, count, count)
+        return count
+
+    def some(self, steps: Iterator[object], count: int) -> int:
+        """The same of `count` quick operations, about one in SAMPLE_GAP of them timed."""
+        spent, clock, until, timed, left = self._spent, perf_counter_ns, self.deadline, 0, count
+        last = self._resume()
+        for gap in self.gaps():
+            gap = min(gap, left)
+            deque(islice(steps, gap), 0)
+            left -= gap
+            before = last = clock()
+            self.was_cut = before > until.at_ns
+            if not left or self.was_cut:
+                break
+            next(steps)
+            last = clock()
+            spent[timed] = last - before
+            timed += 1
+            left -= 1
+        self._pause(last, count - left, timed)
+        return count - left
+
+    def read_through(self, records: Iterator[Record], most: int) -> int:
+        """The same of at most `most` records that are read: key and value are made, and their lengths added up."""
+        spent, clock, until, timed, count, size = self._spent, perf_counter_ns, self.deadline, 0, 0, 0
+        last = self._resume()
+        for gap in self.gaps():
+            for record in islice(records, min(gap, most - count)):
+                key, value = record.key, record.value
+                size += (0 if key is None else len(key)) + (0 if value is None else len(value))
+                count += 1
+            before = last = clock()
+            self.was_cut = count < most and before > until.at_ns
+            if count >= most or self.was_cut or (one := next(records, None)) is None:
+                break
+            key, value = one.key, one.value
+            size += (0 if key is None else len(key)) + (0 if value is None else len(value))
+            count += 1
+            last = clock()
+            spent[timed] = last - before
+            timed += 1
+        self.bytes += size
+        self.records += count
+        self._pause(last, count, timed)
+        return count
+
+    def once(self, step: Callable[[], object]) -> None:
+        """One operation, timed."""
+        self.each(step() for _ in range(1))
+
+    def add_time(self, work: Callable[[], object]) -> None:
+        """Does what belongs to the operations and is none itself; its time counts."""
+        self._resume()
+        work()
+        self._pause(perf_counter_ns(), 0, 0)
+
+    def gaps(self) -> list[int]:
+        """How many operations go untimed before each that is timed: uneven, so that no period of theirs is met."""
+        return self._random.choices(range(SAMPLE_GAP // 2, SAMPLE_GAP * 3 // 2), k=BLOCK_OPS)
+
+    def _resume(self) -> int:
+        now = perf_counter_ns()
+        if self.ended_ns:
+            self._paused_ns += now - self.ended_ns
+        else:
+            self.begun_ns = now
+        return now
+
+    def _pause(self, ended_ns: int, ops: int, timed: int) -> None:
+        import numpy
+
+        self.ended_ns = ended_ns
+        self.ops += ops
+        if timed:
+            self.latencies.add(numpy.frombuffer(self._spent, numpy.int64, timed))

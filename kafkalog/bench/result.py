@@ -1,0 +1,222 @@
+"""What benchmarks found: one result each, lines like db_bench's, tables, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.inspect.rows import Column, Rows
+
+if TYPE_CHECKING:
+    from kafkalog.bench.meter import Latencies, Meter
+    from kafkalog.bench.settings import Settings
+    from kafkalog.bench.surroundings import Surroundings
+
+__all__ = ["Latency", "Result", "Results", "lines"]
+
+_QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
+_NAME: Final = 12
+_MEGA: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Times of single operations in microseconds, of `count` that were timed.
+
+    A quantile is None where so few were timed that none would lie beyond it.
+    """
+
+    count: int
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    p99_9: float | None
+    max: float | None
+
+    @classmethod
+    def of(cls, found: Latencies) -> Latency:
+        """The quantiles of what was counted."""
+        times = (found.quantile(share) for share in _QUANTILES.values())
+        p50, p95, p99, p99_9 = (None if ns is None else ns / 1000 for ns in times)
+        return cls(found.count, p50, p95, p99, p99_9, found.largest / 1000 if found.count else None)
+
+    @property
+    def shown(self) -> dict[str, float]:
+        """Those that are known, by their names."""
+        values = zip((*_QUANTILES, "max"), (self.p50, self.p95, self.p99, self.p99_9, self.max), strict=True)
+        return {name: value for name, value in values if value is not None}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one benchmark did, and how long it took.
+
+    `ops` operations (`unit` says what one is) of `asked`, None where that was not known, on `records` records of `size`
+    bytes in `seconds`, the pauses left out in which the next operations are prepared. `ended_early` is the time limit's
+    doing. `cached` is the share of the log's bytes that was in memory before, None where nothing was there to read.
+    `notes` are what else there is to know.
+    """
+
+    name: str
+    unit: str
+    ops: int
+    asked: int | None
+    records: int
+    size: int
+    seconds: float
+    latency: Latency
+    ended_early: bool = False
+    cached: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, unit: str, asked: int | None, meters: Iterable[Meter], **more: Any) -> Result:
+        """What the meters of one or several threads have counted."""
+        several = list(meters)
+        first = several[0]
+        for other in several[1:]:
+            first.latencies.merge(other.latencies)
+        busy = [one for one in several if one.ended_ns]
+        if len(busy) == 1:
+            spent = busy[0].busy_ns
+        else:
+            spent = max((one.ended_ns for one in busy), default=0) - min((one.begun_ns for one in busy), default=0)
+        ops, records, size = (sum(getattr(one, what) for one in several) for what in ("ops", "records", "bytes"))
+        early = any(one.was_cut for one in several) if asked is None else ops < asked
+        latency = Latency.of(first.latencies)
+        return cls(name, unit, ops, asked, records, size, spent / 1e9, latency, early, **more)
+
+    @property
+    def micros_per_op(self) -> float | None:
+        """Microseconds for each operation."""
+        return self.seconds * 1e6 / self.ops if self.ops else None
+
+    @property
+    def ops_per_s(self) -> float | None:
+        """Operations in a second."""
+        return self.ops / self.seconds if self.seconds else None
+
+    @property
+    def mb_per_s(self) -> float | None:
+        """Millions of bytes in a second; None for what has no bytes."""
+        return self.size / _MEGA / self.seconds if self.size and self.seconds else None
+
+    def remarks(self) -> list[str]:
+        """What a line has behind the figures."""
+        found = []
+        if self.ended_early:
+            of = "" if self.asked is None else f": {self.ops:,} of {self.asked:,} {_plural(self.unit)}"
+            found.append(f"ended early{of}")
+        if self.records != self.ops:
+            unit = self.unit if self.ops == 1 else _plural(self.unit)
+            found.append(f"{self.records:,} records in {self.ops:,} {unit}")
+        if self.cached is not None:
+            found.append(f"cached {self.cached:.0%}")
+        return [*found, *self.notes]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        figures = {name: getattr(self, name) for name in ("micros_per_op", "ops_per_s", "mb_per_s")}
+        found = {**asdict(self), **figures, "latency_us": asdict(self.latency), "bytes": self.size}
+        return {name: value for name, value in found.items() if name not in ("name", "latency", "size")}
+
+
+def lines(result: Result, width: int) -> Iterator[str]:
+    """A line as db_bench prints it, on as many lines as a terminal of that width needs."""
+    figures = [f"{_figure(result.micros_per_op):>11} micros/op", f"{_figure(result.ops_per_s, 0):>9} ops/s"]
+    if result.mb_per_s is not None:
+        figures.append(f"{_figure(result.mb_per_s, 1):>7} MB/s")
+    if result.latency.count > 1:
+        figures.append(" ".join(f"{name} {_short(value)}" for name, value in result.latency.shown.items()))
+    line = f"{result.name:<{_NAME}} :"
+    for number, part in enumerate([*figures, *result.remarks()]):
+        longer = f"{line}{' ' if number == 0 else '; '}{part}"
+        if len(longer) < width or not number:
+            line = longer
+            continue
+        yield f"{line};"
+        *whole, line = wrap(part.lstrip(), width - 1, initial_indent="  ", subsequent_indent="  ")
+        yield from whole
+    yield line
+
+
+def _plural(unit: str) -> str:
+    return f"{unit}es" if unit.endswith("ch") else f"{unit}s"
+
+
+def _short(value: float) -> str:
+    return _figure(value, 0 if value >= 100 else 1 if value >= 10 else 2)
+
+
+def _figure(value: float | None, digits: int = 3) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.{digits}f}"
+
+
+COLUMNS: Final = (
+    Column("benchmark", lambda one: one.name, "name"),
+    Column("ops", lambda one: one.ops, "number"),
+    Column("micros/op", lambda one: one.micros_per_op, "ratio"),
+    Column("ops/s", lambda one: one.ops_per_s, "rate"),
+    Column("MB/s", lambda one: one.mb_per_s, "rate"),
+    Column("p50 µs", lambda one: one.latency.p50, "ratio"),
+    Column("p95 µs", lambda one: one.latency.p95, "ratio"),
+    Column("p99 µs", lambda one: one.latency.p99, "ratio"),
+    Column("p99.9 µs", lambda one: one.latency.p99_9, "ratio"),
+    Column("max µs", lambda one: one.latency.max, "ratio"),
+    Column("cached", lambda one: one.cached, "share"),
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Results:
+    """The results of a run, in order, with what was asked for and on which machine.
+
+    A repr and a notebook show them as a table; `rows` is that table, `results["fillseq"]` one of them.
+    """
+
+    settings: Settings
+    surroundings: Surroundings
+    results: tuple[Result, ...]
+
+    def __getitem__(self, name: str) -> Result:
+        """The last result of a benchmark; KeyError."""
+        for one in reversed(self.results):
+            if one.name == name:
+                return one
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    @property
+    def rows(self) -> Rows[Result]:
+        """The results as a table; below it what is to be known of each."""
+        notes = [f"{one.name}: {'; '.join(found)}" for one in self.results if (found := _notes(one))]
+        return Rows(self.results, COLUMNS, title=self.surroundings.title, notes=notes)
+
+    def __repr__(self) -> str:
+        return repr(self.rows)
+
+    def _repr_html_(self) -> str:
+        return self.rows._repr_html_()
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """Each result with settings and machine, for JSON."""
+        return [as_dict(one, self.settings, self.surroundings) for one in self.results]
+
+
+def as_dict(result: Result, settings: Settings, surroundings: Surroundings) -> dict[str, Any]:
+    """A result with all that it depends on, for JSON."""
+    asked = {name: value for name, value in asdict(settings).items() if name not in ("benchmarks", "only_reads")}
+    return {"benchmark": result.name, **result.as_dict(), "settings": asked, "machine": asdict(surroundings)}
+
+
+def _notes(result: Result) -> list[str]:
+    return [remark for remark in result.remarks() if not remark.startswith("cached")]

@@ -1,0 +1,162 @@
+"""Running benchmarks, one after the other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any, Final
+
+from kafkalog.api import open as open_log
+from kafkalog.bench.data import Data
+from kafkalog.bench.meter import Deadline
+from kafkalog.bench.place import Place
+from kafkalog.bench.reading import read
+from kafkalog.bench.result import Result, Results
+from kafkalog.bench.settings import FILLS, READS, Settings
+from kafkalog.bench.surroundings import Surroundings, surroundings
+from kafkalog.bench.upkeep import compact, recover
+from kafkalog.bench.writing import fill
+from kafkalog.errors import IllegalArgument
+from kafkalog.keywords import unknown_keyword
+
+__all__ = ["run"]
+
+_SETTINGS: Final = tuple(one.name for one in fields(Settings) if one.name not in ("benchmarks", "only_reads"))
+_Begun = Callable[[Settings, Surroundings], object]
+
+
+def run(
+    directory: str | os.PathLike[str] | None = None,
+    benchmarks: str | Iterable[str] | None = None,
+    *,
+    use_existing: str | os.PathLike[str] | None = None,
+    keep: bool = False,
+    begun: _Begun | None = None,
+    tell: Callable[[Result], object] | None = None,
+    **settings: Any,
+) -> Results:
+    """What benchmarks find on this machine; `benchmarks` are names, or one text with commas between them, None all.
+
+    Logs are written to `directory`, which must be missing or empty, by default to a new temporary one; they are removed
+    at the end, however it comes, unless `keep`. What reads takes the log that was filled last, and where none was, one
+    that is filled for it. `use_existing` is a partition's directory (or a URL) instead: then only what reads may be
+    named, its log is opened for reading, and nothing is written. `begun` is called with settings and machine before
+    the first benchmark, `tell` with each result as it is there; `settings` are the fields of `Settings` by name.
+
+    IllegalArgument, ConfigError and UnsupportedCompression before anything is made; PartitionNotFound, NotAPartition;
+    StorageError where the disk fails or is full. TypeError for a keyword that is none.
+
+    >>> found = run(benchmarks="fillbatch,readseq", num=1000)       # doctest: +SKIP
+    >>> found["readseq"].ops, found["readseq"].latency.p99          # doctest: +SKIP
+    (1000, 0.41)
+    """
+    if unknown := {name: value for name, value in settings.items() if name not in _SETTINGS}:
+        raise unknown_keyword("run", unknown, ("benchmarks", "use_existing", "keep", "begun", "tell", *_SETTINGS))
+    given = dict(settings)
+    if benchmarks is not None:
+        names = benchmarks.split(",") if isinstance(benchmarks, str) else benchmarks
+        given["benchmarks"] = tuple(name.strip() for name in names)
+    if use_existing is None:
+        return _run(Settings(**given), directory, None, keep, begun, tell)
+    if directory is not None or keep:
+        what = "a directory to write to" if directory is not None else "keep"
+        hint = "on a log that is there nothing is written"
+        raise IllegalArgument(f"{what} is given beside an existing log", hint=hint)
+    given.setdefault("benchmarks", tuple(name for name in Settings().benchmarks if name in READS))
+    return _run(Settings(**given, only_reads=True), None, os.fspath(use_existing), keep, begun, tell)
+
+
+def _run(
+    settings: Settings,
+    directory: str | os.PathLike[str] | None,
+    existing: str | None,
+    keep: bool,
+    begun: _Begun | None,
+    tell: Callable[[Result], object] | None,
+) -> Results:
+    results: list[Result] = []
+    with _placed(directory, keep=keep) as place:
+        if existing is None:
+            _warm_up(place, settings)
+            bench: Callable[[str], Result] = _OnOurs(place, settings).bench
+        else:
+            open_log(existing).close()  # what is no log is told before a header
+            _warm_up(place, settings)
+            bench = partial(_read_existing, existing, settings)
+        around = surroundings(place.path if existing is None else existing)
+        if begun is not None:
+            begun(settings, around)
+        for name in settings.benchmarks:
+            results.append(bench(name))
+            if tell is not None:
+                tell(results[-1])
+    return Results(settings, around, tuple(results))
+
+
+@contextmanager
+def _placed(directory: str | os.PathLike[str] | None, *, keep: bool) -> Iterator[Place]:
+    """A place for logs, which is removed however this ends."""
+    place = Place(directory, keep=keep)
+    try:
+        place.make()
+        yield place
+    finally:
+        try:
+            place.remove()
+        except BaseException:  # a signal that came before it could hold it back
+            place.remove()
+            raise
+
+
+def _read_existing(path: str, settings: Settings, name: str) -> Result:
+    return read(name, path, settings, lambda: Deadline(settings.seconds), is_ours=False)
+
+
+def _warm_up(place: Place, settings: Settings) -> None:
+    """Runs each benchmark on a record or two, so that no figure has the imports of a first use in it."""
+    tiny = replace(settings, num=min(settings.num, 2), seconds=None, cold=False)
+    ours = _OnOurs(place, tiny)
+    for name in dict.fromkeys(settings.benchmarks):
+        ours.bench(name)
+    place.drop_logs(even_kept=True)
+
+
+class _OnOurs:
+    """Benchmarks on logs that they write themselves."""
+
+    def __init__(self, place: Place, settings: Settings) -> None:
+        self._place = place
+        self._settings = settings
+        self._data = Data(settings)
+        self._filled = ""
+
+    def bench(self, name: str) -> Result:
+        """What one found."""
+        if name in FILLS:
+            return self._fill(name)
+        if name == "compact":
+            try:
+                return compact(self._place.new_log(name), self._settings, self._data)
+            finally:
+                self._place.drop_logs(but=self._filled)
+        notes: tuple[str, ...] = ()
+        if not self._filled:
+            self._fill("fillbatch")
+            notes = ("of a log filled for it",)
+        if name == "recover":
+            found = recover(self._place, self._filled)
+        else:
+            settings = self._settings
+            found = read(name, self._filled, settings, lambda: Deadline(settings.seconds), is_ours=True)
+        return replace(found, notes=(*found.notes, *notes))
+
+    def _fill(self, name: str) -> Result:
+        self._filled = ""
+        self._place.drop_logs()
+        path = self._place.new_log(name)
+        found = fill(name, path, self._settings, self._data, Deadline(self._settings.seconds))
+        self._filled = path
+        return found

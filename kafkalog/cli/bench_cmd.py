@@ -1,0 +1,147 @@
+"""`kafkalog bench`: benchmarks of the library, in the manner of leveldb's db_bench."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog.cli import common
+
+if TYPE_CHECKING:
+    from kafkalog.bench.result import Result
+    from kafkalog.bench.settings import Settings
+    from kafkalog.bench.surroundings import Surroundings
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names that may follow the last comma."""
+    from kafkalog.bench.settings import BENCHMARKS
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in BENCHMARKS if name.startswith(last)]
+
+
+class _Listing(click.Command):
+    """The help with a line for each benchmark."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from kafkalog.bench.settings import BENCHMARKS
+
+        with formatter.section("Benchmarks"):
+            formatter.write_dl(list(BENCHMARKS.items()))
+
+
+@click.command("bench", cls=_Listing)
+@click.argument("directory", required=False, type=click.Path(), metavar="[DIR]")
+@click.option(
+    "--benchmarks", metavar="NAME,...", shell_complete=_complete, help="Which, in this order; by default all below."
+)
+@click.option("--use-existing", type=click.Path(), metavar="PARTITION", help="Read this log alone; write nothing.")
+@click.option("--num", type=int, metavar="N", help="Records to write, reads to do.  [default: 100000]")
+@click.option("--value-size", type=int, metavar="BYTES", help="Bytes of a value.  [default: 100]")
+@click.option("--key-size", type=int, metavar="BYTES", help="Bytes of a key.  [default: 16]")
+@click.option("--batch-size", type=int, metavar="RECORDS", help="Records of a batch of fillbatch.  [default: 100]")
+@click.option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4, zstd, or zstd:9.  [default: none]")
+@click.option("--segment-bytes", type=int, metavar="BYTES", help="Bytes of a segment.  [default: 1073741824]")
+@click.option("--threads", type=int, metavar="N", help="Threads that share what is read.  [default: 1]")
+@click.option("--seconds", type=float, metavar="S", help="End each benchmark after so long.  [default: no limit]")
+@click.option("--seed", type=int, metavar="N", help="The same seed writes the same records.  [default: 301]")
+@click.option("--cold", is_flag=True, help="Drop the log's pages from memory before each read.")
+@click.option("--keep", is_flag=True, help="Leave the logs where they were written.")
+@common.json_option("One JSON object for each benchmark.")
+@common.quiet_options
+def command(
+    directory: str | None,
+    benchmarks: str | None,
+    use_existing: str | None,
+    keep: bool,
+    as_json: bool,
+    quiet: bool,
+    verbose: int,
+    **given: Any,
+) -> None:
+    """Measure appending, reading, recovery and compaction on this machine, a line for each benchmark.
+
+    Logs are written to DIR, which must be missing or empty, by default to a temporary directory, and removed at the
+    end. With --use-existing a log that is there is read, and nothing is written; a broker may run meanwhile.
+
+    A line has the time of one operation, operations and megabytes (of keys and values) in a second, and how long single
+    operations took: half of them no longer than p50.
+
+    Exit status: 0 fine, 1 the disk failed or is full, 2 wrong usage, 130 after Ctrl-C.
+    """
+    from kafkalog.bench.run import run
+    from kafkalog.errors import UnsupportedCompression
+
+    common.set_verbosity(quiet, verbose)
+    shown = _Shown(as_json=as_json, quiet=quiet)
+    settings = {name: value for name, value in given.items() if value is not None}
+    try:
+        run(directory, benchmarks, use_existing=use_existing, keep=keep, begun=shown.begun, tell=shown.tell, **settings)
+    except UnsupportedCompression as error:
+        raise click.BadParameter(str(error), param_hint="--compression") from None
+    except (KeyboardInterrupt, SystemExit):
+        shown.interrupted(keep)
+        raise
+    if keep:
+        common.note(f"the logs are in {shown.directory}", quiet=quiet)
+
+
+class _Shown:
+    """What is printed as it is found."""
+
+    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+        self._as_json = as_json
+        self._quiet = quiet
+        self._settings: Settings | None = None
+        self._around: Surroundings | None = None
+        self._done = 0
+        self._reads = False
+
+    @property
+    def directory(self) -> str:
+        """Where the logs are."""
+        return "" if self._around is None else self._around.directory
+
+    def begun(self, settings: Settings, around: Surroundings) -> None:
+        """Prints the header."""
+        from kafkalog.bench.surroundings import header
+        from kafkalog.inspect.text import terminal_columns
+
+        self._settings, self._around = settings, around
+        if self._as_json:
+            return
+        width = terminal_columns()
+        for line in header(settings, around):
+            for part in _wrapped(line, width):
+                print(part)
+        print("-" * min(width, 60), flush=True)
+
+    def tell(self, result: Result) -> None:
+        """Prints a result."""
+        from kafkalog.bench.result import as_dict, lines
+        from kafkalog.inspect.text import terminal_columns
+
+        assert self._settings is not None and self._around is not None
+        self._done += 1
+        if self._as_json:
+            print(json.dumps(as_dict(result, self._settings, self._around)), flush=True)
+        else:
+            print("\n".join(lines(result, terminal_columns())), flush=True)
+
+    def interrupted(self, keep: bool) -> None:
+        """Says what a signal has left."""
+        if self._around is None or self._settings is None:
+            return
+        of = len(self._settings.benchmarks)
+        left = "" if self._settings.only_reads else f"; the logs are {'in ' + self.directory if keep else 'removed'}"
+        common.note(f"interrupted after {self._done} of {common.plural(of, 'benchmark')}{left}", quiet=self._quiet)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    import textwrap
+
+    indent = len(line) - len(line.partition(":")[2].lstrip())
+    return textwrap.wrap(line, width, subsequent_indent=" " * indent)
