@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import IllegalArgument, KafkalogError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from kafkalog.types import TopicPartition
 
 __all__ = ["InspectMixin"]
-_STATS: Final = ("sizes", "keys", "sample_bytes")
+_STATS: Final = ("sizes", "keys", "sample_bytes", "progress")
 
 
 class InspectMixin:
@@ -109,14 +110,21 @@ class InspectMixin:
         return aborted_txns(str(self.topic_partition), engine.path, engine.segments, engine.fs)
 
     def stats(
-        self, *, sizes: bool = False, keys: bool = False, sample_bytes: int | None = -1, **unknown: Any
+        self,
+        *,
+        sizes: bool = False,
+        keys: bool = False,
+        sample_bytes: int | None = -1,
+        progress: Callable[[float], object] | None = None,
+        **unknown: Any,
     ) -> LogStats:
         """The figures of the log: records, batches, bytes, rates, compression, sizes of batches, density of indexes.
 
         They come from batch headers, no record is decoded; with `sizes` those of keys and values are looked at, with
         `keys` how the records spread over the keys. What lies in the segments' files counts, also below the log start.
         A log of more than 128 MiB is sampled, and `sample` and the tables say so; `sample_bytes` is another bound,
-        None for none. What cannot be read is in `problems`, and not raised. LogClosed.
+        None for none. `progress` is called now and then with the share that is read, up to 1. What cannot be read is in
+        `problems`, and not raised. LogClosed.
 
         >>> stats = log.stats(keys=True)
         >>> stats.records, stats.batches, stats.sample.is_whole, stats.keys.distinct
@@ -134,7 +142,7 @@ class InspectMixin:
         first_dirty = _first_dirty_offset(engine)
         details = {} if most is not None else {"detail_bytes": None}
         wanted = Wanted(most, sizes=sizes, keys=keys, first_dirty_offset=first_dirty, **details)
-        return survey(engine, self.topic_partition, wanted)
+        return survey(engine, self.topic_partition, wanted, progress)
 
 
     def plot(self, *kinds: str, stats: LogStats | None = None) -> LogPlot:

@@ -41,31 +41,34 @@ def make_report(
     """The report on data directories, or single partitions; `topics` of them or all. Nothing is locked or changed.
 
     About `sample_bytes` are read in all (None: everything); with `keys` the records of a part of that are decoded.
-    `tell` is called with the bytes of each partition that is done. What cannot be read is among the problems, and the
-    rest is shown. PartitionNotFound, StorageError, UnknownTopicOrPartition for what was asked for and is not there.
+    `tell` is called with the bytes of each part that is done, which come to `total_bytes`. What cannot be read is among
+    the problems, and the rest is shown. PartitionNotFound, StorageError, UnknownTopicOrPartition for what was asked for
+    and is not there.
     """
     found = partitions_below(paths, topics)
-    sizes = [_size(one.path) for one in found]
+    sizes = [segment_bytes(one.path) for one in found]
     total = max(sum(sizes), 1)
     known = _Known()
     logs: list[LogStats] = []
     problems: list[str] = []
     for one, size in zip(found, sizes, strict=True):
+        progress = None if tell is None else by_share(tell, size)
         most = None if sample_bytes is None else max(_LEAST_BYTES, sample_bytes * size // total)
         detail = None if most is None else max(_LEAST_BYTES, most // _DETAIL_PART)
         try:
             with LogView(one.path) as view:
                 first_dirty = known.first_dirty_offset(one)
-                logs.append(survey(view, one.topic_partition, Wanted(most, False, keys, detail, first_dirty)))
+                wanted = Wanted(most, False, keys, detail, first_dirty)
+                logs.append(survey(view, one.topic_partition, wanted, progress))
         except KafkalogError as error:
             problems.append(f"{one.topic_partition}: {error}")
-        if tell is not None:
-            tell(size)
+        if progress is not None:
+            progress(1.0)
     directories = tuple(os.path.abspath(path) for path in paths)
     return Report(directories, tuple(logs), (*problems, *known.problems), int(time.time() * 1000))
 
 
-def _size(path: str) -> int:
+def segment_bytes(path: str) -> int:
     """Bytes of the segments, as far as they can be seen."""
     try:
         return sum(OS.stat(os.path.join(path, name)).st_size for name in OS.names(path) if is_log_file(name))
@@ -113,6 +116,20 @@ def write_report(text: str, path: str) -> None:
         raise StorageError.from_os(error, "write the report", path=path) from error
 
 
+def by_share(tell: Callable[[int], object], size: int) -> Callable[[float], None]:
+    """A function that takes the share of `size` bytes that is done, and calls `tell` with the bytes more."""
+    told = 0
+
+    def progress(share: float) -> None:
+        nonlocal told
+        done = int(size * share)
+        if done > told:
+            tell(done - told)
+            told = done
+
+    return progress
+
+
 def total_bytes(paths: Iterable[str], topics: Sequence[str] = ()) -> int:
     """Bytes of the segments that a report would be about."""
-    return sum(_size(one.path) for one in partitions_below(list(paths), topics))
+    return sum(segment_bytes(one.path) for one in partitions_below(list(paths), topics))

@@ -10,6 +10,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._version import version
+from kafkalog.inspect.width import shown
 from kafkalog.util.fileio import OS
 from kafkalog.util.filesystems import file_system_of
 from kafkalog.util.readahead import usable_cores
@@ -79,8 +80,8 @@ def header(settings: Settings, around: Surroundings) -> Iterator[str]:
     raw = settings.num * settings.record_bytes
     yield f"kafkalog:    {around.version}, Python {around.python}, {around.system}"
     yield f"CPU:         {around.cpu}, {around.cores} core{'' if around.cores == 1 else 's'}"
-    yield f"Directory:   {around.directory}"
-    yield f"File system: {around.file_system}"
+    yield f"Directory:   {shown(around.directory)}"
+    yield f"File system: {shown(around.file_system)}"
     if settings.only_reads:
         yield f"Entries:     at most {settings.num:,} of those that are there, read only"
     else:
@@ -90,7 +91,7 @@ def header(settings: Settings, around: Surroundings) -> Iterator[str]:
         yield f"Raw size:    {raw / 1e6:,.1f} MB"
         yield f"Compression: {settings.compression}"
     if settings.threads > 1:
-        yield f"Threads:     {settings.threads}, which share what is read one by one"
+        yield f"Threads:     {settings.threads}, which share what is read"
     told = "pages are dropped before each read" if settings.cold else "as it is; `cached` says how much was in memory"
     yield f"Page cache:  {told}"
     yield f"Clock:       {around.clock_ns:,.0f} ns for each reading, one for each operation that is timed"

@@ -36,7 +36,10 @@ class _Bar:
         from rich.progress import BarColumn, Progress, TextColumn
 
         described = (TextColumn("{task.description}"), BarColumn())
-        self._bar = Progress(*described, *columns, console=Console(stderr=True), transient=True)
+        self._bar = Progress(
+            *described, *columns, console=Console(stderr=True), transient=True,
+            redirect_stdout=sys.stdout.isatty(),  # else what is printed would go to the terminal, not where it should
+        )  # fmt: skip
         self._bar.start()
         self._task = self._bar.add_task(self._what, total=total, completed=completed)
 

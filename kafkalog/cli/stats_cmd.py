@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog.cli import common
+from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
     from kafkalog.inspect.rows import Rows
@@ -64,14 +66,13 @@ def command(
     """
     common.set_verbosity(quiet, verbose)
     found = _found(paths, dirs, topic, partitions)
-    told = _told(found, sizes=sizes, keys=by_key, exact=exact)
     is_sound = True
     if as_json:
-        for stats in told:
+        for stats in _told(found, sizes=sizes, keys=by_key, exact=exact, quiet=quiet or sys.stdout.isatty()):
             print(json.dumps(stats.as_dict()), flush=True)
             is_sound = is_sound and not stats.problems
         return 0 if is_sound else 1
-    every = list(told)
+    every = list(_told(found, sizes=sizes, keys=by_key, exact=exact, quiet=quiet))
     for number, table in enumerate(_tables(every, batches=batches, segments=segments)):
         print(("\n" if number else "") + table.text())
     for stats in every:
@@ -93,13 +94,23 @@ def _found(
     return [one for one in found if not partitions or one.topic_partition.partition in partitions]
 
 
-def _told(found: Sequence[PartitionPath], *, sizes: bool, keys: bool, exact: bool) -> Iterator[LogStats]:
+def _told(
+    found: Sequence[PartitionPath], *, sizes: bool, keys: bool, exact: bool, quiet: bool
+) -> Iterator[LogStats]:
+    """The figures of each, with a bar on a terminal that counts the bytes of the logs, sampled or not."""
     from kafkalog.api import open as open_log
     from kafkalog.inspect.sample import SAMPLE_BYTES
+    from kafkalog.reporting import by_share, segment_bytes
 
-    for one in found:
-        with open_log(one.path) as log:
-            yield log.stats(sizes=sizes, keys=keys, sample_bytes=None if exact else SAMPLE_BYTES)
+    most = None if exact else SAMPLE_BYTES
+    lengths = [segment_bytes(one.path) for one in found] if sys.stderr.isatty() else [0] * len(found)
+    with Meter("stats", sum(lengths), quiet=quiet) as meter:
+        for one, length in zip(found, lengths, strict=True):
+            progress = by_share(meter.add, length)
+            with open_log(one.path) as log:
+                stats = log.stats(sizes=sizes, keys=keys, sample_bytes=most, progress=progress)
+            progress(1.0)
+            yield stats
 
 
 def _tables(every: Sequence[LogStats], *, batches: bool, segments: bool) -> Iterator[Rows[Any]]:

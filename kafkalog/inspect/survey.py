@@ -7,7 +7,7 @@ summed up as arrays. Records are decoded only where their sizes or keys are aske
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from errno import ENOENT
 from typing import Any, Final, NamedTuple
 
@@ -43,9 +43,14 @@ class Wanted(NamedTuple):
     """Where the dirty part of a compacted log begins; None for one that is not."""
 
 
-def survey(engine: Any, topic_partition: TopicPartition, wanted: Wanted) -> LogStats:
-    """The figures of an open log: a `LogView` or a `UnifiedLog`. What cannot be read is told in `problems`."""
-    return _Survey(engine, topic_partition, wanted).made()
+def survey(
+    engine: Any, topic_partition: TopicPartition, wanted: Wanted, progress: Callable[[float], object] | None = None
+) -> LogStats:
+    """The figures of an open log: a `LogView` or a `UnifiedLog`. What cannot be read is told in `problems`.
+
+    `progress` is called, chunk by chunk, with the share of what is to be read that was read: 0 to 1.
+    """
+    return _Survey(engine, topic_partition, wanted).made(progress)
 
 
 class _Survey:
@@ -66,11 +71,12 @@ class _Survey:
         self._places: list[tuple[int, int, int]] = []
         self._index: tuple[int, OffsetIndexView] | None = None
 
-    def made(self) -> LogStats:
+    def made(self, progress: Callable[[float], object] | None) -> LogStats:
         """The figures, once everything that is wanted was read."""
         chosen, is_whole = windows(self._sizes, self._wanted.most_bytes)
         apart = self._chunks_apart(chosen)
-        number = 0
+        number = done = 0
+        total = max(sum(window.size for window in chosen), 1)
         for window in chosen:
             before = -1
             for data, table in self._chunks(window):
@@ -83,6 +89,9 @@ class _Survey:
                 if self._details is not None and number % apart == 0 and not self._details.is_full:
                     self._details.add(data, table, self._segments[window.segment].path)
                 number += 1
+                done += len(data)
+                if progress is not None:
+                    progress(min(done / total, 1.0))
         return self._stats(is_whole, len(chosen), was_decoded_whole=is_whole and apart == 1)
 
     def _chunks_apart(self, chosen: Sequence[Window]) -> int:

@@ -111,3 +111,17 @@ def test_tasks_that_are_done_are_counted_on_a_terminal_alone() -> None:
     assert on_terminal(["-q"], colour=False, code=TASKS)[1] == b""
     done = subprocess.run([sys.executable, "-c", TASKS], capture_output=True, env=environment())
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize("command", ["stats", "report"])
+def test_figures_that_take_long_have_a_bar(tmp_path: Path, lines: Path, command: str) -> None:
+    """And nothing of it goes to stdout, or to a stderr that is no terminal."""
+    data = str(tmp_path / "data")
+    on_terminal(["produce", "-q", "-d", data, "-t", "t", "-l", str(lines)], colour=False)
+    arguments = [command, data, *(["-o", "-"] if command == "report" else ["-J"])]
+    out, shown = on_terminal(arguments, colour=False)
+    assert command.encode() in shown and re.search(rb"/\d+\.\d .B", shown), shown
+    quiet, nothing = on_terminal([*arguments, "-q"], colour=False)
+    assert nothing == b"" and len(quiet) == len(out) and (b"t-0" if command == "report" else b'"topic": "t"') in out
+    done = subprocess.run([sys.executable, "-c", CODE, *arguments], capture_output=True, env=environment(), timeout=120)
+    assert done.returncode == 0 and b"\x1b" not in done.stdout + done.stderr and b"MB/s" not in done.stderr

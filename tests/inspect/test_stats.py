@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog.errors import IllegalArgument, LogClosed
+from kafkalog.reporting import make_report, total_bytes
 from tests.golden_cases import Case, each_partition
 from tests.raw_batches import batch, batches, write_segment
 
@@ -221,3 +222,16 @@ def test_a_log_in_an_object_store_has_the_same_figures(folder: Path) -> None:
             assert there.producers == here.producers and there.aborted_txns == here.aborted_txns
     finally:
         store.rm("/inspected", recursive=True)
+
+
+def test_progress_goes_up_to_the_whole(tmp_path: Path) -> None:
+    """Of what is read, a sample or all; a report counts bytes that come to those of its logs."""
+    write_segment(tmp_path / "data" / "t-0", 0, batches(0, 300, 10, size=2000))
+    for most in (None, 1 << 20):
+        seen: list[float] = []
+        with kafkalog.open(tmp_path / "data" / "t-0") as log:
+            log.stats(sample_bytes=most, progress=seen.append)
+        assert seen == sorted(seen) and len(seen) > 1 and 0 < seen[0] < seen[-1] <= 1
+    told: list[int] = []
+    make_report([str(tmp_path / "data")], tell=told.append)
+    assert len(told) > 1 and sum(told) == total_bytes([str(tmp_path / "data")])
