@@ -3,7 +3,7 @@
 from kafkalog.bench.result import Latency as Latency
 from kafkalog.bench.result import Result as Result
 from kafkalog.bench.result import Results as Results
-from kafkalog.bench.run import run as run
+from kafkalog.bench.running import run as run
 from kafkalog.bench.settings import Settings as Settings
 
 __all__ = ["Latency", "Result", "Results", "Settings", "run"]

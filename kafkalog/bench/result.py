@@ -26,6 +26,9 @@ class Latency:
     """Times of single operations in microseconds, of `count` that were timed.
 
     A quantile is None where so few were timed that none would lie beyond it.
+
+    >>> Latency(2, 4.5, None, None, None, 7.5).shown
+    {'p50': 4.5, 'max': 7.5}
     """
 
     count: int
@@ -57,6 +60,10 @@ class Result:
     bytes in `seconds`, the pauses left out in which the next operations are prepared. `ended_early` is the time limit's
     doing. `cached` is the share of the log's bytes that was in memory before, None where nothing was there to read.
     `notes` are what else there is to know.
+
+    >>> found = Result("fillbatch", "batch", 10, 10, 1000, 116_000, 0.5, Latency(0, None, None, None, None, None))
+    >>> found.ops_per_s, found.micros_per_op, found.mb_per_s
+    (20.0, 50000.0, 0.232)
     """
 
     name: str
@@ -176,6 +183,11 @@ class Results:
     """The results of a run, in order, with what was asked for and on which machine.
 
     A repr and a notebook show them as a table; `rows` is that table, `results["fillseq"]` one of them.
+
+    >>> from kafkalog.bench import run
+    >>> results = run(benchmarks="fillseq,readseq", num=10)
+    >>> results.rows["benchmark"], results["fillseq"].ops
+    (['fillseq', 'readseq'], 10)
     """
 
     settings: Settings

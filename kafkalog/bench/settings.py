@@ -46,6 +46,9 @@ class Settings:
 
     `num` records, or operations of a random read, with keys of `key_size` and values of `value_size` bytes; `seconds`
     ends each benchmark early, None does not. With `cold` pages of the log are dropped before each read.
+
+    >>> Settings(num=1000, value_size=50).record_bytes
+    66
     """
 
     benchmarks: tuple[str, ...] = tuple(BENCHMARKS)

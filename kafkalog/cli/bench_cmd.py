@@ -72,7 +72,7 @@ def command(
 
     Exit status: 0 fine, 1 the disk failed or is full, 2 wrong usage, 130 after Ctrl-C.
     """
-    from kafkalog.bench.run import run
+    from kafkalog.bench.running import run
     from kafkalog.errors import UnsupportedCompression
 
     common.set_verbosity(quiet, verbose)
