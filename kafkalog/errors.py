@@ -366,7 +366,7 @@ class SegmentOffsetOverflow(IllegalState):
 
 
 class UnexpectedAppendOffset(IllegalState):
-    """A follower's batches begin below the log end offset; `first_offset` and `last_offset` are theirs."""
+    """A follower's batches begin below the log end, or leave it no number; `first_offset`, `last_offset` are theirs."""
 
     def __init__(
         self, message: str = "", *, first_offset: int | None = None, last_offset: int | None = None, **where: Any

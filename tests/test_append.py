@@ -280,6 +280,16 @@ def test_replicated_batches_keep_their_offsets_and_gaps(log: Any) -> None:
     assert [record.value for record in log] == [b"a", b"b", b"c", b"d"]
 
 
+def test_a_replicated_batch_leaves_the_log_end_a_number(log: Any) -> None:
+    log.replicate(batch(b"a", leader_epoch=1))
+    for base_offset, values in ((2**63 - 1, [b"x"]), (2**63 - 2, [b"x", b"y"])):
+        with pytest.raises(UnexpectedAppendOffset, match="leaves none for the log end") as caught:
+            log.replicate(batch(*values, base_offset=base_offset, leader_epoch=1))
+        assert caught.value.last_offset == caught.value.offset == 2**63 - 1 and caught.value.path
+    assert log.append(b"b").first_offset == 1
+    assert log.replicate(batch(b"x", base_offset=2**63 - 2, leader_epoch=1)).last_offset == 2**63 - 2
+
+
 def test_a_copied_log_is_byte_for_byte_the_same(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "t-0", "a") as source, kafkalog.open(tmp_path / "u-0", "a") as copy:
         for number in range(50):

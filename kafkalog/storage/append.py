@@ -30,6 +30,7 @@ from kafkalog.types import LogAppendInfo
 Origin = Literal["client", "replication", "coordinator", "raft_leader"]
 ORIGINS: Final = frozenset({"client", "replication", "coordinator", "raft_leader"})
 NOTHING_APPENDED: Final = LogAppendInfo(-1, -1)
+_LARGEST_OFFSET = 2**63 - 1
 _NOTHING_WRITTEN: Final = "nothing of this append was written"
 _CODEC_MASK: Final = 0x07
 _V2_OVERHEAD_BYTES: Final = 61
@@ -217,7 +218,8 @@ def follower_rows(table: BatchTable, leader_epoch: int) -> int:
     """How many batches of a follower's append are taken: those before the first with a higher epoch (LOG-81).
 
     CorruptRecord for a wrong checksum among them, OffsetsOutOfOrder where they do not rise (LOG-4),
-    IllegalArgument for a v2 batch without epoch (LOG-82); nothing is written then.
+    UnexpectedAppendOffset where the log end would have no number, IllegalArgument for a v2 batch without epoch
+    (LOG-82); nothing is written then.
     """
     rows = plan.rows_up_to_epoch(table, leader_epoch)
     if 0 <= table.first_invalid < rows:
@@ -226,6 +228,14 @@ def follower_rows(table: BatchTable, leader_epoch: int) -> int:
         raise OffsetsOutOfOrder(
             f"the batches do not rise from offset {table.base_offset(0)} to {table.last_offset_of(rows - 1)}",
             offset=table.base_offset(0),
+            hint=_NOTHING_WRITTEN,
+        )
+    if rows and table.last_offset_of(rows - 1) >= _LARGEST_OFFSET:
+        raise UnexpectedAppendOffset(
+            f"a batch ends at offset {_LARGEST_OFFSET}, which leaves none for the log end",
+            offset=_LARGEST_OFFSET,
+            first_offset=table.first_offset,
+            last_offset=_LARGEST_OFFSET,
             hint=_NOTHING_WRITTEN,
         )
     without = plan.first_without_epoch(table, rows)
