@@ -1,4 +1,4 @@
-"""`Log.append`, `append_bytes`, `replicate`, `roll`, `truncate_to`, `delete_before`, `flush` and `sync`."""
+"""`Log.append`, `append_bytes`, `roll`, `truncate_to`, `delete_before`, `flush` and `sync`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ from kafkalog.errors import (
     InvalidRecord,
     InvalidTimestamp,
     OffsetOutOfRange,
-    OffsetsOutOfOrder,
     RecordBatchTooLarge,
     RecordTooLarge,
     StorageError,
-    UnexpectedAppendOffset,
 )
 from kafkalog.opening import open_for_append
 from kafkalog.util.checkpoint import LOG_START_FILE
@@ -259,47 +257,6 @@ def test_bytes_that_are_no_batch_are_refused(log: Any, raw: bytes) -> None:
     assert log.end_offset == 0
 
 
-# replicate
-
-
-def test_replicated_batches_keep_their_offsets_and_gaps(log: Any) -> None:
-    """LOG-3, LOG-81: a follower's append keeps offset and epoch; with an epoch, later leaders are left out."""
-    raw = batch(b"a", b"b", base_offset=5, leader_epoch=3) + batch(b"c", base_offset=20, leader_epoch=4)
-    info = log.replicate(bytes(raw))
-    assert (info.first_offset, info.last_offset) == (5, 20) and log.end_offset == 21
-    assert [(one.base_offset, one.leader_epoch) for one in (b.header for b in log.batches())] == [(5, 3), (20, 4)]
-    newer = batch(b"d", base_offset=21, leader_epoch=4) + batch(b"e", base_offset=22, leader_epoch=9)
-    log.replicate(newer, leader_epoch=4)
-    assert log.end_offset == 22
-    with pytest.raises(UnexpectedAppendOffset):
-        log.replicate(batch(b"x", base_offset=3, leader_epoch=4))
-    with pytest.raises(OffsetsOutOfOrder):
-        log.replicate(
-            batch(b"x", base_offset=40, leader_epoch=4) + batch(b"y", base_offset=30, leader_epoch=4)
-        )
-    assert [record.value for record in log] == [b"a", b"b", b"c", b"d"]
-
-
-def test_a_replicated_batch_leaves_the_log_end_a_number(log: Any) -> None:
-    log.replicate(batch(b"a", leader_epoch=1))
-    for base_offset, values in ((2**63 - 1, [b"x"]), (2**63 - 2, [b"x", b"y"])):
-        with pytest.raises(UnexpectedAppendOffset, match="leaves none for the log end") as caught:
-            log.replicate(batch(*values, base_offset=base_offset, leader_epoch=1))
-        assert caught.value.last_offset == caught.value.offset == 2**63 - 1 and caught.value.path
-    assert log.append(b"b").first_offset == 1
-    assert log.replicate(batch(b"x", base_offset=2**63 - 2, leader_epoch=1)).last_offset == 2**63 - 2
-
-
-def test_a_copied_log_is_byte_for_byte_the_same(tmp_path: Path) -> None:
-    with kafkalog.open(tmp_path / "t-0", "a") as source, kafkalog.open(tmp_path / "u-0", "a") as copy:
-        for number in range(50):
-            source.append([b"%d" % number] * (number % 3 + 1))
-        for segment in source.segments:
-            copy.replicate(Path(segment.path).read_bytes())
-        assert copy.end_offset == source.end_offset
-        assert Path(copy.segments[0].path).read_bytes() == Path(source.segments[0].path).read_bytes()
-
-
 # roll, truncate, delete
 
 
@@ -500,11 +457,3 @@ def test_an_offset_that_is_no_whole_number_harms_nothing(log: Any, offset: Any) 
             call(offset)
     assert log.append(b"c").first_offset == 2
     assert [record.value for record in log] == [b"a", b"b", b"c"]
-
-
-def test_replicate_takes_any_leader_epoch_as_a_bound(log: Any) -> None:
-    source = encode_batch([b"v"], timestamp=NOW, leader_epoch=3)
-    assert log.replicate(source, leader_epoch=-(2**70)).first_offset == -1
-    assert log.replicate(source, leader_epoch=2**70).first_offset == 0
-    with pytest.raises(TypeError):
-        log.replicate(source, leader_epoch=3.5)
