@@ -153,3 +153,11 @@ def test_every_figure_of_the_comparison_stands_in_the_page_on_speed() -> None:
     figures = re.findall(r"(?<![\d.,])\d+[.,]\d+\b(?!\.)", cells)
     assert len(figures) > 30
     assert [one for one in figures if one != "1,000" and not re.search(rf"(?<![\d.,]){re.escape(one)}", speed)] == []
+
+
+def test_every_group_that_the_comparison_names_is_one_of_the_benchmarks() -> None:
+    text = (SOURCES / "docs" / "comparison.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(\w+)`", text.partition("with the name of a group")[2].partition("Redpanda")[0])
+    source = (SOURCES / "asv_benchmarks" / "__main__.py").read_text(encoding="utf-8")
+    groups = re.findall(r'"(\w+)"', source.partition("GROUPS = (")[2].partition(")")[0])
+    assert len(named) > 8 and set(named) <= set(groups)
