@@ -247,5 +247,5 @@ def test_each_cell_names_a_test() -> None:
     for row in rows:
         assert len(row) == 4, row
         for cell in row[1:]:
-            numbers = re.findall(r"\[(\d+)\]", cell)
+            numbers = [number for group in re.findall(r"\[([\d, ]+)\]", cell) for number in group.split(", ")]
             assert numbers and all(number in shown for number in numbers), cell
