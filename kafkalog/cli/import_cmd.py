@@ -17,7 +17,8 @@ from kafkalog.cli.progress import Meter
 @click.option("-t", "--topic", metavar="TOPIC", help="Topic of all rows. Default: what rows or their paths say.")
 @click.option(
     "--format", "format", type=click.Choice(["auto", "kafka-dir"]), default="auto", show_default=True,
-    help="auto: by the names of files; kafka-dir: topics of another data directory, byte by byte.",
+    help="auto: by the names of files; kafka-dir: topics of another data directory, byte by byte (auto where it was"
+    " exported as one).",
 )  # fmt: skip
 @click.option(
     "--column",
@@ -55,8 +56,10 @@ def command(
     where = common.need_dirs(dirs)
     if len(where) != 1:
         raise click.UsageError("an import goes to one data directory: give -d once")
+    from kafkalog.exchange.kafka_dir import is_exported
+
     with Meter("import", None, quiet=quiet) as meter:
-        if format == "kafka-dir":
+        if format == "kafka-dir" or len(files) == 1 and is_exported(files[0]):
             return _import_directory(files, where[0], given, as_json, meter)
         if given["group_offsets"]:
             raise click.UsageError("files of records hold no offsets of groups: --group-offsets is of kafka-dir")

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import kafkalog
 from kafkalog.dirs import LogDirs
 from kafkalog.errors import IllegalArgument, IllegalState, MissingPackage, PartitionNotFound
+from kafkalog.exchange.kafka_dir import is_exported
 from kafkalog.exchange.targets import StagedFor, no_time
 from kafkalog.records.packing import Compression, choose, parse_compression
 from kafkalog.remote import refuse_urls
@@ -100,6 +101,9 @@ def files_of(paths: Iterable[str]) -> list[str]:
                 raise IllegalArgument("the name does not tell its format", path=path, hint=hint)
             found.append(path)
             continue
+        if is_exported(path):
+            hint = "give it alone to `kafkalog import`, which copies it"
+            raise IllegalArgument("a data directory was exported here, no rows", path=path, hint=hint)
         for below, directories, names in os.walk(path):
             directories[:] = sorted(name for name in directories if not name.startswith(_HIDDEN))
             wanted = (name for name in sorted(names) if not name.startswith(_HIDDEN))

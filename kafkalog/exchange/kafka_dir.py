@@ -33,7 +33,7 @@ from kafkalog.util.checkpoint import OffsetCheckpoint
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 
-__all__ = ["EXPORT_FILE", "export_directory", "import_directory"]
+__all__ = ["EXPORT_FILE", "export_directory", "import_directory", "is_exported"]
 
 EXPORT_FILE: Final = "kafkalog.export.json"
 _STORE: Final = ".kafkalog-export"
@@ -41,6 +41,11 @@ _MOST_BYTES: Final = 1 << 30
 OFFSETS: Final = "__consumer_offsets"
 Commit = Callable[[str, Offsets], object]
 """Writes what groups have committed into a data directory that nobody has open."""
+
+
+def is_exported(path: str) -> bool:
+    """Whether an export made the data directory `path`: its manifest is there."""
+    return os.path.isfile(os.path.join(path, EXPORT_FILE))
 
 
 def export_directory(

@@ -300,5 +300,8 @@ def test_commands(data: Path, tmp_path: Path) -> None:
     whole = ("export", "-d", data, "--format", "kafka-dir")
     assert commands.ok(*whole, tmp_path / "dir").startswith(b"exported 3 partitions")
     assert b"3 partitions" in commands.ok("import", "--format", "kafka-dir", tmp_path / "dir", "-d", tmp_path / "more")
+    assert b"3 partitions" in commands.ok("import", tmp_path / "dir", "-d", tmp_path / "told by its manifest")
+    with pytest.raises(IllegalArgument, match="a data directory was exported here"):
+        import_records([tmp_path / "dir"], tmp_path / "rows")
     done = commands.kafkalog(*whole, "--columns", "key", tmp_path / "no")
     assert done.returncode == 2 and b"whole partitions" in done.stderr
