@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import cramjam
@@ -45,7 +46,8 @@ def _alone(codec: CompressionType, payload: memoryview) -> Callable[[], int]:
     while size := int.from_bytes(payload[at : at + 4], order):  # type: ignore[arg-type]
         blocks.append(payload[at + 4 : at + 4 + size])
         at += 4 + size
-    expand = cramjam.lz4.decompress_block_into if codec == CompressionType.LZ4 else cramjam.snappy.decompress_raw_into
+    bare = partial(cramjam.lz4.decompress_block_into, output_len=0)
+    expand = bare if codec == CompressionType.LZ4 else cramjam.snappy.decompress_raw_into
     return lambda: sum(expand(block, room) for block in blocks)
 
 

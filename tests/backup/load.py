@@ -7,6 +7,7 @@ Record n of `plain`, of `compacted` and of each partition of `packed`, one for e
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -242,13 +243,32 @@ def segments(partition: Path) -> list[Path]:
     return sorted(partition.glob("*.log"))
 
 
+LOADING = (14, 15, 16)  # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
+
+
+def until_loaded(consumer: Any, where: Any) -> Any:
+    """What is committed for a partition; a broker that has just begun may still load its groups."""
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            (committed,) = consumer.committed([where], TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() not in LOADING or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return committed
+
+
 def check_served(bootstrap: str, manifest: Manifest, promised: Promised) -> None:
     """A server, or a broker, on the restored directory has the records and the group's offset, and all can go on."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     settings = {"bootstrap.servers": bootstrap, "group.id": GROUP, "enable.auto.commit": False}
     consumer = Consumer({**settings, "isolation.level": "read_committed"})
-    (committed,) = consumer.committed([TopicPartition("plain", 0)], TIMEOUT_S)
+    committed = until_loaded(consumer, TopicPartition("plain", 0))
     assert {0: committed.offset} == manifest.groups[GROUP]["plain"]
     (end,) = (one.end_offset for one in manifest.partitions if one.topic == "plain")
     assert consumer.get_watermark_offsets(TopicPartition("plain", 0), TIMEOUT_S) == (0, end)

@@ -4,6 +4,8 @@ import struct
 
 import cramjam
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkalog._core.xxhash import xxh32
 from kafkalog.errors import InvalidRecord
@@ -129,6 +131,27 @@ def test_what_a_reader_refuses(data: bytes, reason: str) -> None:
     """REC-45."""
     with pytest.raises(InvalidRecord, match=reason):
         read(data)
+
+
+def test_a_block_that_also_reads_as_a_size_and_a_block_is_one_block() -> None:
+    """Two empty messages of format v0 at offset 0xe40000000101: f1 02 00 00 is a token and literals, and no 753."""
+    packed = bytes.fromhex(
+        "f1020000e400000001010000000e3d31489500010043ffffffff1a0010021a00e0a7ec68030000ffffffffffffffff"
+    )
+    plain = bytes.fromhex(
+        "0000e400000001010000000e3d314895000000000000ffffffff"
+        "0000e400000001020000000ea7ec68030000ffffffffffffffff"
+    )
+    assert read(frame(struct.pack("<I", len(packed)) + packed + END)) == plain
+
+
+@given(size=st.integers(0, 2**16), literals=st.binary(max_size=60))
+def test_literals_are_never_a_size(size: int, literals: bytes) -> None:
+    """A block of literals alone whose first four bytes may be a size that fits, and the rest may be a block."""
+    data = (size.to_bytes(4, "little") + bytes((len(literals) << 4 & 0xF0,)) + literals)[1:]
+    length = len(data)
+    head = bytes((length << 4,)) if length < 15 else bytes((0xF0, length - 15))
+    assert read(frame(struct.pack("<I", len(head) + length) + head + data + END)) == data
 
 
 def test_frames_of_the_package_have_dependent_blocks() -> None:
