@@ -21,7 +21,7 @@ cdef class Store:
     cdef readonly Py_ssize_t size
 
     cdef int reserve(self, Py_ssize_t more) except -1
-    cdef Py_ssize_t fill_block(self, object function, object data, Py_ssize_t n) except -1
+    cdef Py_ssize_t fill_block(self, object function, object data, Py_ssize_t n, object last) except -1
     cdef int put(self, const uint8_t* p, Py_ssize_t n) except -1
     cdef int cut(self, Py_ssize_t size) except -1
     cdef Py_ssize_t _fill_sized(

@@ -154,8 +154,11 @@ cdef class Store:
         self.size = at + 4 + filled
         return filled + 4
 
-    cdef Py_ssize_t fill_block(self, object function, object data, Py_ssize_t n) except -1:
-        """`fill` for a codec's function, which takes any buffer: the block itself stands for the room."""
+    cdef Py_ssize_t fill_block(self, object function, object data, Py_ssize_t n, object last) except -1:
+        """`fill` for a codec's function, which takes any buffer: the block itself stands for the room.
+
+        `last` is a third argument for it; None is none.
+        """
         cdef Py_ssize_t filled
         cdef Py_ssize_t before = self.size
         cdef Block block
@@ -167,7 +170,7 @@ cdef class Store:
         block.size = n
         block.writable = True
         try:
-            filled = function(data, block)
+            filled = function(data, block) if last is None else function(data, block, last)
         finally:
             block.start = block.size = 0
             block.writable = False

@@ -9,6 +9,7 @@ from kafkalog._core.store cimport Store
 cdef class Tool:
     cdef readonly object function
     cdef readonly object error
+    cdef readonly object last
     cdef readonly bint gives
 
 

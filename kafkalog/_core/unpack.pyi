@@ -16,12 +16,14 @@ class Tool:
     function: Callable[..., Any] | None
     error: type[Exception] | tuple[type[Exception], ...]
     gives: bool
+    last: object
     def __init__(
         self,
         function: Callable[..., Any] | None,
         error: type[Exception] | tuple[type[Exception], ...],
         *,
         gives: bool = False,
+        last: object = None,
     ) -> None: ...
 
 @final

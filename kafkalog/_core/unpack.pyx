@@ -82,13 +82,14 @@ FAULT_TEXT = {
 cdef class Tool:
     """A package's function for one codec, and the error it raises for damage.
 
-    It is `function(data, room) -> bytes filled`; where `gives`, `function(data, most) -> bytes`. That of gzip is
+    It is `function(data, room[, last]) -> bytes filled`; where `gives`, `function(data, most) -> bytes`. That of gzip is
     `zlib.decompressobj` or one like it; that of GZIP_WHOLE gives what a bare deflate stream holds.
     """
 
-    def __init__(self, function, error, *, gives=False):
+    def __init__(self, function, error, *, gives=False, last=None):
         self.function = function
         self.error = error
+        self.last = last
         self.gives = gives
 
 
@@ -222,7 +223,7 @@ cdef class Unpacker:
             if tool.gives:
                 self.store.append(tool.function(self.lend(at, size), room))
             else:
-                self.store.fill_block(tool.function, self.lend(at, size), room)
+                self.store.fill_block(tool.function, self.lend(at, size), room, tool.last)
         except tool.error as error:
             self.said = str(error)
             return found(&self.out, fault, position)

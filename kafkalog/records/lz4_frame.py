@@ -42,7 +42,7 @@ def tool() -> Tool:
     from cramjam import DecompressionError, lz4
 
     # 0 bounds nothing; without it four bytes of size are looked for before the block, and some blocks read so
-    return Tool(functools.partial(lz4.decompress_block_into, output_len=0), DecompressionError)
+    return Tool(lz4.decompress_block_into, DecompressionError, last=0)
 
 
 def _header(magic: int) -> bytes:
