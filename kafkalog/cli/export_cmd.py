@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kafkalog.cli import common
+from kafkalog.cli import common, row_options
 from kafkalog.cli.progress import Meter
 
 FORMATS = ("parquet", "arrow", "jsonl", "kafka-dir")
@@ -62,13 +62,7 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
             isolation=level, by_date=given["by_date"], compression=given["compression"], file_bytes=size,
             resume=given["resume"], progress=meter.add,
         )  # fmt: skip
-    if as_json:
-        print(json.dumps(report._asdict()))
-    else:
-        print(
-            f"exported {common.plural(report.records, 'record')} into {common.plural(report.files, 'file')}, "
-            f"{report.bytes:,} bytes; {report.before:,} were there before"
-        )
+    row_options.print_export(report, as_json=as_json)
     return 0
 
 

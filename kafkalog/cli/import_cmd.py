@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kafkalog.cli import common
+from kafkalog.cli import common, row_options
 from kafkalog.cli.progress import Meter
 
 
@@ -20,18 +20,8 @@ from kafkalog.cli.progress import Meter
     help="auto: by the names of files; kafka-dir: topics of another data directory, byte by byte (auto where it was"
     " exported as one).",
 )  # fmt: skip
-@click.option(
-    "--column",
-    "columns",
-    multiple=True,
-    metavar="PART=NAME",
-    callback=lambda ctx, param, given: common.parse_settings(given),
-    help="A column: of value, key, headers, timestamp, timestampType, topic, partition, offset; repeats.",
-)
-@click.option(
-    "--offsets", default="auto", show_default=True, metavar="WHICH",
-    help="keep those of the rows, new ones, or auto: keep where all partitions are empty.",
-)  # fmt: skip
+@row_options.column_option
+@row_options.offsets_option
 @click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="Of a new topic, at least.")
 @click.option("-z", "compression", metavar="CODEC", help="Of batches, where the topic has none of its own.")
 @click.option(

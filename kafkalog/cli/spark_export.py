@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import click
 
-from kafkalog.cli import common, spark_options
+from kafkalog.cli import common, row_options, spark_options
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -65,13 +64,7 @@ def command(
             columns=None if columns is None else [name.strip() for name in columns.split(",")],
             by_date=not no_dates, compression=compression, file_bytes=file_bytes, tell=tell,
         )  # fmt: skip
-    if as_json:
-        print(json.dumps(report._asdict()))
-    else:
-        print(
-            f"exported {common.plural(report.records, 'record')} into {common.plural(report.files, 'file')}, "
-            f"{report.bytes:,} bytes; {report.before:,} were there before"
-        )
+    row_options.print_export(report, as_json=as_json)
     return 0
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kafkalog.cli import common, spark_options
+from kafkalog.cli import common, row_options, spark_options
 
 
 @click.command("import")
@@ -15,21 +15,8 @@ from kafkalog.cli import common, spark_options
 @spark_options.target_option
 @click.option("-t", "--topic", metavar="TOPIC", help="Topic of all rows. Default: what rows or their paths say.")
 @click.option("--format", "format", metavar="FORMAT", help="parquet or json (lines). Default: by the names of files.")
-@click.option(
-    "--column",
-    "columns",
-    multiple=True,
-    metavar="PART=NAME",
-    callback=lambda ctx, param, given: common.parse_settings(given),
-    help="A column: of value, key, headers, timestamp, timestampType, topic, partition, offset; repeats.",
-)
-@click.option(
-    "--offsets",
-    default="auto",
-    show_default=True,
-    metavar="WHICH",
-    help="keep those of the rows, new ones, or auto: keep where all partitions are empty.",
-)
+@row_options.column_option
+@row_options.offsets_option
 @spark_options.writing_options
 @common.json_option("One JSON object with what was written.")
 @spark_options.session_options

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from kafkalog.inspect.tally import Span
 from kafkalog.reporting import make_report, write_report
 from kafkalog.types import TopicPartition
 from tests.golden_cases import extracted
+from tests.pages import shape_of
 from tests.raw_batches import batches, write_segment
 from tests.server.browser import CONTRASTS, Browser, NoBrowser, find
 
@@ -48,39 +48,6 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_segment(data / "broken-0", 0, parts)
     write_segment(data / "broken-0", 300, batches(300, 5, 10, timestamp=TIME))
     return data
-
-
-class Shape(HTMLParser):
-    """Tags that were opened and never closed, those that are there, attributes that could fetch, and the text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes.update(name for name, _ in attrs)
-        if tag not in ("meta",):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data + "\n"
-
-
-def shape_of(html: str) -> Shape:
-    shape = Shape()
-    shape.feed(html)
-    shape.close()
-    return shape
 
 
 def test_it_is_whole_and_fetches_nothing(directory: Path) -> None:

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
 
 import pytest
 
@@ -13,6 +12,7 @@ from kafkalog.server.metrics_http import HttpListener, Page
 from kafkalog.server.status import DiskStatus, GroupStatus, LagStatus, PartitionStatus, Status, TopicStatus
 from kafkalog.server.status_page import page
 from kafkalog.types import TopicPartition
+from tests.pages import shape_of
 from tests.server.browser import CONTRASTS, Browser, NoBrowser, find
 from tests.server.http_pages import listening
 
@@ -37,34 +37,6 @@ STATUS = Status(
     ),
     (DiskStatus("/data/1", True, 100 << 30, 25 << 30), DiskStatus("/data/2", False, 0, 0)),
 )  # fmt: skip
-
-
-class Shape(HTMLParser):
-    """Tags that were opened and never closed, and those that may not be there."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: set[str] = set()
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.tags.add(tag)
-        if tag not in ("meta",):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data + "\n"
-
-
-def shape_of(html: str) -> Shape:
-    shape = Shape()
-    shape.feed(html)
-    shape.close()
-    return shape
 
 
 def test_it_is_whole_and_fetches_nothing() -> None:

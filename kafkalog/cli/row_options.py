@@ -1,0 +1,39 @@
+"""Options and lines of the commands that export and import rows, with Spark and without it."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from kafkalog.cli import common
+
+__all__ = ["column_option", "offsets_option", "print_export"]
+
+column_option = click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="PART=NAME",
+    callback=lambda ctx, param, given: common.parse_settings(given),
+    help="A column: of value, key, headers, timestamp, timestampType, topic, partition, offset; repeats.",
+)
+offsets_option = click.option(
+    "--offsets",
+    default="auto",
+    show_default=True,
+    metavar="WHICH",
+    help="keep those of the rows, new ones, or auto: keep where all partitions are empty.",
+)
+
+
+def print_export(report: object, *, as_json: bool) -> None:
+    """What an export wrote: `report` is a named tuple of records, files, bytes and what was there before."""
+    told = report._asdict()  # type: ignore[attr-defined]
+    if as_json:
+        print(json.dumps(told))
+    else:
+        print(
+            f"exported {common.plural(told['records'], 'record')} into {common.plural(told['files'], 'file')}, "
+            f"{told['bytes']:,} bytes; {told['before']:,} were there before"
+        )
