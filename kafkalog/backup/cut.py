@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 from kafkalog.backup.making import BackupInProgress, Changed
 from kafkalog.errors import StorageError
 from kafkalog.storage.aborted_txns import ENTRY_BYTES, LAST_OFFSET_AT
+from kafkalog.storage.batch_search import Budget, find_batch
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, base_name
 from kafkalog.storage.recovery import scan_segment
 from kafkalog.storage.view_end import SegmentEnd, empty_end, extend_end, still_there
-from kafkalog.tools.verify_search import Budget, find_batch
 from kafkalog.util.fileio import File, FileSystem
 
 INTERVAL_BYTES: Final = 4096

@@ -9,11 +9,11 @@ from typing import Final
 from kafkalog.chunks import Chunk, LastRead, slice_chunks
 from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.spark.damage import Damage, Skipped
+from kafkalog.storage.batch_search import Budget, find_batch, is_batch
 from kafkalog.storage.file_slice import FileSlice, claimed_size
 from kafkalog.storage.names import parse_base_offset
 from kafkalog.storage.view import LogView
 from kafkalog.tools.verify_report import Findings
-from kafkalog.tools.verify_search import Budget, find_batch, is_batch
 from kafkalog.tools.verify_segment import SegmentPass
 from kafkalog.util.fileio import OS, File
 

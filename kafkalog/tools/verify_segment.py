@@ -19,9 +19,9 @@ from kafkalog._core.check import (
     BatchCheck,
 )
 from kafkalog.errors import StorageError
+from kafkalog.storage.batch_search import NOWHERE, Budget, Found, find_batch, is_batch, only_zeros
 from kafkalog.storage.scan_advice import ScanAdvice
 from kafkalog.tools.verify_report import Findings, Severity
-from kafkalog.tools.verify_search import NOWHERE, Budget, Found, find_batch, is_batch, only_zeros
 from kafkalog.util.fileio import File, FileSystem
 from kafkalog.util.scan_buffer import scan_buffer
 
