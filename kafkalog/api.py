@@ -16,7 +16,7 @@ from kafkalog.compacting import CompactMixin
 from kafkalog.config import key_for
 from kafkalog.cursor_face import CursorMixin
 from kafkalog.engine import end_of, isolation_of, out_of_range, refresh, skipped_of
-from kafkalog.errors import IllegalArgument, LogClosed, UnknownConfig
+from kafkalog.errors import CorruptRecord, IllegalArgument, LogClosed, UnknownConfig
 from kafkalog.following import check_timeout, tail
 from kafkalog.inspecting import InspectMixin
 from kafkalog.keywords import near, unknown_keyword
@@ -24,6 +24,7 @@ from kafkalog.point import record_at
 from kafkalog.records.batch import RecordBatch
 from kafkalog.shown import human_size, shortened
 from kafkalog.slices import LogSlice, clamped
+from kafkalog.storage.damage import first_offset
 from kafkalog.storage.view import LogView
 from kafkalog.times import Time, to_ms
 from kafkalog.types import Isolation, OffsetAndTimestamp, TopicPartition
@@ -283,7 +284,7 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
             raise unknown_keyword("records", unknown, _RANGE)
         level = isolation_of(isolation)
         left_out = skipped_of(on_damage, skipped)
-        bounds = self._range(start, stop, since, until, level)
+        bounds = self._range(start, stop, since, until, level, left_out is not None)
         return records(self._engine, *bounds, owner=self, committed=level == "committed", skipped=left_out)
 
     def batches(
@@ -309,7 +310,7 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
             raise unknown_keyword("batches", unknown, _RANGE)
         level = isolation_of(isolation)
         left_out = skipped_of(on_damage, skipped)
-        bounds = self._range(start, stop, since, until, level)
+        bounds = self._range(start, stop, since, until, level, left_out is not None)
         return _batches(self._engine, *bounds, owner=self, committed=level == "committed", skipped=left_out)
 
     def __iter__(self) -> Iterator[Record]:
@@ -339,8 +340,8 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         check_timeout(timeout)
         engine = self._looked()
         end = end_of(engine, level)
-        first = end if start is None else self._bound(start, end)
         left_out = skipped_of(on_damage, skipped)
+        first = end if start is None else self._bound(start, end, left_out is not None)
         return tail(engine, first, timeout, owner=self, isolation=level, skipped=left_out)
 
     def _range(
@@ -350,6 +351,7 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         since: Time | None,
         until: Time | None,
         isolation: Isolation,
+        skips: bool = False,
     ) -> tuple[int, int]:
         """The offsets to read, [first, last); IllegalArgument for bounds that contradict each other."""
         if (start is not None and since is not None) or (stop is not None and until is not None):
@@ -362,20 +364,26 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
             start = self._offset_at(since, end)
         if until is not None:
             stop = self._offset_at(until, end)
-        first = engine.log_start_offset if start is None else self._bound(start, end)
+        first = engine.log_start_offset if start is None else self._bound(start, end, skips)
         if stop is None:
             return first, end
         stop = operator.index(stop)
         return first, min(end, max(stop + end if stop < 0 else stop, 0))
 
-    def _bound(self, start: int, end: int) -> int:
-        """A start offset; negative counts back from `end`, at most to the log start."""
+    def _bound(self, start: int, end: int, skips: bool = False) -> int:
+        """A start offset; negative counts back from `end`, at most to the log start.
+
+        One that lies in the damage at the log's end becomes that end, where the read `skips` damage.
+        """
         engine = self._engine
         start = operator.index(start)
         if start < 0:
             return max(start + end, engine.log_start_offset)
         if not engine.log_start_offset <= start <= engine.log_end_offset:
-            raise out_of_range(engine, start)
+            error = out_of_range(engine, start)
+            if skips and isinstance(error, CorruptRecord):
+                return engine.log_end_offset
+            raise error
         return start
 
     def _offset_at(self, time: Time, end: int) -> int:
@@ -505,7 +513,7 @@ def _batches(
     chunks = batch_chunks(engine, start, stop, owner, skipped=skipped)
     for chunk in visible_chunks(engine, chunks, True) if committed else chunks:
         for row in range(chunk.first, chunk.last):
-            if chunk.batches.base_offset(row) >= stop:
+            if chunk.batches.base_offset(row) >= stop and first_offset(chunk.data, chunk.batches, row) >= stop:
                 return
             at = chunk.batches.position(row) - chunk.position
             data = chunk.data[at : at + chunk.batches.size(row)]

@@ -17,7 +17,7 @@ from kafkalog._core.txns import has_transactions, visible_rows
 from kafkalog.engine import closed, cuts, has_cut, refresh
 from kafkalog.errors import CorruptRecord, KafkalogError, OffsetOutOfRange, StorageError
 from kafkalog.records import tables
-from kafkalog.storage.damage import Skipped, next_sound, note_skipped
+from kafkalog.storage.damage import MisplacedBatch, Skipped, next_sound, note_skipped
 from kafkalog.storage.segment_reader import CHUNK_BYTES, Anchor, Chunk, Extent, segment_chunks
 from kafkalog.storage.view import LogView
 
@@ -51,10 +51,11 @@ def batch_chunks(
     """
     looks = _Looks()
     anchor: tuple[int, Anchor] | None = None  # the base offset of a segment, and where to go on in it
-    while start < stop:
+    first = place = start  # `place` lies in the segment that is read, also where `start` is behind its last offset
+    while start < stop or place < start:
         before, cuts_before = start, cuts(log)
         try:
-            extent = log.extent(start)
+            extent = log.extent(place)
             if sequential and extent.data.size > CHUNK_BYTES:
                 extent.data.file.expect_whole_read()
             known = anchor[1] if anchor is not None and anchor[0] == extent.base_offset else None
@@ -66,8 +67,12 @@ def batch_chunks(
                     raise closed(log)
         except CorruptRecord as error:
             refresh(log)
+            place = min(start, extent.bound - 1)
+            if known is None:  # an index made before the damage may lead behind it
+                anchor = extent.base_offset, Anchor(0, extent.base_offset)
             if looks.are_enough(error):
-                start, anchor = _passed(extent, error, start, stop, skipped)
+                start, anchor = _passed(extent, error, start, stop, skipped, start > first)
+                place = place if anchor is not None else start
             continue
         except StorageError as error:
             if error.errno != ENOENT or looks.are_enough(error):
@@ -76,8 +81,10 @@ def batch_chunks(
             continue
         anchor = None
         if not extent.is_last:
-            start = max(start, extent.bound)
-        elif start == before and not has_cut(log, cuts_before):
+            place = start = max(start, extent.bound)
+            continue
+        place = start
+        if start == before and not has_cut(log, cuts_before):
             if log.log_end_offset < stop:
                 raise OffsetOutOfRange(
                     f"the log was cut to end at {log.log_end_offset} while it was read", path=log.path, offset=start
@@ -102,22 +109,25 @@ class _Looks:
 
 
 def _passed(
-    extent: Extent, error: CorruptRecord, start: int, stop: int, skipped: list[Skipped] | None
+    extent: Extent, error: CorruptRecord, start: int, stop: int, skipped: list[Skipped] | None, is_inside: bool
 ) -> tuple[int, tuple[int, Anchor] | None]:
     """Return where to go on behind damage: an offset, and the place in the segment if something sound follows there.
 
-    The damage is noted in `skipped`, or raised, unless it lies outside of [start, stop).
+    The damage is noted in `skipped`, or raised, unless it lies before the offsets that were asked for: it ends by
+    `start`, no record was given yet (`is_inside`), and it is no batch that belongs there.
     """
     position, expected = error.position or 0, error.offset or 0
     found = next_sound(extent.data.file, position, extent.data.size, expected)
     following = extent.bound if found is None else min(found.base_offset, extent.bound)
     error.last_sound_offset = expected - 1 if expected > extent.base_offset else None
     error.next_sound_offset = None if found is None and extent.is_last else following
-    if following > start and expected < stop:
+    belongs = isinstance(error, MisplacedBatch) and error.last_offset >= start and error.base_offset < stop
+    if is_inside or following > start or belongs:
         if skipped is None:
             raise error
         end = extent.data.size if found is None else found.position
-        piece = Skipped(error.path or "", position, end - position, max(expected, start), following, error.message)
+        offset = max(expected, start) if following > start else expected
+        piece = Skipped(error.path or "", position, end - position, offset, following, error.message)
         note_skipped(skipped, piece)
     if found is None:
         return max(start, extent.bound), None

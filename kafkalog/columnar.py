@@ -101,7 +101,13 @@ class ColumnarLog(_Columnar):
         return self._scan("to_pandas", columns, arguments).to_pandas()
 
     def _range(
-        self, start: int | None, stop: int | None, since: Time | None, until: Time | None, isolation: Isolation
+        self,
+        start: int | None,
+        stop: int | None,
+        since: Time | None,
+        until: Time | None,
+        isolation: Isolation,
+        skips: bool = False,
     ) -> tuple[int, int]:
         raise NotImplementedError
 
@@ -109,7 +115,7 @@ class ColumnarLog(_Columnar):
         given = checked(call, given, (*_BOUNDS, "isolation", *SCAN_OPTIONS))
         level = isolation_of(given.get("isolation"))
         start, stop, since, until = (given.get(name) for name in _BOUNDS)
-        first, last = self._range(start, stop, since, until, level)
+        first, last = self._range(start, stop, since, until, level, given.get("on_damage") == "skip")
         options = {name: given[name] for name in ("isolation", *SCAN_OPTIONS) if name in given}
         return LogScan(cast("Log", self), first, last, columns, **options)
 

@@ -7,6 +7,7 @@ import struct
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog._core.crc import crc32c
+from kafkalog.chunks import check_tail
 from kafkalog.engine import end_of, isolation_of
 from kafkalog.errors import IllegalArgument, KafkalogError, OffsetOutOfRange
 from kafkalog.keywords import near
@@ -59,6 +60,7 @@ def place_of(engine: Engine, where: int | str, end: int) -> int:
     if offset < 0:
         return max(first, end + offset)
     if not first <= offset <= engine.log_end_offset:
+        check_tail(engine, offset)
         raise OffsetOutOfRange(
             f"log {engine.name} holds offsets from {first} to its end {engine.log_end_offset}",
             path=engine.path, offset=offset,

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.record import Record
-from kafkalog.chunks import records
+from kafkalog.chunks import check_tail, records
 from kafkalog.cursor_place import Options, lag_of, out_of_log, place_of, record_mark, why_lost
 from kafkalog.cursor_store import CursorFile, CursorState, CursorStore
 from kafkalog.engine import end_of, isolation_of, refresh
@@ -169,6 +169,7 @@ class Cursor:
         end = self._end()
         found: list[Record] = []
         if self._next >= end:
+            check_tail(self._engine, end)
             return found, self._next
         try:
             found.extend(islice(self._records(end), max_records))
@@ -190,7 +191,9 @@ class Cursor:
             if self._next < end:
                 yield from self._until(end)
                 waiting.begin()
-            elif stop is not None or not waiting.wait():
+                continue
+            check_tail(self._engine, end)
+            if stop is not None or not waiting.wait():
                 self.processed()
                 return
 
@@ -217,6 +220,7 @@ class Cursor:
         refresh(self._engine)
         lost = out_of_log(self._engine, self._next)
         if lost is not None:
+            check_tail(self._engine, self._next)
             self._place(self._reset(lost, self._next))
         return end_of(self._engine, self._isolation)
 

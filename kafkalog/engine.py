@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import IllegalArgument, LogClosed, OffsetOutOfRange
+from kafkalog.errors import CorruptRecord, IllegalArgument, LogClosed, OffsetOutOfRange
 from kafkalog.keywords import near
 from kafkalog.storage import read
 from kafkalog.storage.view import LogView
@@ -84,6 +84,8 @@ def closed(log: Engine) -> LogClosed:
     return LogClosed(f"log {log.name} is closed")
 
 
-def out_of_range(log: Engine, offset: int) -> OffsetOutOfRange:
-    """The error for an offset that the log does not hold, with the range that it does."""
+def out_of_range(log: Engine, offset: int) -> OffsetOutOfRange | CorruptRecord:
+    """The error for an offset that the log does not hold, with the range that it does; the damage that may hold it."""
+    if isinstance(log, LogView) and offset >= log.log_end_offset and (trouble := log.tail_damage) is not None:
+        return trouble
     return read.out_of_range(offset, log.log_start_offset, log.log_end_offset, log.path)

@@ -53,8 +53,6 @@ class LogSlice(ColumnarSlice):
         >>> [record.offset for record in log[:1].records()]
         [0]
         """
-        if self.start == self.stop:
-            return iter(())
         return self.log.records(self.start, self.stop, isolation=self.isolation)
 
     def batches(self) -> Iterator[RecordBatch]:
@@ -63,8 +61,6 @@ class LogSlice(ColumnarSlice):
         >>> list(log[:1].batches())
         [<RecordBatch v2 [0, 2) 2 records 92 B>]
         """
-        if self.start == self.stop:
-            return iter(())
         return self.log.batches(self.start, self.stop, isolation=self.isolation)
 
     def _scan(self, call: str, columns: Iterable[str] | None, given: dict[str, Any]) -> LogScan:

@@ -26,16 +26,18 @@ NOT_READABLE = UNREADABLE
 
 
 cdef inline const uint8_t* find_batch(
-    const uint8_t* p, const uint8_t* end, int64_t target, bint by_time, BatchRow* row
+    const uint8_t* p, const uint8_t* end, int64_t target, bint by_time, BatchRow* row, bint at_end
 ) noexcept nogil:
     """The first batch from p on that ends at or above an offset, or holds a time at or above; NULL unless it is sound.
 
     Headers are walked, and by time the batches passed over have to be valid, since nothing else would show a damaged
-    time. The batch found has to be whole, valid, of format v2 and uncompressed, else NULL.
+    time. The batch found has to be whole, valid, of format v2 and uncompressed, else NULL. Its base offset lies outside
+    the checksum: it has to follow the batch before it, or end below the one after it. `at_end`: none comes after `end`.
     """
     cdef int64_t size = 0
     cdef int magic = 0
     cdef int64_t seen
+    cdef int64_t expected = -1
     while True:
         if peek_batch(p, end - p, True, &size, &magic) != -1:
             return NULL
@@ -53,9 +55,16 @@ cdef inline const uint8_t* find_batch(
             read_row(p, size, magic, True, row)
             if row.valid != 1:
                 return NULL
+        expected = added(last_offset_at(p), 1)
         p += size
     if size > end - p:
         return NULL
+    if load64(p) != expected:
+        if end - p - size >= 8:
+            if load64(p + size) <= last_offset_at(p):
+                return NULL
+        elif not at_end:
+            return NULL
     read_row(p, size, magic, True, row)
     return p if row.valid == 1 and not row.attributes & CODEC_MASK else NULL
 
@@ -75,13 +84,13 @@ cdef inline int64_t timestamp_of(const BatchRow* row, const Fields* f) noexcept 
 
 
 cdef inline const uint8_t* find_record(
-    const uint8_t* p, const uint8_t* end, int64_t offset, BatchRow* row, Fields* f
+    const uint8_t* p, const uint8_t* end, int64_t offset, BatchRow* row, Fields* f, bint at_end
 ) noexcept nogil:
     """Where the record with this offset begins, with its fields and its batch's header; NULL where it is not found."""
     cdef int32_t i
     cdef Cursor c
     cdef const uint8_t* start
-    p = find_batch(p, end, offset, False, row)
+    p = find_batch(p, end, offset, False, row, at_end)
     if p == NULL or row.base_offset > offset or row.attributes & CONTROL_BIT:
         return NULL
     c.p = p + V2_RECORDS_AT
@@ -123,11 +132,12 @@ cdef Record copied_out(const uint8_t* start, const BatchRow* row, const Fields* 
     return record_of(table, 0)
 
 
-def pick(buf, int64_t offset) -> Record | None:
+def pick(buf, int64_t offset, bint at_end=False) -> Record | None:
     """The record with this offset among the batches of `buf`, of which the first begins at byte 0.
 
-    None where it is not there, or its batch is cut off, damaged, compressed, a control batch or not of format v2:
-    headers are walked up to the batch, whose checksum is then compared. The record holds a copy of its own bytes.
+    `at_end` says that `buf` ends where the log does. None where it is not there, or its batch is cut off, damaged, compressed, a control batch or not of format v2:
+    headers are walked up to the batch, whose checksum is then compared; also where neither the batch before it nor the
+    one behind it in `buf` bears its base offset out. The record holds a copy of its own bytes.
     """
     cdef Py_buffer view
     cdef BatchRow row
@@ -136,7 +146,7 @@ def pick(buf, int64_t offset) -> Record | None:
     memset(&fields, 0, sizeof(Fields))
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     try:
-        start = find_record(<const uint8_t*>view.buf, <const uint8_t*>view.buf + view.len, offset, &row, &fields)
+        start = find_record(<const uint8_t*>view.buf, <const uint8_t*>view.buf + view.len, offset, &row, &fields, at_end)
         if start == NULL:
             return None
         return copied_out(start, &row, &fields, offset)
@@ -164,20 +174,20 @@ cdef inline int64_t find_time(
 
 cdef inline int64_t find_time_from(
     const uint8_t* p, const uint8_t* end, int64_t known_offset, int64_t known_timestamp, int64_t timestamp,
-    int64_t start_offset, BatchRow* row, int64_t* found,
+    int64_t start_offset, BatchRow* row, int64_t* found, bint at_end,
 ) noexcept nogil:
-    p = find_batch(p, end, known_offset, False, row)
+    p = find_batch(p, end, known_offset, False, row, at_end)
     if p == NULL or row.max_timestamp != known_timestamp or row.base_offset > known_offset:
         return UNREADABLE
     if known_timestamp < timestamp:
-        p = find_batch(p, end, timestamp, True, row)
+        p = find_batch(p, end, timestamp, True, row, at_end)
         if p == NULL:
             return UNREADABLE
     return find_time(p, row, timestamp, start_offset, found)
 
 
 def pick_by_time(
-    buf, int64_t known_offset, int64_t known_timestamp, int64_t timestamp, int64_t start_offset
+    buf, int64_t known_offset, int64_t known_timestamp, int64_t timestamp, int64_t start_offset, bint at_end=False
 ) -> tuple[int, int, int]:
     """(offset, timestamp, leader epoch) of the first record at or after `timestamp` ms and `start_offset`.
 
@@ -194,7 +204,7 @@ def pick_by_time(
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     start = <const uint8_t*>view.buf
     offset = find_time_from(
-        start, start + view.len, known_offset, known_timestamp, timestamp, start_offset, &row, &found
+        start, start + view.len, known_offset, known_timestamp, timestamp, start_offset, &row, &found, at_end
     )
     PyBuffer_Release(&view)
     return max(offset, <int64_t>NONE_HERE), found, row.leader_epoch

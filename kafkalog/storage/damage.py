@@ -12,7 +12,10 @@ from kafkalog.storage.batch_search import Budget, find_batch, is_batch
 from kafkalog.storage.file_slice import LOG_OVERHEAD, FileSlice, claimed_size
 from kafkalog.storage.lazy_file import DataFile
 
-__all__ = ["HINT", "Skipped", "SoundBatch", "bad_row", "damage_at", "next_sound", "note_skipped", "sound_rows"]
+__all__ = [
+    "HINT", "MisplacedBatch", "Skipped", "SoundBatch", "bad_row", "damage_at", "first_offset", "next_sound",
+    "note_skipped", "sound_rows",
+]  # fmt: skip
 
 _LOG: Final = logging.getLogger(__name__)
 HINT: Final = "`kafkalog consume --on-damage skip` reads the rest; a replica or a backup may have what is damaged"
@@ -31,6 +34,13 @@ class Skipped(NamedTuple):
     offset: int
     next_offset: int
     reason: str
+
+
+class MisplacedBatch(CorruptRecord):
+    """A batch whose checksum holds, with offsets that contradict those around it: its base offset is damaged."""
+
+    base_offset = -1
+    last_offset = -1
 
 
 def note_skipped(skipped: list[Skipped], piece: Skipped) -> None:
@@ -78,13 +88,19 @@ def sound_rows(table: BatchTable, data: bytes, next_offset: int, bound: int) -> 
     before = table[rows - 1]
     expected = table.last_offset_of(rows - 2) + 1 if rows > 1 else next_offset
     contradicts = table[rows].is_valid and expected <= table.base_offset(rows) <= before.last_offset
-    if before.compression and contradicts and _first_offset(data, table, rows - 1) > expected:
+    if contradicts and first_offset(data, table, rows - 1) > expected:
         return rows - 1
     return rows
 
 
-def _first_offset(data: bytes, table: BatchTable, row: int) -> int:
-    """Return the offset of the first message in a wrapper; -1 where it does not decode."""
+def first_offset(data: bytes, table: BatchTable, row: int) -> int:
+    """Return the first offset of a batch; of a compressed message of v0 or v1 it lies inside.
+
+    -1 where that does not decode. The first row of `table` begins with `data`.
+    """
+    batch = table[row]
+    if batch.magic >= 2 or not batch.compression:
+        return batch.base_offset
     try:
         records = batch_table(data, table, row, base_position=table.position(0))
     except KafkalogError:
@@ -96,8 +112,8 @@ def bad_row(table: BatchTable, row: int, next_offset: int, bound: int, path: str
     """Return the error for the first row that `sound_rows` did not count."""
     batch = table[row]
     if not batch.is_valid:
-        what = f"the batch of {batch.size} bytes does not match its CRC"
-    elif batch.last_offset < batch.base_offset:
+        return damage_at(f"the batch of {batch.size} bytes does not match its CRC", path, next_offset, batch.position)
+    if batch.last_offset < batch.base_offset:
         what = f"the batch ends at offset {batch.last_offset}, below its base offset {batch.base_offset}"
     elif batch.base_offset < next_offset:
         what = f"the batch begins at offset {batch.base_offset}, below the {next_offset} that comes next"
@@ -106,7 +122,9 @@ def bad_row(table: BatchTable, row: int, next_offset: int, bound: int, path: str
     else:
         following = table.base_offset(row + 1) if row + 1 < len(table) else bound
         what = f"the batch begins at offset {batch.base_offset} and the one behind it at {following}"
-    return damage_at(what, path, next_offset, batch.position)
+    error = MisplacedBatch(what, path=path, offset=next_offset, position=batch.position, hint=HINT)
+    error.base_offset, error.last_offset = batch.base_offset, batch.last_offset
+    return error
 
 
 def damage_at(what: str, path: str, next_offset: int, position: int) -> CorruptRecord:

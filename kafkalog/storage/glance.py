@@ -23,6 +23,7 @@ WINDOW_BYTES: Final = 24 << 10
 LARGEST_WINDOW_BYTES: Final = 80 << 10
 """More than this is not read on the word of an index: what it means may be many batches, or damage."""
 
+OFFSET_BYTES: Final = 8
 LARGEST_BATCH_BYTES: Final = 1 << 20
 """More than this is not read on the word of a size field that nothing has confirmed."""
 
@@ -47,33 +48,44 @@ class Segment(Protocol):
     def time_index(self) -> _TimeIndex: ...
 
 
-def record_at_offset(segment: Segment, offset: int) -> Record | None:
-    """The record of the segment with exactly this offset; it holds its own bytes only."""
+def record_at_offset(segment: Segment, offset: int, is_last: bool = False) -> Record | None:
+    """The record of the segment with exactly this offset; it holds its own bytes only.
+
+    `is_last` says that no segment comes after this one.
+    """
     try:
         index, records = segment.offset_index, segment.records  # of another process: it may be gone meanwhile
         position, size = index.window(offset)
-        record = _record_in(records, position, size, offset)
+        record = _record_in(records, position, size, offset, is_last)
         if record is None:
             start = index.lookup(offset).position
             if start < position:  # it lies before the batch that was skipped to
-                record = _record_in(records, start, position - start, offset)
+                record = _record_in(records, start, position - start, offset, is_last)
     except (IllegalArgument, StorageError):
         return None
     return record
 
 
-def _record_in(records: FileRecords, position: int, size: int, offset: int) -> Record | None:
-    """The record, if its batch is among those from `position` on; `size` bytes are said to hold it, 0 for not known."""
-    data = records.read(position, size if 0 < size <= LARGEST_WINDOW_BYTES else WINDOW_BYTES)
-    record = pick(data, offset)
+def _record_in(records: FileRecords, position: int, size: int, offset: int, is_last: bool) -> Record | None:
+    """The record, if its batch is among those from `position` on; `size` bytes are said to hold it, 0 for not known.
+
+    The base offset of the batch behind them is read too: it bears out the offsets before it.
+    """
+    size = size + OFFSET_BYTES if 0 < size <= LARGEST_WINDOW_BYTES else WINDOW_BYTES
+    data = records.read(position, size)
+    record = pick(data, offset, is_last and position + len(data) >= records.size)
     if record is None:
         walk = find_offset(data, offset)
         if walk.position >= 0 and len(data) < walk.position + walk.size <= LARGEST_BATCH_BYTES:
-            record = pick(records.read(position + walk.position, walk.size), offset)
+            position += walk.position
+            data = records.read(position, walk.size + OFFSET_BYTES)
+            record = pick(data, offset, is_last and position + len(data) >= records.size)
     return record
 
 
-def record_at_time(segment: Segment, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
+def record_at_time(
+    segment: Segment, timestamp: int, start_offset: int, is_last: bool = False
+) -> OffsetAndTimestamp | None:
     """The first record of the segment at or after `timestamp` (ms) with an offset of at least `start_offset`."""
     try:
         index, records = segment.offset_index, segment.records
@@ -86,10 +98,14 @@ def record_at_time(segment: Segment, timestamp: int, start_offset: int) -> Offse
             size = behind + more - position if more else 0
         if not 0 < size <= LARGEST_WINDOW_BYTES:
             size = WINDOW_BYTES
-        found = pick_by_time(records.read(position, size), known_offset, known_timestamp, timestamp, start_offset)
+        data = records.read(position, size + OFFSET_BYTES)
+        at_end = is_last and position + len(data) >= records.size
+        found = pick_by_time(data, known_offset, known_timestamp, timestamp, start_offset, at_end)
         if found[0] < 0:
-            data = records.read(index.lookup(known_offset).position, LARGEST_WINDOW_BYTES)
-            found = pick_by_time(data, known_offset, known_timestamp, timestamp, start_offset)
+            position = index.lookup(known_offset).position
+            data = records.read(position, LARGEST_WINDOW_BYTES)
+            at_end = is_last and position + len(data) >= records.size
+            found = pick_by_time(data, known_offset, known_timestamp, timestamp, start_offset, at_end)
     except (IllegalArgument, StorageError):
         return None
     return OffsetAndTimestamp._make(found) if found[0] >= 0 else None

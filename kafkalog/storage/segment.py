@@ -22,7 +22,9 @@ from kafkalog.storage.lazy_index import LazyIndex
 from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name, txn_index_file_name
 from kafkalog.storage.readable_records import FIRST_WINDOW, SMALL_WINDOW
 from kafkalog.storage.segment_files import SegmentFiles
+from kafkalog.storage.segment_reader import Extent
 from kafkalog.storage.time_index import TimeIndex
+from kafkalog.storage.time_search import find_offset_by_timestamp
 from kafkalog.storage.transaction_index import TransactionIndex
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata, OffsetAndTimestamp, TimestampOffset
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
@@ -365,13 +367,21 @@ class LogSegment(SegmentFiles):
             return message_timestamp - tail.rolling_timestamp
         return now_ms - self.created_ms
 
-    def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
-        """The first record at or after the time whose offset is at least `start_offset` (SEG-18)."""
-        near = self.time_index.lookup(timestamp).offset
-        index, records = self.offset_index, self.records
-        position = index.lookup(near if near > start_offset else start_offset).position
-        window = SMALL_WINDOW if index.entries * _LONG_BATCH_BYTES < records.size else FIRST_WINDOW
-        return records.search_for_timestamp(timestamp, position, start_offset, window)
+    def find_offset_by_timestamp(
+        self, timestamp: int, start_offset: int, bound: int | None = None
+    ) -> OffsetAndTimestamp | None:
+        """The first record at or after the time whose offset is at least `start_offset` (SEG-18).
+
+        `bound` is the offset at which the next segment begins; errors as for `time_search`.
+        """
+        extent = Extent(
+            self.base_offset,
+            self.records.slice(0, self.records.size),
+            self.base_offset + MAX_RELATIVE_OFFSET + 1 if bound is None else bound,
+            bound is None,
+            self.offset_index,
+        )
+        return find_offset_by_timestamp(extent, self.time_index, timestamp, start_offset)
 
     def find_largest_timestamp(self) -> OffsetAndTimestamp | None:
         """The first record that carries the largest timestamp; None where no batch has one."""

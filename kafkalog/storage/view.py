@@ -21,6 +21,7 @@ from kafkalog.errors import (
     LogClosed,
     StorageError,
 )
+from kafkalog.storage.damage import MisplacedBatch
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_metrics import LOGS, LogMetrics
 from kafkalog.storage.lookup import bounded, first_at
@@ -153,11 +154,15 @@ class LogView:
 
     @property
     def tail_damage(self) -> CorruptRecord | None:
-        """The same where the data directory was closed well: then nothing is being written, and records are missing."""
+        """The same where it is no torn write: records are missing, or a whole batch is at the wrong offsets.
+
+        A data directory that was closed well has no torn write.
+        """
         trouble = self._state.end.problem
-        if trouble is None or not self._fs.exists(os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE)):
-            return None
-        return trouble
+        if trouble is None or isinstance(trouble, MisplacedBatch):
+            return trouble
+        was_closed = self._fs.exists(os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE))
+        return trouble if was_closed else None
 
     @property
     def problems(self) -> tuple[KafkalogError, ...]:
@@ -303,7 +308,10 @@ class LogView:
             return OffsetAndTimestamp(state.start_offset, -1, self._epoch_of(state.start_offset))
         if timestamp == MAX_TIMESTAMP:
             return largest_timestamp(state)
-        return first_at(state.segments, timestamp, state.start_offset, state.end_offset)
+        found = first_at(state.segments, timestamp, state.start_offset, state.end_offset)
+        if found is None and (trouble := self.tail_damage) is not None:
+            raise trouble  # the record may have been there
+        return found
 
     def _epoch_of(self, offset: int) -> int:
         """The leader epoch that the partition's epoch file has for an offset; -1 where it does not tell."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, StorageError
-from kafkalog.storage.damage import next_sound
+from kafkalog.storage.damage import MisplacedBatch, next_sound
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.lazy_file import DataFile
 from kafkalog.storage.segment_reader import Anchor, Chunk, Extent, SegmentWalk
@@ -81,10 +81,9 @@ def extend_end(file: DataFile, base_offset: int, end: SegmentEnd, length: int) -
         for chunk in SegmentWalk(extent, Anchor(end.size, end.next_offset), 0, bound).chunks():
             end = _after(chunk)
     except CorruptRecord as error:
-        problem = CorruptRecord(
-            error.message, path=file.path, offset=end.next_offset, position=error.position, hint=_HINT
-        )
-        return end._replace(problem=problem)
+        if not isinstance(error, MisplacedBatch):
+            error.hint = _HINT
+        return end._replace(problem=error)
     return end
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog._core.scan import REASON_PARTIAL, BatchHeader, scan
-from kafkalog.errors import KafkalogError
 from kafkalog.storage.file_slice import HEADER_BYTES, claimed_size, is_worth_reading
-from kafkalog.storage.view_end import SegmentEnd, empty_end, extend_end
+from kafkalog.storage.segment_reader import Extent
+from kafkalog.storage.time_search import find_offset_by_timestamp
+from kafkalog.storage.view_end import MAX_OFFSETS, SegmentEnd, empty_end, extend_end
 from kafkalog.storage.view_files import Descriptors, ViewFiles
 from kafkalog.storage.view_listing import ListedSegment
 from kafkalog.types import OffsetAndTimestamp, OffsetPosition
@@ -162,34 +163,18 @@ class ViewSegment(ViewFiles):
             return None
         return batch.position
 
-    def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
+    def find_offset_by_timestamp(
+        self, timestamp: int, start_offset: int, bound: int | None = None
+    ) -> OffsetAndTimestamp | None:
         """The first record at or after time `timestamp` (ms) with an offset of at least `start_offset`.
 
-        CorruptRecord where a damaged batch lies before it, which might have held it.
+        `bound` is the offset at which the next segment begins; errors as for `time_search`.
         """
-        position = 0
-        index = self.time_index
-        if index.entries:
-            entry = index.lookup(timestamp)
-            if entry.timestamp >= 0:
-                position = self._timed_position(entry.timestamp, entry.offset) or 0
-        stop = self._size
-        try:
-            found = self.records.search_for_timestamp(timestamp, position, start_offset)
-            place = None if found is None else self.translate_offset(found.offset)
-            if place is not None:
-                stop = place[1] + place[2]
-        except KafkalogError:
-            self._raise_damage(position, stop)
-            raise
-        self._raise_damage(position, stop)
-        return found
-
-    def _raise_damage(self, start: int, stop: int) -> None:
-        """CorruptRecord unless the bytes from `start` to `stop` are whole valid batches."""
-        problem = self._walked(start, stop).problem
-        if problem is not None:
-            raise problem
+        end = self.base_offset + MAX_OFFSETS if bound is None else bound
+        extent = Extent(
+            self.base_offset, self.records.slice(0, self._size), end, bound is None, self.offset_index
+        )
+        return find_offset_by_timestamp(extent, self.time_index, timestamp, start_offset)
 
     def __repr__(self) -> str:
         size = "?" if self._size < 0 else str(self._size)
