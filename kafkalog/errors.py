@@ -105,13 +105,14 @@ class CorruptRecord(ApiError, ValueError):
     """Bytes that are no whole batch (size, magic, CRC), or batches whose offsets contradict each other.
 
     `last_sound_offset` is the offset before the damage, `next_sound_offset` the first one behind it that can be read;
-    None where that is not known, or there is none.
+    None where that is not known, or there is none. `report` says what a whole job did up to the damage and beside it.
     """
 
     code = 2
     retriable = True
     last_sound_offset: int | None = None
     next_sound_offset: int | None = None
+    report: Any = None
 
     def _place(self) -> tuple[tuple[str, object], ...]:
         sound = ("last sound offset", self.last_sound_offset), ("next sound offset", self.next_sound_offset)

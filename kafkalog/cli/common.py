@@ -13,6 +13,7 @@ import click
 from kafkalog.shown import one_message
 
 if TYPE_CHECKING:
+    from kafkalog.storage.damage import Skipped
     from kafkalog.tools.directories import PartitionPath
     from kafkalog.util.fileio import FileSystem
 
@@ -35,6 +36,27 @@ def dir_option(command: Command) -> Command:
         metavar="DIR",
         help="Data directory that holds <topic>-<partition> directories; repeats. [env: KAFKALOG_DIR]",
     )(command)
+
+
+def on_damage_option(command: Command) -> Command:
+    """--on-damage raise|skip."""
+    return click.option(
+        "--on-damage",
+        type=click.Choice(["raise", "skip"]),
+        default="raise",
+        show_default=True,
+        help="At bytes that are no sound batch: stop with an error, or leave them out, report them and go on.",
+    )(command)
+
+
+def report_skipped(skipped: Sequence[Skipped]) -> None:
+    """Print what was left out on standard error, a line a piece."""
+    for piece in skipped:
+        has_offsets = piece.next_offset > piece.offset
+        offsets = f"offsets {piece.offset} to {piece.next_offset - 1}" if has_offsets else "no offsets"
+        size = plural(piece.size_bytes, "byte")
+        place = f"{piece.path}, {size} from position {piece.position}, {offsets}"
+        print(f"kafkalog: left out: {place}: {piece.reason}", file=sys.stderr)
 
 
 def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

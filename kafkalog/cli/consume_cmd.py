@@ -16,6 +16,8 @@ from kafkalog.cli.progress import Meter
 if TYPE_CHECKING:
     from kafkalog.chunks import Chunk
     from kafkalog.cli.consume_group import Group
+    from kafkalog.errors import CorruptRecord
+    from kafkalog.storage.damage import Skipped
     from kafkalog.storage.view import LogView
     from kafkalog.tools.consume_decoded import Serdes
     from kafkalog.tools.templates import Pieces
@@ -67,12 +69,15 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 )
 @common.cursors_option
 @common.isolation_option
+@common.on_damage_option
 @common.settings_option("Setting of the reader: isolation.level, and with -G auto.offset.reset")
 @common.quiet_options
-def command(**given: Any) -> None:
+def command(**given: Any) -> int:
     """Print the records of a topic's partitions, one partition after the other, each in order.
 
     Takes no lock and writes nothing there; a directory that a broker writes to is read as it is.
+
+    Exit status: 0 all was printed, 1 damage or a named thing absent (also with --on-damage skip), 2 wrong usage.
     """
     common.set_verbosity(given["quiet"], given["verbose"])
     reset = given["settings"].pop("auto.offset.reset", None) if given["group"] is not None else None
@@ -89,7 +94,9 @@ def command(**given: Any) -> None:
         from kafkalog.cli.consume_group import Group
 
         group = Group(given["group"], given["cursors"], reset, given["isolation_level"], given["quiet"])
-    _Consumer(dirs, given, group).run()
+    consumer = _Consumer(dirs, given, group)
+    consumer.run()
+    return 1 if consumer.skipped else 0
 
 
 class _Consumer:
@@ -109,6 +116,7 @@ class _Consumer:
         self.isolation = isolation_of(given["isolation_level"])
         self.serdes = self._serdes()
         self.group = group
+        self.skipped: list[Skipped] | None = [] if given["on_damage"] == "skip" else None
 
     def _serdes(self) -> Serdes | None:
         if not self.given["serdes"]:
@@ -146,10 +154,11 @@ class _Consumer:
             if self.given["follow"]:
                 self._follow(views, starts, templates, meter)
             else:
-                self._tell_damage(views, starts)
+                self._check_ends(views, starts)
+            common.report_skipped(self.skipped or ())
 
-    def _tell_damage(self, views: list[LogView], starts: list[int]) -> None:
-        """Raises what ended a partition that was read to its end before its file ends, if anything did.
+    def _check_ends(self, views: list[LogView], starts: list[int]) -> None:
+        """Raise, or note, what ended a partition that was read to its end before its file ends, if anything did.
 
         What a writer is about to finish is no damage: a batch that is cut off gets a moment to be whole. Trouble
         that costs no record, as with an index that a backup left out, is a note, and so is an open transaction.
@@ -168,9 +177,18 @@ class _Consumer:
                 time.sleep(common.SETTLE_S)
                 view.refresh()
             if view.damage is not None:
-                raise view.damage
+                self._end_in_damage(view, view.damage)
             for problem in view.problems:
                 common.note(f"note: {problem}", quiet=self.given["quiet"])
+
+    def _end_in_damage(self, view: LogView, damage: CorruptRecord) -> None:
+        from kafkalog.storage.damage import Skipped, note_skipped
+
+        if self.skipped is None:
+            raise damage
+        position, offset = damage.position or 0, view.log_end_offset
+        size_bytes = max(0, view.active_segment.stat().st_size - position)
+        note_skipped(self.skipped, Skipped(damage.path or "", position, size_bytes, offset, offset, damage.message))
 
     def _template(self, partition: int) -> Pieces:
         from kafkalog.tools import templates
@@ -211,7 +229,7 @@ class _Consumer:
         from kafkalog.tools.consume import write_records
 
         try:
-            chunks = self._metered(batch_chunks(view, start, stop), meter)
+            chunks = self._metered(batch_chunks(view, start, stop, skipped=self.skipped), meter)
             chunks = visible_chunks(view, chunks, self.isolation == "committed")
             limits = {"first_offset": start, "end_offset": stop, "max_records": self.left}
             if self.serdes is None:

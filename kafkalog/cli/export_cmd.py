@@ -31,6 +31,7 @@ FORMATS = ("parquet", "arrow", "jsonl", "kafka-dir")
 @click.option("--compression", metavar="CODEC", help="Of Parquet and Arrow. Default: zstd.")
 @click.option("--resume", is_flag=True, help="Go on with the export that is in TARGET: what is there stays.")
 @common.isolation_option
+@common.on_damage_option
 @common.json_option("One JSON object with what was exported.")
 @common.quiet_options
 def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, **given: Any) -> int:
@@ -47,6 +48,7 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
     if format == "kafka-dir":
         return _export_directory(dirs, target, given, as_json, quiet)
     from kafkalog.cli.spark_export import parse_size
+    from kafkalog.errors import CorruptRecord
     from kafkalog.exchange.export import export_records
     from kafkalog.times import text_ms
     from kafkalog.tools.offsets import parse_bounds
@@ -55,15 +57,26 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
     columns, size = given["columns"], parse_size(given["target_size"], "--target-size")
     level = common.isolation_level(given["isolation_level"])
     with Meter("export", total_bytes(dirs) if sys.stderr.isatty() else None, quiet=quiet) as meter:
-        report = export_records(
-            dirs, target, format, topics=given["topics"], numbers=given["partitions"],
-            bounds=parse_bounds(given["offsets"], text_ms),
-            columns=None if columns is None else [name.strip() for name in columns.split(",")],
-            isolation=level, by_date=given["by_date"], compression=given["compression"], file_bytes=size,
-            resume=given["resume"], progress=meter.add,
-        )  # fmt: skip
+        damage: CorruptRecord | None = None
+        try:
+            report = export_records(
+                dirs, target, format, topics=given["topics"], numbers=given["partitions"],
+                bounds=parse_bounds(given["offsets"], text_ms),
+                columns=None if columns is None else [name.strip() for name in columns.split(",")],
+                isolation=level, by_date=given["by_date"], compression=given["compression"], file_bytes=size,
+                resume=given["resume"], on_damage=given["on_damage"], progress=meter.add,
+            )  # fmt: skip
+        except CorruptRecord as error:
+            if error.report is None:
+                raise
+            damage, report = error, error.report
     row_options.print_export(report, as_json=as_json)
-    return 0
+    common.report_skipped(report.skipped)
+    if damage is not None:
+        for other in report.damaged[1:]:
+            print(f"kafkalog: {other}", file=sys.stderr)
+        raise damage
+    return 1 if report.skipped else 0
 
 
 def _export_directory(dirs: list[str], target: str, given: dict[str, Any], as_json: bool, quiet: bool) -> int:

@@ -29,7 +29,7 @@ offsets_option = click.option(
 
 def print_export(report: object, *, as_json: bool) -> None:
     """What an export wrote: `report` is a named tuple of records, files, bytes and what was there before."""
-    told = report._asdict()  # type: ignore[attr-defined]
+    told = {name: getattr(report, name) for name in ("records", "files", "bytes", "before")}
     if as_json:
         print(json.dumps(told))
     else:

@@ -12,8 +12,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from kafkalog.engine import end_of, isolation_of
-from kafkalog.errors import IllegalArgument, MissingPackage, UnknownTopicOrPartition
+from kafkalog.chunks import check_tail
+from kafkalog.engine import end_of, isolation_of, skipped_of
+from kafkalog.errors import CorruptRecord, IllegalArgument, MissingPackage, UnknownTopicOrPartition
 from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.exchange.jsonl_files import export_lines
 from kafkalog.exchange.manifest import ExportDirectory, ExportedRange, ExportSettings, is_export
@@ -29,6 +30,7 @@ from kafkalog.exchange.planning import (
 from kafkalog.exchange.ranges import OffsetRange, boundaries, bytes_between, cut
 from kafkalog.exchange.tasks import ExportTask
 from kafkalog.remote import is_url, locate_directories, refuse_urls
+from kafkalog.storage.damage import Skipped
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.view import LogView
 from kafkalog.tools.directories import PartitionPath, Path, find, partitions, path_list
@@ -50,12 +52,17 @@ _OWN_TOPICS: Final = "__"
 
 
 class ExportReport(NamedTuple):
-    """What one run wrote (`records`, `files`, `bytes`), and how many records were in the directory before it."""
+    """What one run wrote (`records`, `files`, `bytes`), and how many records were in the directory before it.
+
+    `skipped` are damaged bytes that were left out, `damaged` the errors of partitions that were written up to damage.
+    """
 
     records: int
     files: int
     bytes: int
     before: int
+    skipped: tuple[Skipped, ...] = ()
+    damaged: tuple[CorruptRecord, ...] = ()
 
 
 def export_records(
@@ -72,6 +79,7 @@ def export_records(
     compression: str | None = None,
     file_bytes: int = FILE_BYTES,
     resume: bool = False,
+    on_damage: str = "raise",
     progress: Progress | None = None,
 ) -> ExportReport:
     """Exports the records of topics into the directory `target`: files `topic=NAME/...` of about `file_bytes`.
@@ -81,7 +89,10 @@ def export_records(
     begin and end. `columns` are those of `Log.scan`; JSON lines have all, as `kafkalog consume -J` prints them. With
     `by_date` there is a directory for each day of the records' times. With `resume` the directory may have an export
     with the same settings: what is in it is not written again, and what is new is. `progress` is called with bytes of
-    the log that are done.
+    the log that are done. With `on_damage="skip"` bytes that are no sound batch are left out, and are in the report.
+
+    At damage the records before it are written, then the other partitions. Then CorruptRecord is raised: its `report`
+    is the ExportReport, with the damage of each partition.
 
     Each part is in the directory whole or not at all, whatever happens. Errors: IllegalArgument for a target that
     holds something else, or an export while `resume` is not given; UnknownTopicOrPartition; IllegalState and
@@ -105,16 +116,69 @@ def export_records(
         written: list[ExportedRange] = []
         ids = {key: read_partition_metadata(fs, path) for key, path in found}
         parts = _plan(dict(found), ids, views, directory, bounds or Bounds(), file_bytes, isolation)
+        run = _Run(views, on_damage)
         for part, log_bytes, topic_id in parts:
             if isinstance(fs, RemoteFileSystem):
                 part = replace(part, directory=fs.url_of(part.directory))
-            task = ExportTask(part, log_bytes, topic_id, settings, codec, file_bytes, directory.staging)
-            _export_range(task)
+            task = ExportTask(part, log_bytes, topic_id, settings, codec, file_bytes, directory.staging, on_damage)
+            run.export(task)
             written += directory.commit_staged()
             if progress is not None:
                 progress(log_bytes)
+        run.check_ends(bounds or Bounds())
     files = [file for one in written for file in one.files]
-    return ExportReport(sum(one.records for one in written), len(files), sum(file.bytes for file in files), before)
+    report = ExportReport(
+        sum(one.records for one in written), len(files), sum(file.bytes for file in files), before,
+        tuple(run.skipped), tuple(run.damaged.values()),
+    )  # fmt: skip
+    if run.damaged:
+        raise _incomplete(report)
+    return report
+
+
+class _Run:
+    """The parts of one export, and the damage met in them."""
+
+    def __init__(self, views: Mapping[TopicPartition, LogView], on_damage: str) -> None:
+        self.skipped: list[Skipped] = []
+        self.damaged: dict[TopicPartition, CorruptRecord] = {}
+        self._views = views
+        self._noted = skipped_of(on_damage, self.skipped if on_damage == "skip" else None)
+
+    def export(self, task: ExportTask) -> None:
+        """Write the files of a part, of a damaged one up to the damage; nothing behind that in the same partition."""
+        key = task.range.topic_partition
+        if key in self.damaged:
+            return
+        try:
+            _export_range(task, self._noted)
+        except CorruptRecord as error:
+            self.damaged[key] = error
+            end = error.offset if error.offset is not None else task.range.start
+            if task.range.start < end < task.range.stop:
+                _export_range(replace(task, range=replace(task.range, stop=end)), self._noted)
+
+    def check_ends(self, bounds: Bounds) -> None:
+        """Note damage at the ends of logs that were read to their ends."""
+        for key, view in self._views.items():
+            if key not in self.damaged and bounds.stop_offset(view) is None:
+                try:
+                    check_tail(view, view.log_end_offset, self._noted)
+                except CorruptRecord as error:
+                    self.damaged[key] = error
+
+
+def _incomplete(report: ExportReport) -> CorruptRecord:
+    """Return the error for an export that damage kept from being whole."""
+    first, count = report.damaged[0], len(report.damaged)
+    others = f"; {count - 1} more partitions are damaged" if count > 2 else "; one more partition is" * (count - 1)
+    error = CorruptRecord(
+        f"{first.message}{others}", path=first.path, offset=first.offset, position=first.position,
+        hint="`kafkalog export --resume --on-damage skip` writes the sound records behind the damage too",
+    )  # fmt: skip
+    error.last_sound_offset, error.next_sound_offset = first.last_sound_offset, first.next_sound_offset
+    error.report = report
+    return error
 
 
 def _checked(
@@ -182,9 +246,9 @@ def _plan(
     return parts
 
 
-def _export_range(task: ExportTask) -> None:
+def _export_range(task: ExportTask, skipped: list[Skipped] | None) -> None:
     if task.settings.format == "jsonl":
-        export_lines(task)
+        export_lines(task, skipped)
         return
     try:
         from kafkalog.exchange.parquet_files import export_range
@@ -193,4 +257,4 @@ def _export_range(task: ExportTask) -> None:
             f"{task.settings.format} files need {error.name}, which is not installed",
             hint="pip install 'kafkalog[arrow]'",
         ) from None
-    export_range(task)
+    export_range(task, skipped)

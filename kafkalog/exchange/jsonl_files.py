@@ -8,22 +8,27 @@ from typing import BinaryIO
 
 import kafkalog
 from kafkalog.chunks import Chunk, batch_chunks, visible_chunks
+from kafkalog.engine import skipped_of
 from kafkalog.errors import StorageError
 from kafkalog.exchange.manifest import ExportedFile, ExportedRange, write_done
 from kafkalog.exchange.tasks import ExportTask
+from kafkalog.storage.damage import Skipped
 from kafkalog.tools.consume import write_records
 from kafkalog.tools.templates import json_lines
 
 __all__ = ["export_lines"]
 
 
-def export_lines(task: ExportTask) -> ExportedRange:
-    """Writes and syncs the files of a range, and leaves word of it; errors are those of `Log.records`, StorageError."""
+def export_lines(task: ExportTask, skipped: list[Skipped] | None = None) -> ExportedRange:
+    """Write and sync the files of a range, and note it; errors are those of `Log.records`, StorageError.
+
+    `skipped` gets what the task's `on_damage` leaves out.
+    """
     part = task.range
     name = f"{part.topic_partition}-{part.start:020d}-{os.urandom(6).hex()}"
     paths: list[str] = []
     try:
-        files = tuple(_files(task, name, paths))
+        files = tuple(_files(task, name, paths, skipped_of(task.on_damage, skipped)))
         exported = ExportedRange(
             part.topic, part.partition, part.start, part.stop, task.log_bytes, task.topic_id, files
         )
@@ -40,12 +45,15 @@ def export_lines(task: ExportTask) -> ExportedRange:
     return exported
 
 
-def _files(task: ExportTask, name: str, paths: list[str]) -> Iterator[ExportedFile]:
+def _files(
+    task: ExportTask, name: str, paths: list[str], skipped: list[Skipped] | None
+) -> Iterator[ExportedFile]:
     part = task.range
     pieces = json_lines(topic=part.topic, partition=part.partition)
     committed = task.settings.isolation == "committed"
     with kafkalog.open(part.directory) as log:
-        chunks = visible_chunks(log._engine, batch_chunks(log._engine, part.start, part.stop), committed)
+        chunks = batch_chunks(log._engine, part.start, part.stop, skipped=skipped)
+        chunks = visible_chunks(log._engine, chunks, committed)
         first = part.start
         while first < part.stop:
             paths.append(os.path.join(task.staging, f"{name}-{len(paths):04d}.jsonl"))

@@ -16,6 +16,7 @@ from kafkalog.exchange.manifest import ExportedFile, ExportedRange, write_done
 from kafkalog.exchange.tasks import ExportTask
 from kafkalog.log_scan import LogScan
 from kafkalog.records.column_reader import BATCH_BYTES, COLUMNS
+from kafkalog.storage.damage import Skipped
 
 __all__ = ["ExportTask", "export_range"]
 
@@ -38,8 +39,10 @@ PLAIN: Final = frozenset(("offset", "timestamp"))
 """Columns that hardly repeat: their differences are stored instead of a dictionary."""
 
 
-def export_range(task: ExportTask) -> ExportedRange:
-    """Writes and syncs the files of a range, and leaves word of it; errors are those of `Log.records`, StorageError.
+def export_range(task: ExportTask, skipped: list[Skipped] | None = None) -> ExportedRange:
+    """Write and sync the files of a range, and note it; errors are those of `Log.records`, StorageError.
+
+    `skipped` gets what the task's `on_damage` leaves out.
 
     Several attempts at the same range do not meet: each has names of its own.
     """
@@ -47,7 +50,7 @@ def export_range(task: ExportTask) -> ExportedRange:
     name = f"{part.topic_partition}-{part.start:020d}-{os.urandom(6).hex()}"
     files = _Files(task, name)
     try:
-        for batch in _batches(task):
+        for batch in _batches(task, skipped):
             files.add(batch)
         exported = ExportedRange(
             part.topic, part.partition, part.start, part.stop, task.log_bytes, task.topic_id, tuple(files.close())
@@ -62,14 +65,18 @@ def export_range(task: ExportTask) -> ExportedRange:
     return exported
 
 
-def _batches(task: ExportTask) -> Iterator[Any]:
+def _batches(task: ExportTask, skipped: list[Skipped] | None) -> Iterator[Any]:
     """The records as Arrow record batches: what is exported, and what their places are told by."""
     part, settings = task.range, task.settings
     wanted = {*settings.columns, "offset", *(("timestamp",) if settings.by_date else ())}
     columns = [name for name in COLUMNS if name in wanted]
     with kafkalog.open(part.directory) as log:
         most = min(BATCH_BYTES, max(LEAST_BATCH_BYTES, task.file_bytes // 8))
-        for piece in LogScan(log, part.start, part.stop, columns, isolation=settings.isolation, batch_bytes=most):
+        scan = LogScan(
+            log, part.start, part.stop, columns, isolation=settings.isolation, batch_bytes=most,
+            on_damage=task.on_damage, skipped=skipped,
+        )  # fmt: skip
+        for piece in scan:
             yield pa.record_batch(piece)
 
 

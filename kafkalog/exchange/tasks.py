@@ -21,3 +21,4 @@ class ExportTask:
     compression: str
     file_bytes: int
     staging: str
+    on_damage: str = "raise"

@@ -13,7 +13,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, OffsetOutOfRange, PartitionNotFound
 from kafkalog.spark.batch_plan import plan_batch
-from kafkalog.spark.damage import Damage, DataLoss
+from kafkalog.spark.damage import DataLoss
 from kafkalog.spark.range_scan import RangeScan
 from kafkalog.spark.reading import BATCH_ROWS, arrow_batches
 from kafkalog.spark.row_schema import TYPES, arrow_schema
@@ -214,7 +214,7 @@ def paused(data: Path, stop: int) -> tuple[kafkalog.Log, Any]:
     log = kafkalog.open(data / "orders-0")
     options = source_options(data, corruptBatches="skip")
     sized = {"batch_rows": 100, "batch_bytes": 1 << 20}
-    chunks = RangeScan(log, 0, stop, ("offset",), options, Damage(), **sized)._chunks()
+    chunks = RangeScan(log, 0, stop, ("offset",), options, [], **sized)._chunks()
     return log, (next(chunks), chunks)
 
 
