@@ -24,6 +24,7 @@ class Verdict(Enum):
     WARNED = "short, after a warning of the opening"
     EXACT = "skip exact"
     OTHER = "skip exact by another reading of the offsets"
+    EARLY = "raised before all sound records in front of the damage were given"
     WRONG_FIRST = "raised after records with wrong offsets"
     LOSS = "SILENT LOSS"
     UNREPORTED = "DAMAGE NOT REPORTED"
@@ -133,7 +134,17 @@ def _judge_error(
             return Verdict.WRONG_FIRST, f"{_text(Counter(wrong))} given before {what}"
     if not oracle.broken and not oracle.guessed and oracle.is_ordered and not _has_gap(oracle):
         return Verdict.ALARM, what
+    if is_broken and _is_early(read, result.items, oracle):
+        return Verdict.EARLY, f"{len(result.items)} given before {what}"
     return (Verdict.RAISED if is_broken else Verdict.RAISED_APART), what
+
+
+def _is_early(read: Read, given: list[Any], oracle: Oracle) -> bool:
+    """True where an iterator of records ended before the damage in its range; tables give nothing beside an error."""
+    if read.kind != "rows" or read.text.startswith(("table", "to_pandas")) or "pyarrow" in read.text:
+        return False
+    first = min(span.first for span in oracle.broken_in(read.start, read.stop))
+    return any(row not in given for row in oracle.rows_in(read.start, first))
 
 
 def _has_gap(oracle: Oracle) -> bool:
