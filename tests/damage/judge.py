@@ -104,7 +104,7 @@ def _short(oracle: Oracle, has_warned: bool, why: str) -> tuple[Verdict, str]:
 def _is_seen(claim: Claim, read: Read, given: Sequence[Any]) -> bool:
     """True where a whole batch with a wrong offset was given under its own one all the same."""
     if read.kind == "batches":
-        return claim.whole and claim.batch.last in given
+        return (claim.whole or has_odd_magic(claim.piece.data)) and claim.batch.last in given
     rows = [row for row in claim.batch.rows if read.start <= row.offset < read.stop]
     return claim.whole and all(row in given for row in rows)
 
@@ -132,7 +132,8 @@ def _judge_error(
         wrong = [item for item in result.items if item not in oracle.originals and item not in oracle.rows]
         if wrong:
             return Verdict.WRONG_FIRST, f"{_text(Counter(wrong))} given before {what}"
-    if not oracle.broken and not oracle.guessed and oracle.is_ordered and not _has_gap(oracle):
+    is_torn = not any(has_odd_magic(claim.piece.data) for claim in oracle.tail)
+    if not oracle.broken and not oracle.guessed and oracle.is_ordered and is_torn and not _has_gap(oracle):
         return Verdict.ALARM, what
     if is_broken and _is_early(read, result.items, oracle):
         return Verdict.EARLY, f"{len(result.items)} given before {what}"
