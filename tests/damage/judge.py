@@ -206,7 +206,7 @@ def judge_skip(read: Read, result: Result, skipped: list[Any], oracle: Oracle, p
     if misreported:
         return Verdict.MISREPORTED, misreported
     expected = _reading_items(read, oracle.readings[0])
-    if any(claim.whole and claim.has_own_offsets and not claim.is_honest for claim in oracle.claims):
+    if oracle.kind.is_wrapped and any(claim.whole and not claim.is_honest for claim in oracle.claims):
         if set(expected) < set(given) <= oracle.originals and given == sorted(given):
             return Verdict.OTHER, "records of a wrapper with a wrong offset given under their own"
     missing, wrong_ones = Counter(expected) - Counter(result.items), Counter(result.items) - Counter(expected)
@@ -226,14 +226,14 @@ def _is_reading(read: Read, given: list[Any], reading: list[Claim]) -> bool:
     return read.kind == "batches" and given == [one.last for one in reading if read.start <= one.last < read.stop]
 
 
-def _needs_report(read: Read, claim: Claim, skipped: list[Any], reading: list[Claim]) -> bool:
+def _needs_report(read: Read, claim: Claim, skipped: list[Any], reading: list[Claim], oracle: Oracle) -> bool:
     """True where a batch that was left out has to be in the report.
 
     A copy of a batch that was given costs nothing. Of batches that are in each other's places the report has one.
     """
     if claim.is_honest and (skipped or any(one.base == claim.base for one in reading)):
         return False
-    if read.kind == "batches" and has_odd_magic(claim.piece.data):
+    if read.kind == "batches" and claim.last in oracle.odd_ends:
         return False  # given as it is
     return read.start <= claim.batch.base and claim.batch.last < read.stop and bool(claim.piece.data)
 
@@ -254,6 +254,6 @@ def _wrong_report(read: Read, skipped: list[Any], reading: list[Claim], oracle: 
             if covered:
                 return f"the sound batch at {first} of {name} is said to be left out"
             continue
-        if claim not in oracle.tail and not covered and _needs_report(read, claim, skipped, reading):
+        if claim not in oracle.tail and not covered and _needs_report(read, claim, skipped, reading, oracle):
             return f"the damaged batch at {first} of {name} is not reported"
     return None

@@ -121,7 +121,9 @@ class Oracle:
         self.originals = {row for claim in self.claims if claim.whole for row in claim.batch.rows}
         """Records of all whole batches under the offsets that they were written with."""
         self.odd_ends = {claim.batch.last for claim in self.claims if has_odd_magic(claim.piece.data)}
-        """Last offsets of batches whose format is unknown: they may be given as batches, not as records."""
+        self.odd_ends |= {claim.last for claim in self.claims if self._fits_by_header(claim, honest)}
+        """Last offsets that may be given as batches, not as records: of batches of an unknown format, and of wrappers
+        with an offset that only the records inside contradict."""
         self.ends = {claim.batch.last for claim in self.claims if claim.whole} | self.odd_ends
         """Last offsets of batches that may be given."""
 
@@ -136,6 +138,15 @@ class Oracle:
         here = (claim.segment, claim.position)
         return all(
             one.last < claim.base if (one.segment, one.position) < here else claim.last < one.base for one in honest
+        )
+
+    def _fits_by_header(self, claim: Claim, honest: list[Claim]) -> bool:
+        """True for a wrapper with another offset than it had, where the headers around it do not contradict that."""
+        if not self.kind.is_wrapped or not claim.whole or claim.is_honest:
+            return False
+        here = (claim.segment, claim.position)
+        return self.kind.segments[claim.segment].base <= claim.last and all(
+            (one.last < claim.last) == ((one.segment, one.position) < here) for one in honest
         )
 
     def _readings(self, whole: list[Claim]) -> list[list[Claim]]:
