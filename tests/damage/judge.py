@@ -11,7 +11,7 @@ import pyarrow
 import kafkalog
 from kafkalog.errors import KafkalogError, OffsetOutOfRange
 from tests.damage.logs import FIRST_TIME, STEP_MS, Row
-from tests.damage.oracle import NO_END, Claim, Oracle
+from tests.damage.oracle import NO_END, Claim, Oracle, has_odd_magic
 from tests.damage.ways import Read
 
 
@@ -24,6 +24,7 @@ class Verdict(Enum):
     WARNED = "short, after a warning of the opening"
     EXACT = "skip exact"
     OTHER = "skip exact by another reading of the offsets"
+    EARLY = "raised before all sound records in front of the damage were given"
     WRONG_FIRST = "raised after records with wrong offsets"
     LOSS = "SILENT LOSS"
     UNREPORTED = "DAMAGE NOT REPORTED"
@@ -103,7 +104,7 @@ def _short(oracle: Oracle, has_warned: bool, why: str) -> tuple[Verdict, str]:
 def _is_seen(claim: Claim, read: Read, given: Sequence[Any]) -> bool:
     """True where a whole batch with a wrong offset was given under its own one all the same."""
     if read.kind == "batches":
-        return claim.whole and claim.batch.last in given
+        return (claim.whole or has_odd_magic(claim.piece.data)) and claim.batch.last in given
     rows = [row for row in claim.batch.rows if read.start <= row.offset < read.stop]
     return claim.whole and all(row in given for row in rows)
 
@@ -131,9 +132,20 @@ def _judge_error(
         wrong = [item for item in result.items if item not in oracle.originals and item not in oracle.rows]
         if wrong:
             return Verdict.WRONG_FIRST, f"{_text(Counter(wrong))} given before {what}"
-    if not oracle.broken and not oracle.guessed and oracle.is_ordered and not _has_gap(oracle):
+    is_torn = not any(has_odd_magic(claim.piece.data) for claim in oracle.tail)
+    if not oracle.broken and not oracle.guessed and oracle.is_ordered and is_torn and not _has_gap(oracle):
         return Verdict.ALARM, what
+    if is_broken and _is_early(read, result.items, oracle):
+        return Verdict.EARLY, f"{len(result.items)} given before {what}"
     return (Verdict.RAISED if is_broken else Verdict.RAISED_APART), what
+
+
+def _is_early(read: Read, given: list[Any], oracle: Oracle) -> bool:
+    """True where an iterator of records ended before the damage in its range; tables give nothing beside an error."""
+    if read.kind != "rows" or read.text.startswith(("table", "to_pandas")) or "pyarrow" in read.text:
+        return False
+    first = min(span.first for span in oracle.broken_in(read.start, read.stop))
+    return any(row not in given for row in oracle.rows_in(read.start, first))
 
 
 def _has_gap(oracle: Oracle) -> bool:
@@ -182,15 +194,21 @@ def judge_skip(read: Read, result: Result, skipped: list[Any], oracle: Oracle, p
     given = result.items
     if read.kind == "batches":
         given = [last for last in given if last not in oracle.odd_ends]
+    misreported = ""
     for reading in oracle.readings:
-        if given != _reading_items(read, reading):
+        if not _is_reading(read, given, reading):
             continue
-        is_true = all(claim.is_honest or claim in oracle.guessed for claim in reading)
+        is_true = all(claim in oracle.sound for claim in reading) and all(one in reading for one in oracle.guessed)
         wrong = _wrong_report(read, skipped, reading, oracle, path)
-        if wrong:
-            return Verdict.MISREPORTED, wrong
-        return (Verdict.EXACT if is_true else Verdict.OTHER), ""
+        if not wrong:
+            return (Verdict.EXACT if is_true else Verdict.OTHER), ""
+        misreported = misreported or wrong
+    if misreported:
+        return Verdict.MISREPORTED, misreported
     expected = _reading_items(read, oracle.readings[0])
+    if oracle.kind.is_wrapped and any(claim.whole and not claim.is_honest for claim in oracle.claims):
+        if set(expected) < set(given) <= oracle.originals and given == sorted(given):
+            return Verdict.OTHER, "records of a wrapper with a wrong offset given under their own"
     missing, wrong_ones = Counter(expected) - Counter(result.items), Counter(result.items) - Counter(expected)
     return Verdict.INEXACT, f"{_text(missing)} missing, {_text(wrong_ones)} too many"
 
@@ -199,6 +217,25 @@ def _reading_items(read: Read, reading: list[Claim]) -> list[Any]:
     if read.kind == "batches":
         return [claim.last for claim in reading if claim.last >= read.start and claim.base < read.stop]
     return [row for claim in reading for row in claim.rows if read.start <= row.offset < read.stop]
+
+
+def _is_reading(read: Read, given: list[Any], reading: list[Claim]) -> bool:
+    """True where this was given of these sound batches; of a wrapper the header says the last offset alone."""
+    if given == _reading_items(read, reading):
+        return True
+    return read.kind == "batches" and given == [one.last for one in reading if read.start <= one.last < read.stop]
+
+
+def _needs_report(read: Read, claim: Claim, skipped: list[Any], reading: list[Claim], oracle: Oracle) -> bool:
+    """True where a batch that was left out has to be in the report.
+
+    A copy of a batch that was given costs nothing. Of batches that are in each other's places the report has one.
+    """
+    if claim.is_honest and (skipped or any(one.base == claim.base for one in reading)):
+        return False
+    if read.kind == "batches" and claim.last in oracle.odd_ends:
+        return False  # given as it is
+    return read.start <= claim.batch.base and claim.batch.last < read.stop and bool(claim.piece.data)
 
 
 def _wrong_report(read: Read, skipped: list[Any], reading: list[Claim], oracle: Oracle, path: Path) -> str | None:
@@ -217,7 +254,6 @@ def _wrong_report(read: Read, skipped: list[Any], reading: list[Claim], oracle: 
             if covered:
                 return f"the sound batch at {first} of {name} is said to be left out"
             continue
-        is_asked_for = read.start <= claim.batch.base and claim.batch.last < read.stop
-        if first < stop and claim not in oracle.tail and is_asked_for and not covered:
+        if claim not in oracle.tail and not covered and _needs_report(read, claim, skipped, reading, oracle):
             return f"the damaged batch at {first} of {name} is not reported"
     return None

@@ -231,7 +231,7 @@ def main(arguments: list[str] | None = None) -> int:
     bad: dict[Verdict, list[Outcome]] = {}
     for outcome in sample(given.seed, given.reads):
         counts[outcome.verdict] += 1
-        if outcome.verdict.is_failure or outcome.verdict is Verdict.WRONG_FIRST:
+        if outcome.verdict.is_failure or outcome.verdict in (Verdict.EARLY, Verdict.WRONG_FIRST, Verdict.OTHER):
             bad.setdefault(outcome.verdict, []).append(outcome)
         if time.monotonic() - shown_at > 60:
             shown_at = time.monotonic()

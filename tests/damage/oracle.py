@@ -61,9 +61,14 @@ class Claim(NamedTuple):
         return self.whole and self.base == self.piece.batch.base
 
     @property
+    def has_own_offsets(self) -> bool:
+        """True for a wrapper of v0: the records inside have absolute offsets."""
+        return self.batch.data[16] == 0 and self.batch.data[17] & 7 != 0
+
+    @property
     def rows(self) -> tuple[Row, ...]:
-        """The records under the offsets that the batch claims."""
-        shift = self.base - self.piece.batch.base
+        """The records under the offsets that the batch claims; those in a wrapper of v0 have offsets of their own."""
+        shift = 0 if self.has_own_offsets else self.base - self.piece.batch.base
         return tuple(row._replace(offset=row.offset + shift) for row in self.piece.batch.rows)
 
 
@@ -98,10 +103,7 @@ class Oracle:
         whole = [claim for claim in self.claims if claim.whole and self._fits_segment(claim)]
         honest = _once([claim for claim in whole if claim.is_honest])
         self.is_ordered = all(one.last < two.base for one, two in zip(honest, honest[1:], strict=False))
-        self.has_own_offsets = kind.magic == 0 and kind.is_wrapped
-        self.guessed = [
-            claim for claim in whole if not (claim.is_honest or self.has_own_offsets) and self._fits_gap(claim, honest)
-        ]
+        self.guessed = [claim for claim in whole if not claim.is_honest and self._fits_gap(claim, honest)]
         """Batches with another offset than they were written with, which nothing contradicts."""
         self.sound = sorted([*honest, *self.guessed], key=lambda claim: claim.base)
         self.readings = self._readings(whole)
@@ -119,11 +121,11 @@ class Oracle:
         self.originals = {row for claim in self.claims if claim.whole for row in claim.batch.rows}
         """Records of all whole batches under the offsets that they were written with."""
         self.odd_ends = {claim.batch.last for claim in self.claims if has_odd_magic(claim.piece.data)}
-        """Last offsets of batches whose format is unknown: they may be given as batches, not as records."""
+        self.odd_ends |= {claim.last for claim in self.claims if self._fits_by_header(claim, honest)}
+        """Last offsets that may be given as batches, not as records: of batches of an unknown format, and of wrappers
+        with an offset that only the records inside contradict."""
         self.ends = {claim.batch.last for claim in self.claims if claim.whole} | self.odd_ends
         """Last offsets of batches that may be given."""
-        if self.has_own_offsets:
-            self.ends |= {claim.last for claim in whole if self._fits_gap(claim, honest)}
 
     def _fits_segment(self, claim: Claim) -> bool:
         segments = self.kind.segments
@@ -138,14 +140,27 @@ class Oracle:
             one.last < claim.base if (one.segment, one.position) < here else claim.last < one.base for one in honest
         )
 
+    def _fits_by_header(self, claim: Claim, honest: list[Claim]) -> bool:
+        """True for a wrapper with another offset than it had, where the headers around it do not contradict that."""
+        if not self.kind.is_wrapped or not claim.whole or claim.is_honest:
+            return False
+        here = (claim.segment, claim.position)
+        return self.kind.segments[claim.segment].base <= claim.last and all(
+            (one.last < claim.last) == ((one.segment, one.position) < here) for one in honest
+        )
+
     def _readings(self, whole: list[Claim]) -> list[list[Claim]]:
         """The longest chains of whole batches with ascending offsets: where there are several, a reader may be wrong.
 
-        The first ones are those of batches that have their own offsets.
+        The first ones are those of batches that have their own offsets. A guessed batch may as well be left out.
         """
         if all(one.last < two.base for one, two in zip(whole, whole[1:], strict=False)):
-            return [whole]
-        return sorted(_longest_chains(whole), key=lambda chain: sum(not claim.is_honest for claim in chain))
+            chains = [whole]
+        else:
+            chains = sorted(_longest_chains(whole), key=lambda chain: sum(not claim.is_honest for claim in chain))
+        if self.guessed:
+            chains += [[claim for claim in chain if claim not in self.guessed] for chain in chains]
+        return chains
 
     # What a read of [start, stop) has to give
 
@@ -167,8 +182,9 @@ class Oracle:
 
     @property
     def end(self) -> int:
-        """The offset after the last sound batch."""
-        return self.sound[-1].last + 1 if self.sound else self.kind.segments[0].base
+        """The offset after the last sound batch; the lowest one that a reading of the offsets allows."""
+        first = self.kind.segments[0].base
+        return min(max((claim.last + 1 for claim in reading), default=first) for reading in self.readings)
 
 
 def _once(claims: list[Claim]) -> list[Claim]:

@@ -1,15 +1,17 @@
 """A sample of the damage matrix, and what its oracle and its judge are worth."""
 
 import random
+from itertools import cycle
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 import kafkalog
 from kafkalog.errors import CorruptRecord, OffsetOutOfRange
 from tests.damage import damages
-from tests.damage.judge import Result, Verdict, judge, run
-from tests.damage.logs import CLOSURES, FAMILIES, PARTITION, log_of
+from tests.damage.judge import Result, Verdict, judge, judge_skip, run
+from tests.damage.logs import CLOSURES, FAMILIES, PARTITION, Row, log_of
 from tests.damage.matrix import sample, write_directory
 from tests.damage.oracle import NO_END, Oracle
 from tests.damage.ways import Read, reads_from, whole_reads
@@ -24,8 +26,7 @@ def test_damaged_logs_lose_no_sound_record_in_silence(seed: int) -> None:
     assert not bad, f"{len(bad)} of {READS // 2} reads\n{shown}"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("closure", CLOSURES)
+@pytest.mark.parametrize(("family", "closure"), list(zip(FAMILIES, cycle(CLOSURES), strict=False)))
 def test_sound_logs_are_read_whole(tmp_path: Path, family: str, closure: str) -> None:
     kind = log_of(family, True, closure)
     oracle = Oracle(kind, None)
@@ -61,6 +62,35 @@ def test_judge_tells_losses_from_errors() -> None:
     assert verdict_on([], KeyError("damage"), flipped) is Verdict.UNTYPED
     assert verdict_on(sound, None, damages.remove(target, random.Random(0))) is Verdict.COMPLETE
     assert verdict_on(every, None, damages.flip(target, 12, 3)) is Verdict.COMPLETE
+
+
+class Item(NamedTuple):
+    """A piece that a read has left out, as it reports it."""
+
+    path: str
+    position: int
+    size_bytes: int
+    offset: int = 54
+    next_offset: int = 57
+    reason: str = "checksum"
+
+
+def test_judge_holds_skips_against_the_exact_set() -> None:
+    kind = log_of("v2 none", True, "closed")
+    oracle = Oracle(kind, damages.flip(damages.Target(kind, 1, 6), 30, 0))
+    claim = oracle.broken[0].claim
+    item = Item(f"/data/{kind.segments[1].name}", claim.position, len(claim.piece.data))
+    read = Read("records(skip)", "rows", 0, NO_END, lambda log: [])
+
+    def verdict(rows: list[Row], *items: Item) -> Verdict:
+        return judge_skip(read, Result(rows, None), list(items), oracle, Path("/data"))[0]
+
+    assert verdict(oracle.rows, item) is Verdict.EXACT
+    assert verdict(oracle.rows) is Verdict.MISREPORTED
+    assert verdict(oracle.rows, item, item._replace(position=0, size_bytes=10)) is Verdict.MISREPORTED
+    assert verdict(oracle.rows, item._replace(reason="")) is Verdict.MISREPORTED
+    assert verdict(oracle.rows[:-1], item) is Verdict.INEXACT
+    assert verdict(sorted([*oracle.rows, *claim.batch.rows]), item) is Verdict.INEXACT
 
 
 def test_oracle_guesses_only_offsets_that_nothing_contradicts() -> None:
