@@ -397,6 +397,7 @@ def _steps(work: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any
         try:
             yield waits_for
         except BaseException as error:
+            waits_for = None  # a future, its error and this frame would keep each other alive
             try:
                 waits_for = work.throw(error)
             except StopIteration as done:
