@@ -91,7 +91,7 @@ def _best(rounds: Sequence[Figures]) -> Figures:
 def _measure(server: Any, records: int) -> Figures:
     found, p99_ms = {}, {}
     with server as (process_id, bootstrap, start_s):
-        idle_mb = _memory_mb(process_id)
+        idle_mb = memory_mb(process_id)
         for size, times in SIZES.items():
             count = records * times
             for acks in ("1", "all"):
@@ -105,7 +105,7 @@ def _measure(server: Any, records: int) -> Figures:
             found[f"consume {size} B"] = rate, (_cpu_s(process_id) - began) / count * 1e6
         for acks in ("1", "all"):
             p99_ms[acks] = _sent(bootstrap, "single", 100, acks, SLOW_RECORDS, SLOW_RATE, SLOW_RECORDS // 4)[1]
-        return Figures(found, p99_ms, start_s, idle_mb, _memory_mb(process_id))
+        return Figures(found, p99_ms, start_s, idle_mb, memory_mb(process_id))
 
 
 def _produce(bootstrap: str, topic: str, size: int, acks: str, count: int) -> float:
@@ -184,7 +184,7 @@ def _cpu_s(process_id: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _memory_mb(process_id: int) -> float:
+def memory_mb(process_id: int) -> float:
     """Resident memory of a process (Linux)."""
     pages = int(Path(f"/proc/{process_id}/statm").read_text(encoding="utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -96,7 +96,10 @@ class AsyncLog:
             future = self._pool.submit(call, *args, **kwargs)
         except RuntimeError:
             raise LogClosed(f"log {self.log.name} is closed") from None
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            del future  # else it, its error and this frame keep each other alive
 
     @property
     def topic_partition(self) -> TopicPartition:

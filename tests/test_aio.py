@@ -4,12 +4,14 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
 import kafkalog
 from kafkalog.errors import IllegalArgument, IllegalState, LogClosed, OffsetOutOfRange, UnsupportedCompression
+from tests.cycles import left_to_collector
 from tests.transactional import made, marker
 
 Scenario = Callable[[Any], Awaitable[None]]
@@ -228,3 +230,17 @@ def test_a_fork_s_child_is_refused_and_does_not_wait_for_threads_that_it_has_not
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
         asyncio.run(wrapped.close())
+
+
+def test_a_call_that_fails_leaves_no_cycle(tmp_path: Path) -> None:
+    async def scenario(log: Any) -> None:
+        await log.end_offset()
+        with left_to_collector() as left:
+            for _ in range(3):
+                try:
+                    await log.get(5)
+                except OffsetOutOfRange:
+                    pass
+        assert [one for one in left if isinstance(one, FrameType | OffsetOutOfRange)] == []
+
+    run(tmp_path / "t-0", scenario)

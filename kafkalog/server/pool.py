@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from kafkalog.server.metrics import QueueCounts
+from kafkalog.util.tracebacks import clear_frames
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ class CallPool:
         return max(0, self.pending - self.threads)
 
     def run(self, function: Callable[..., T], *args: Any, **named: Any) -> Awaitable[T]:
-        """What the function gives, or raises, once a thread has run it."""
+        """What the function gives, or raises, once a thread has run it. An error brings none of its buffers along."""
         if named:
             function = partial(function, **named)
         loop = asyncio.get_running_loop()
@@ -58,8 +59,15 @@ class CallPool:
 
 def _timed(function: Callable[..., T], args: tuple[Any, ...], asked: float) -> tuple[T, float]:
     waited = monotonic() - asked
-    return function(*args), waited
+    try:
+        return function(*args), waited
+    except BaseException as error:
+        clear_frames(error)  # what was unpacked is free before the error is answered
+        raise
 
 
 async def _result(future: asyncio.Future[tuple[T, float]]) -> T:
-    return (await future)[0]
+    try:
+        return (await future)[0]
+    finally:
+        del future  # else it, its error and this frame keep each other alive

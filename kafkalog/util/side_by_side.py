@@ -38,7 +38,10 @@ def side_by_side(step: Callable[[T], R], items: Iterable[T], threads: int, name:
     for thread in others:
         thread.join()
     if failures:
-        raise failures[0]
+        try:
+            raise failures[0]
+        finally:
+            failures.clear()  # else they, their tracebacks and this frame keep each other alive
     return results  # type: ignore[return-value]
 
 

@@ -4,12 +4,14 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from kafkalog.errors import IllegalState
 from kafkalog.util.readahead import THREAD_NAME, map_ahead, usable_cores
+from tests.cycles import left_to_collector
 
 
 def working_threads() -> list[threading.Thread]:
@@ -188,3 +190,17 @@ def test_a_forked_child_is_told_that_the_threads_are_not_there() -> None:
 
 def test_usable_cores_are_at_least_one() -> None:
     assert usable_cores() >= 1
+
+
+def test_failures_leave_no_cycle() -> None:
+    def work(number: int) -> None:
+        if number:
+            raise ValueError(number)
+
+    with left_to_collector() as left:
+        for _ in range(3):
+            try:
+                list(map_ahead(work, range(5), threads=2))
+            except ValueError:
+                pass
+    assert [one for one in left if isinstance(one, FrameType | ValueError)] == []

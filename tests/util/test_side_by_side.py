@@ -3,10 +3,12 @@
 import subprocess
 import sys
 import threading
+from types import FrameType
 
 import pytest
 
 from kafkalog.util.side_by_side import side_by_side
+from tests.cycles import left_to_collector
 
 
 def test_results_come_in_order_from_several_threads() -> None:
@@ -56,3 +58,15 @@ def test_when_the_interpreter_ends() -> None:
     )
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("['0', '1', '2']\n", "")
+
+
+def test_failures_leave_no_cycle() -> None:
+    def step(number: int) -> None:
+        raise ValueError(number)
+
+    with left_to_collector() as left:
+        try:
+            side_by_side(step, range(3), 2, "worker")
+        except ValueError:
+            pass
+    assert [one for one in left if isinstance(one, FrameType | ValueError)] == []

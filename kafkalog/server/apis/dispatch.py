@@ -141,11 +141,13 @@ def _measured(work: Coroutine[Any, Any, Answer], worked: list[float]) -> Generat
             return answer
         finally:
             worked[0] += perf_counter() - began
-        failure = None
+            failure = None
         try:
             yield waits_for
         except BaseException as error:
             failure = error
+        finally:
+            waits_for = None  # a future, its error and this frame would keep each other alive
 
 
 def _throttled(node: Node, context: RequestContext, answer: Answer, worked: float) -> Answer:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkalogError, MalformedRequest
 from kafkalog.server.context import Close, Connection
-from kafkalog.server.net.frames import MIN_FRAME_BYTES, FrameReader
+from kafkalog.server.net.frames import LENGTH_BYTES, MIN_FRAME_BYTES, FrameReader
 from kafkalog.server.net.outgoing import Outgoing, Progress, warm
+from kafkalog.server.net.request_memory import LARGE, SMALL, STRANGER
 
 if TYPE_CHECKING:
     from kafkalog.server.net.listener import Network
@@ -30,8 +31,9 @@ class Channel:
     """A client's socket. `connection` is what handlers see of it."""
 
     __slots__ = (
-        "_fd", "_frames", "_held", "_is_reading", "_is_shaking", "_is_writing", "_loop", "_network", "_on_secured",
-        "_out", "_sock", "_task", "_unread", "active_ms", "began_ms", "connection", "is_busy", "is_closed", "is_ending",
+        "_counted", "_fd", "_frames", "_held", "_is_shaking", "_is_writing", "_loop", "_network", "_on_secured", "_out",
+        "_sock", "_task", "_unread", "active_ms", "connection", "is_busy", "is_closed", "is_ending", "is_reading",
+        "kind", "reserved_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -48,9 +50,12 @@ class Channel:
         self._frames = FrameReader(network.max_frame_bytes_of(connection))
         self._out = Outgoing(sock)
         self._task: asyncio.Task[Any] | None = None
-        self._held = 0  # bytes of it that the network counts
+        self._held = 0  # bytes of its request in memory
+        self._counted = 0  # bytes that the network's memory has for it, of its kind
+        self.kind = SMALL if connection.is_authenticated else STRANGER
+        self.reserved_bytes = 0  # the size of a large request that has room
         self._unread = 0  # bytes of its answer that the network counts
-        self._is_reading = False
+        self.is_reading = False
         self._is_writing = False
         self._is_shaking = isinstance(sock, ssl.SSLSocket)
         self._on_secured = on_secured  # called after the handshake
@@ -59,12 +64,26 @@ class Channel:
         self.is_closed = False
         self.is_ending = False  # closed once the request at hand is answered
         self.active_ms = network.monotonic_ms()
-        self.began_ms = self.active_ms  # when the request began to come that is not whole
 
     @property
     def held_bytes(self) -> int:
         """Memory of its request."""
         return self._held
+
+    @property
+    def claimed_bytes(self) -> int:
+        """The size of the request that is coming; -1 as long as it is not known."""
+        return self._frames.claimed_bytes
+
+    @property
+    def come_bytes(self) -> int:
+        """How much of that has come."""
+        return self._frames.come_bytes
+
+    @property
+    def client(self) -> tuple[str, str]:
+        """Who sends, and from where."""
+        return self.connection.principal, self.connection.peer_host
 
     @property
     def is_inside_frame(self) -> bool:
@@ -79,7 +98,7 @@ class Channel:
     @property
     def would_miss_its_end(self) -> bool:
         """True when a request waits that may end with its client, and nobody looks whether that one has gone."""
-        return self.is_waiting and self.connection.may_cancel and not self._is_reading
+        return self.is_waiting and self.connection.may_cancel and not self.is_reading
 
     def fileno(self) -> int:
         """Its descriptor."""
@@ -108,19 +127,25 @@ class Channel:
             return
         if frame is not None:
             self._began(frame)
-        elif self._network.may_read(self):
+            return
+        self._hold(self._frames.held_bytes)
+        if self._may_go_on() and self._network.may_read(self):
             self._resume()
             if not self._is_shaking:
                 self._loop_if_pending()
 
+    def _may_go_on(self) -> bool:
+        """Whether what has begun is read on; its memory is counted."""
+        return not self._frames.is_inside or self._network.unfinished.came(self)
+
     def _resume(self) -> None:
-        if not self._is_reading:
-            self._is_reading = True
+        if not self.is_reading:
+            self.is_reading = True
             self._loop.add_reader(self._fd, self._on_readable)
 
     def _pause(self) -> None:
-        if self._is_reading:
-            self._is_reading = False
+        if self.is_reading:
+            self.is_reading = False
             self._loop.remove_reader(self._fd)
 
     def _shake(self) -> None:
@@ -184,8 +209,9 @@ class Channel:
     def _receive(self) -> bytearray | None:
         """A whole frame, if one was finished by this read."""
         room = self._frames.room()
-        was_inside = self._frames.is_inside
         into = self._network.buffer if room is None else room
+        if self._network.unfinished.is_tight and not self._frames.is_inside:
+            into = into[:LENGTH_BYTES]
         try:
             count = self._sock.recv_into(into)
             if not count:
@@ -201,11 +227,12 @@ class Channel:
             if room is not None:
                 room.release()
         self.active_ms = self._network.monotonic_ms()
-        if not was_inside:
-            self.began_ms = self.active_ms
         self._hold(self._frames.held_bytes + (0 if frame is None else len(frame)))
-        if frame is None and not self.is_closed:
-            self._loop_if_pending()
+        if frame is None:
+            if self._may_go_on():
+                self._loop_if_pending()
+            else:
+                self._pause()
         return frame
 
     def _loop_if_pending(self) -> None:
@@ -213,18 +240,29 @@ class Channel:
             self._loop.call_soon(self._on_readable)  # what TLS has already taken from the socket wakes nobody
 
     def _hold(self, size: int) -> None:
-        grown = size - self._held
-        self._network.counts.request_bytes += grown
+        self._network.counts.request_bytes += size - self._held
         self._held = size
-        if grown < 0:
-            self._network.released()
-        elif grown:
-            self._network.unfinished.grown()
+        kind = LARGE if self.reserved_bytes else SMALL if self.connection.is_authenticated else STRANGER
+        counted = self.reserved_bytes or size
+        if counted != self._counted or kind != self.kind:
+            self._network.counted(self.kind, self._counted, kind, counted)
+            self.kind, self._counted = kind, counted
+
+    def reserve(self) -> None:
+        """Its request, which is large, has room for all of it, until it is answered."""
+        self.reserved_bytes = self._frames.claimed_bytes
+        self._hold(self._held)
+
+    def _let_go(self) -> None:
+        """Its request needs no memory any more; what came after it does."""
+        self.reserved_bytes = 0
+        self._hold(self._frames.held_bytes)
 
     # Working
 
     def _began(self, frame: bytearray) -> None:
         self.is_busy = True
+        self._network.unfinished.over(self)
         self._network.counts.working += 1
         work = self._network.dispatch(self.connection, frame)
         del frame
@@ -245,7 +283,7 @@ class Channel:
             self._network.counts.working -= 1
             self.is_busy = False
             self.close()
-            self._hold(0)
+            self._let_go()
         elif (error := task.exception()) is not None:
             self._failed(error)
         else:
@@ -257,7 +295,7 @@ class Channel:
 
     def _answered(self, answer: Any) -> None:
         self._network.counts.working -= 1
-        self._hold(self._frames.held_bytes)
+        self._let_go()
         if self.is_closed:
             self.is_busy = False
             return
@@ -298,7 +336,7 @@ class Channel:
             self._watch_writable(self._write)
         elif progress is Progress.WANTS_READ:
             self._watch_writable(None)
-            self._is_reading = True
+            self.is_reading = True
             self._loop.add_reader(self._fd, self._write_after_read)
         elif progress is Progress.MORE:
             self._watch_writable(None)
@@ -341,7 +379,7 @@ class Channel:
     def _written(self) -> None:
         self.is_busy = False
         self.is_ending |= self.connection.closes_after_answer
-        if self._is_reading and not (self.is_ending or self.connection.mute_until_ms or self._frames.held_bytes):
+        if self.is_reading and not (self.is_ending or self.connection.mute_until_ms or self._frames.held_bytes):
             self._loop_if_pending()
             return  # the usual end: the socket is watched already
         self._loop.call_soon(self.read_on)
@@ -371,9 +409,9 @@ class Channel:
         self._out.clear()
         self._count_unread()
         self._frames = FrameReader(0)
-        if not is_worked_on:  # else its bytes are in use until the request ends
-            self._hold(0)
         self._network.closed(self)
+        if not is_worked_on:  # else its bytes are in use until the request ends
+            self._let_go()
         try:
             self._sock.close()
         except OSError:
@@ -397,6 +435,7 @@ def _steps(work: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any
         try:
             yield waits_for
         except BaseException as error:
+            waits_for = None  # a future, its error and this frame would keep each other alive
             try:
                 waits_for = work.throw(error)
             except StopIteration as done:

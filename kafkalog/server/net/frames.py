@@ -11,7 +11,9 @@ MIN_FRAME_BYTES: Final = 8
 """Call, version and correlation id."""
 FIRST_BYTES: Final = 4096
 GROWTH: Final = 8
-"""A frame's memory grows by this, and to its full size at the end."""
+"""A frame's memory grows by this, and to its full size at the end,"""
+GROWTH_BYTES: Final = 16 << 20
+"""but by no more than this at once, which takes the loop some milliseconds."""
 _NOTHING: Final = memoryview(b"")
 
 
@@ -38,6 +40,16 @@ class FrameReader:
         return self._size >= 0 or bool(self._head)
 
     @property
+    def claimed_bytes(self) -> int:
+        """The size of the frame that is being read; -1 as long as its length has not come."""
+        return self._size
+
+    @property
+    def come_bytes(self) -> int:
+        """How much of that has come."""
+        return self._filled
+
+    @property
     def has_rest(self) -> bool:
         """True when `next` has to be asked before more is read."""
         return bool(self._rest)
@@ -53,7 +65,7 @@ class FrameReader:
         if frame is None:
             return None
         if self._filled == len(frame):
-            grown = min(self._size, len(frame) * GROWTH)
+            grown = min(self._size, len(frame) * GROWTH, len(frame) + GROWTH_BYTES)
             frame += bytes(grown - len(frame))
         return memoryview(frame)[self._filled :]
 
@@ -91,6 +103,8 @@ class FrameReader:
             else:
                 self._begin(data[:LENGTH_BYTES])
                 position = LENGTH_BYTES
+        if position == len(data) and self._size:
+            return None  # a length alone takes no memory
         end = position + self._size
         if self._frame is None and len(data) >= end:  # whole in one read, as most are
             frame = bytearray(data[position:end])

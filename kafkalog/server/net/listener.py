@@ -20,6 +20,7 @@ from kafkalog.server.context import Connection
 from kafkalog.server.metrics import NetworkCounts
 from kafkalog.server.net.connection import Channel
 from kafkalog.server.net.endpoints import Endpoint
+from kafkalog.server.net.request_memory import SMALL, STRANGER, RequestMemory
 from kafkalog.server.net.tls import PrincipalRules, principal_of, tls_context
 from kafkalog.server.net.unfinished import UnfinishedRequests
 from kafkalog.server.net.unread import UnreadAnswers
@@ -41,7 +42,7 @@ class Network:
     """All listeners and connections of a server; of the loop's thread.
 
     `dispatch` makes an answer of a frame. No socket is read while `queued.max.requests` calls wait for a thread, and no
-    request that has not begun while those in memory have `queued.max.request.bytes`.
+    request is begun for which `memory` has no room.
     """
 
     def __init__(
@@ -68,8 +69,9 @@ class Network:
         self._ids = 0
         self._waiting: set[Channel] = set()  # not read for now: too much is at hand
         self._max_waiting: int = config["queued.max.requests"]
-        self._max_bytes: int = config["queued.max.request.bytes"]
-        self.unfinished = UnfinishedRequests(self._max_bytes, counts, self.channels, self.loop, monotonic_ms)
+        self._is_looking = False  # `_look_again` is due
+        self.memory = RequestMemory(config["queued.max.request.bytes"])
+        self.unfinished = UnfinishedRequests(self.memory, counts, self.channels, self.loop)
         self._idle_ms: int = config["connections.max.idle.ms"]
         self._accepts = False
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -107,18 +109,20 @@ class Network:
 
     def may_read(self, channel: Channel) -> bool:
         """Whether a connection may be read; it is asked to go on when it may again."""
-        if self.pool.waiting < self._max_waiting and (
-            self._max_bytes < 0 or self.counts.request_bytes < self._max_bytes or channel.is_inside_frame
-        ):
+        if self.unfinished.is_waiting(channel):
+            return False
+        kind = SMALL if channel.connection.is_authenticated else STRANGER
+        if self.pool.waiting < self._max_waiting and (channel.is_inside_frame or self.memory.may_begin(kind)):
             return True
         self._waiting.add(channel)
         return False
 
     def _look_again(self) -> None:
-        if self._waiting:
-            waiting, self._waiting = self._waiting, set()
-            for channel in waiting:
-                channel.read_on()
+        self._is_looking = False
+        self.unfinished.released()
+        waiting, self._waiting = self._waiting, set()
+        for channel in waiting:
+            channel.read_on()
 
     def max_frame_bytes_of(self, connection: Connection) -> int:
         """The largest frame that is taken: of a stranger no more than authentication needs."""
@@ -127,9 +131,11 @@ class Network:
         wanted: int = self._config.of_listener(connection.listener, "sasl.server.max.receive.size")
         return min(wanted, self.max_frame_bytes)
 
-    def released(self) -> None:
-        """Bytes of requests are free again."""
-        if self._waiting and self._max_bytes >= 0:
+    def counted(self, before: int, before_bytes: int, after: int, after_bytes: int) -> None:
+        """A connection's bytes are of another kind, or others, than before."""
+        self.memory.move(before, before_bytes, after, after_bytes)
+        if before_bytes > after_bytes and not self._is_looking and (self._waiting or self.unfinished.is_tight):
+            self._is_looking = True
             self.loop.call_soon(self._look_again)
 
     def has_descriptors(self, taken: int) -> bool:
@@ -158,6 +164,7 @@ class Network:
         if self.channels.pop(connection.id, None) is None:
             return
         self._waiting.discard(channel)
+        self.unfinished.over(channel)
         if connection.sasl is not None:
             connection.sasl.end()
         self.by_address[connection.peer_host] -= 1

@@ -1,59 +1,148 @@
-"""Requests that come slowly, while those in memory have too many bytes.
+"""Requests that are not whole: which is read on, which waits for memory, which is given up.
 
-No request begins then, but those that have begun must be let come to their end, or nothing would ever be free again.
-The slowest are given up: a client that sends a byte now and then takes no memory from the others.
+A large one waits, its bytes in its socket, until there is room for all of it: so those that are read can come to their
+end. While any waits, those that are read and do not come on are given up. Of small ones, and of clients that have not
+logged in, the oldest are given up where they are too many: who sends a small request in one go is never among them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import select
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.server.metrics import NetworkCounts
+from kafkalog.server.net.request_memory import SMALL, SMALL_BYTES, STRANGER, RequestMemory
 
 if TYPE_CHECKING:
     from kafkalog.server.net.connection import Channel
 
-GRACE_MS: Final = 1000
-"""So long a request may take to come in any case."""
+LOOK_MS: Final = 500
+"""While a large request waits, those that are read are looked at so often."""
+LOOKS: Final = 20
+"""From one look to the next, at least this part of a request has to come."""
 
 
 class UnfinishedRequests:
-    """Looks at the requests that are not whole. `most_bytes` of -1 is no limit; of the loop's thread."""
+    """The requests of all connections that have begun, and are not whole; of the loop's thread."""
 
     def __init__(
         self,
-        most_bytes: int,
+        memory: RequestMemory,
         counts: NetworkCounts,
         channels: Mapping[int, Channel],
         loop: asyncio.AbstractEventLoop,
-        monotonic_ms: Callable[[], int],
     ) -> None:
-        self._most_bytes = most_bytes
+        self._memory = memory
         self._counts = counts
         self._channels = channels
         self._loop = loop
-        self._monotonic_ms = monotonic_ms
+        self._begun: tuple[dict[Channel, int], dict[Channel, int]] = ({}, {})  # by kind: their bytes, the oldest first
+        self._bytes = [0, 0]  # the sums of those
+        self._read: dict[Channel, int] = {}  # large ones: what had come of them at the last look, -1 before the first
+        self._waiting: dict[Channel, float] = {}  # large ones: since when
         self._is_due = False
 
-    def grown(self) -> None:
-        """A request has taken memory."""
-        if not self._is_due and self._counts.request_bytes > self._most_bytes >= 0:
+    @property
+    def is_tight(self) -> bool:
+        """Whether no more than the length of a request is to be read before it is known that it has room."""
+        return bool(self._waiting) or self._memory.is_tight
+
+    def is_waiting(self, channel: Channel) -> bool:
+        """Whether its request waits for room."""
+        return channel in self._waiting
+
+    def came(self, channel: Channel) -> bool:
+        """Whether a request is read on of which more has come, and not all; else it waits, or is given up."""
+        if channel.kind == STRANGER or channel.claimed_bytes <= SMALL_BYTES:
+            if channel.held_bytes:
+                self._count(channel, channel.kind, channel.held_bytes)
+            return not channel.is_closed
+        if channel in self._read:
+            return True
+        if self._has_room(channel):
+            self._admit(channel)
+            return True
+        self._waiting.setdefault(channel, self._loop.time())
+        self._look_later()
+        return False
+
+    def over(self, channel: Channel) -> None:
+        """It has no unfinished request any more: it is whole, or its connection is closed."""
+        self._read.pop(channel, None)
+        self._waiting.pop(channel, None)
+        for kind in (STRANGER, SMALL):
+            self._bytes[kind] -= self._begun[kind].pop(channel, 0)
+
+    def released(self) -> None:
+        """Memory is free again: read on whoever has room now.
+
+        First of all the client that has the least, with what it asks for; who waits longer may have more.
+        """
+        if not any(map(self._has_room, self._waiting)):
+            return
+        now = self._loop.time()
+        reserved: Counter[tuple[str, str]] = Counter()
+        for one in self._channels.values():
+            reserved[one.client] += one.reserved_bytes
+
+        def rank(one: Channel) -> float:
+            return (reserved[one.client] + one.claimed_bytes) / (1 + now - self._waiting[one])
+
+        for channel in sorted(self._waiting, key=rank):
+            if self._has_room(channel):
+                del self._waiting[channel]
+                self._admit(channel)
+                channel.read_on()
+
+    def _has_room(self, channel: Channel) -> bool:
+        return self._memory.has_room_for(channel.claimed_bytes, channel.held_bytes)
+
+    def _admit(self, channel: Channel) -> None:
+        channel.reserve()
+        self._read[channel] = -1
+
+    def _count(self, channel: Channel, kind: int, held_bytes: int) -> None:
+        begun = self._begun[kind]
+        self._bytes[kind] += held_bytes - begun.get(channel, 0)
+        begun[channel] = held_bytes
+        while begun and self._memory.is_too_much(kind, self._bytes[kind]):
+            self._give_up(next(iter(begun)))
+
+    def _give_up(self, channel: Channel) -> None:
+        self._counts.refuse("unfinished")
+        channel.close()
+
+    def _look_later(self) -> None:
+        if not self._is_due:
             self._is_due = True
-            self._loop.call_later(GRACE_MS / 1000, self._give_up)
+            for channel in self._read:
+                self._read[channel] = channel.come_bytes
+            self._loop.call_later(LOOK_MS / 1000, self._look)
 
-    def _give_up(self) -> None:
-        """Close the connections that send the slowest, until the others are few enough. The quickest stays."""
+    def _look(self) -> None:
+        """Give up the large requests that have not come on since the last look, if others wait for their memory."""
         self._is_due = False
-        now_ms = self._monotonic_ms()
-        begun = [one for one in self._channels.values() if one.is_inside_frame and one.held_bytes]
-        begun.sort(key=lambda one: one.held_bytes / max(1, now_ms - one.began_ms))
-        for channel in begun[:-1]:
-            if self._counts.request_bytes <= self._most_bytes:
-                return
-            if now_ms - channel.began_ms >= GRACE_MS:
-                self._counts.refuse("unfinished")
-                channel.close()
-        if len(begun) > 1:
-            self.grown()
+        if not self._waiting:
+            return
+        late = [one for one, before in self._read.items() if one.is_reading and _is_late(one, before)]
+        for channel in _silent(late):
+            self._give_up(channel)
+        self._look_later()
+
+
+def _is_late(channel: Channel, before_bytes: int) -> bool:
+    return before_bytes >= 0 and channel.come_bytes - before_bytes < max(1, channel.claimed_bytes // LOOKS)
+
+
+def _silent(channels: Iterable[Channel]) -> list[Channel]:
+    """Those of which nothing has come that is not read yet: what has, waits for this server, not for its client."""
+    asked = {one.fileno(): one for one in channels}
+    poll = select.poll()
+    for descriptor in asked:
+        poll.register(descriptor, select.POLLIN)
+    for descriptor, _ in poll.poll(0):
+        del asked[descriptor]
+    return list(asked.values())

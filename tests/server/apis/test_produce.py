@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import tracemalloc
 import zlib
 from collections.abc import Awaitable, Callable
@@ -23,6 +24,8 @@ from kafkalog.server.wire.produce_response import produce_body
 from kafkalog.server.wire.writer import write_body
 from kafkalog.types import TopicPartition
 from tests.builder import R, batch, frame, message_v1
+from tests.cycles import left_to_collector
+from tests.server.net.networks import answer_of, connect, framed, network_for
 from tests.server.nodes import Closed, call, connection_for, node_for, request_bytes
 from tests.server.replica.partitions import of_producer, plain, settle
 
@@ -242,6 +245,30 @@ def test_a_bomb_is_refused_and_the_others_are_served(tmp_path: Path) -> None:
         assert set(await asyncio.gather(*sent)) <= {ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE}
 
     run(tmp_path, body, message_max_bytes=4 << 20)
+
+
+def test_a_refused_bomb_leaves_nothing_to_the_collector(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        async def dispatch_frame(connection: Any, request_frame: bytearray) -> Any:
+            return await dispatch(node, connection, request_frame)
+
+        junk = random.Random(1).randbytes(4096)  # packed, it is large enough for the pool
+        packed = bytes(cramjam.zstd.compress(plain(1)[61:] + junk + bytes(1 << 20)))
+        bomb = frame(packed, count=1, last_delta=0, attributes=4, base_timestamp=5_000, max_timestamp=5_000)
+        asked = framed(request_bytes("produce", 9, request(node, 9, {("t", 0): bomb})))
+        async with network_for(dispatch_frame) as network:
+            reader, writer = await connect(network)
+            writer.write(asked)
+            await answer_of(reader)
+            with left_to_collector() as left:
+                writer.write(asked)
+                answer = await answer_of(reader)
+            writer.close()
+        assert ErrorCode.INVALID_RECORD.to_bytes(2, "big") in answer
+        kinds = {type(one).__name__ for one in left}
+        assert not kinds & {"Block", "frame", "traceback", "memoryview", "InvalidRecord", "CorruptRecord"}, kinds
+
+    run(tmp_path, body)
 
 
 def test_a_waiting_produce_holds_no_record_bytes(tmp_path: Path) -> None:

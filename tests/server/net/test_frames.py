@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.errors import MalformedRequest
-from kafkalog.server.net.frames import FrameReader
+from kafkalog.server.net.frames import GROWTH_BYTES, FrameReader
 
 BODIES = st.lists(st.binary(min_size=8, max_size=60) | st.sampled_from([bytes(5000), bytes(20_000)]), max_size=5)
 
@@ -47,7 +47,9 @@ def test_no_other_length_is_taken(size: int, first: int) -> None:
 
 def test_memory_follows_the_bytes_that_came() -> None:
     reader = FrameReader(1 << 30)
-    assert reader.take(memoryview((1 << 30).to_bytes(4, "big") + bytes(10))) is None
+    assert reader.take(memoryview((1 << 30).to_bytes(4, "big"))) is None
+    assert (reader.claimed_bytes, reader.held_bytes) == (1 << 30, 0)
+    assert reader.take(memoryview(bytes(10))) is None
     assert reader.held_bytes <= 4096
     came = 10
     while came < 1 << 20:
@@ -58,3 +60,17 @@ def test_memory_follows_the_bytes_that_came() -> None:
         assert reader.filled(count) is None
         came += count
         assert reader.held_bytes <= max(4096, came * 8)
+
+
+def test_the_memory_of_a_very_long_frame_grows_by_steps() -> None:
+    reader, data = FrameReader(1 << 30), bytes(1 << 16)
+    reader.take(memoryview((100 << 20).to_bytes(4, "big") + data))
+    came = len(data)
+    while came < 60 << 20:
+        room = reader.room()
+        assert room is not None
+        count = len(room)
+        room.release()
+        assert reader.filled(count) is None
+        came += count
+        assert reader.held_bytes - came <= GROWTH_BYTES

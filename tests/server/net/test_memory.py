@@ -5,7 +5,7 @@ import socket
 from typing import Any
 
 from kafkalog.server.security.sasl import Session
-from tests.server.net.networks import answer_of, connect, echo, framed, is_closed, network_for
+from tests.server.net.networks import answer_of, connect, framed, network_for
 
 ASKED = framed(b"12345678")
 
@@ -75,33 +75,6 @@ def test_answers_that_nobody_takes_are_given_up_where_they_are_too_many_the_olde
             writer.close()
             for sock in socks:
                 sock.close()
-
-    asyncio.run(run())
-
-
-def test_of_requests_that_come_slowly_the_slowest_are_given_up_where_they_are_too_many() -> None:
-    async def run() -> None:
-        async with network_for(echo, queued_max_request_bytes=300_000) as network:
-            slow = [await connect(network) for _ in range(4)]
-            quick = await connect(network)
-            for number, (_, writer) in enumerate(slow, 1):
-                writer.write((1 << 20).to_bytes(4, "big") + bytes(number * 5_000))
-            while network.counts.bytes_in < 4 * 4 + 50_000:
-                await asyncio.sleep(0.01)
-            assert network.counts.request_bytes > 300_000
-            body = bytes(1 << 19)
-            half = framed(body)[: 1 << 18]
-            quick[1].write(framed(body)[:4])
-            await asyncio.sleep(0.05)
-            assert await is_closed(slow[0][0]) and await is_closed(slow[1][0])
-            assert set(network.counts.refused) == {"unfinished"}
-            while network.counts.request_bytes > 300_000:
-                await asyncio.sleep(0.01)
-            quick[1].write(half[4:])
-            quick[1].write(framed(body)[len(half) :])
-            assert await answer_of(quick[0]) == body
-            for _, writer in [*slow, quick]:
-                writer.close()
 
     asyncio.run(run())
 

@@ -1,0 +1,204 @@
+"""Requests that are begun and not ended: what they take from the others, and which of them is given up."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkalog.server.net.request_memory import STRANGERS_BYTES
+from tests.server.net.networks import answer_of, connect, echo, framed, is_closed, network_for
+
+SMALL = framed(b"12345678")
+MOST = 1 << 20
+LARGE = framed(bytes(600_000))  # two of them have no room
+
+
+async def until(condition: Any) -> None:
+    """Wait until it is so; the test's own timeout ends what never is."""
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def half_of(network: Any, data: bytes, **more: Any) -> Any:
+    """A connection that has sent half of a request, and what it sent that was read."""
+    before = network.counts.bytes_in
+    reader, writer = await connect(network, **more)
+    writer.write(data[: len(data) // 2])
+    await until(lambda: network.counts.bytes_in > before)
+    return reader, writer
+
+
+def test_a_large_request_waits_in_its_socket_until_it_has_room() -> None:
+    async def run() -> None:
+        async with network_for(echo, queued_max_request_bytes=MOST) as network:
+            first = await half_of(network, LARGE)
+            await until(lambda: network.counts.request_bytes >= len(LARGE) // 2)
+            held = network.counts.request_bytes
+            second = await half_of(network, LARGE)
+            assert network.counts.request_bytes == held  # no more than its length was read
+            first[1].write(LARGE[len(LARGE) // 2 :])
+            assert await answer_of(first[0]) == LARGE[4:]
+            second[1].write(LARGE[len(LARGE) // 2 :])
+            assert await answer_of(second[0]) == LARGE[4:]
+            assert (network.counts.request_bytes, network.counts.refused) == (0, {})
+            for _, writer in (first, second):
+                writer.close()
+
+    asyncio.run(run())
+
+
+def test_many_large_requests_at_once_are_all_answered_within_the_limit() -> None:
+    most = []
+
+    async def dispatch(connection: Any, frame: bytearray) -> Any:
+        most.append(network.counts.request_bytes)
+        await asyncio.sleep(0)
+        return [bytes(frame[:8])]
+
+    async def run() -> None:
+        nonlocal network
+        async with network_for(dispatch, queued_max_request_bytes=MOST) as network:
+            opened = [await connect(network) for _ in range(20)]
+            for _, writer in opened:
+                writer.write(LARGE)
+            assert [await answer_of(reader) for reader, _ in opened] == [bytes(8)] * 20
+            assert max(most) <= MOST
+            assert (network.counts.request_bytes, network.counts.refused) == (0, {})
+            for _, writer in opened:
+                writer.close()
+
+    network: Any = None
+    asyncio.run(run())
+
+
+def test_a_large_request_that_does_not_come_on_is_given_up_where_another_waits() -> None:
+    async def run() -> None:
+        async with network_for(echo, queued_max_request_bytes=MOST) as network:
+            stalled = await half_of(network, LARGE)
+            whole = await connect(network)
+            whole[1].write(LARGE)
+            assert await answer_of(whole[0]) == LARGE[4:]
+            assert await is_closed(stalled[0])
+            assert network.counts.refused == {"unfinished": 1}
+            for _, writer in (stalled, whole):
+                writer.close()
+
+    asyncio.run(run())
+
+
+def test_small_requests_are_answered_while_large_ones_hold_all_they_may() -> None:
+    async def run() -> None:
+        async with network_for(echo, queued_max_request_bytes=MOST) as network:
+            held = await half_of(network, framed(bytes(MOST - (MOST >> 3))))
+            waiting = [await half_of(network, LARGE) for _ in range(5)]
+            small = await connect(network)
+            for _ in range(3):
+                small[1].write(SMALL)
+                assert await answer_of(small[0]) == SMALL[4:]
+            assert network.counts.request_bytes <= MOST
+            for _, writer in (held, *waiting, small):
+                writer.close()
+
+    asyncio.run(run())
+
+
+def test_a_smaller_request_does_not_wait_for_larger_ones() -> None:
+    async def run() -> None:
+        async with network_for(echo, queued_max_request_bytes=MOST) as network:
+            halves = [await half_of(network, LARGE) for _ in range(5)]
+            small = framed(bytes(100_000))
+            reader, writer = await connect(network)
+            writer.write(small)
+            assert await answer_of(reader) == small[4:]
+            assert network.counts.refused == {}
+            for _, other in (*halves, (reader, writer)):
+                other.close()
+
+    asyncio.run(run())
+
+
+def test_room_goes_first_to_the_client_that_has_the_least() -> None:
+    async def run() -> None:
+        gates: dict[bytes, asyncio.Future[None]] = {
+            name: asyncio.get_running_loop().create_future() for name in (b"first", b"other")
+        }
+        order = []
+
+        async def dispatch(connection: Any, frame: bytearray) -> Any:
+            name = bytes(frame[:5])
+            order.append(name)
+            if name in gates:
+                await gates[name]
+            return [bytes(frame[:8])]
+
+        async def asked(name: bytes, size: int, host: str = "127.0.0.1") -> Any:
+            reader, writer = await connect(network, local_addr=(host, 0))
+            writer.write(framed(name + bytes(size)))
+            return reader, writer
+
+        async with network_for(dispatch, queued_max_request_bytes=MOST) as network:
+            opened = [await asked(b"first", 400_000), await asked(b"other", 400_000)]
+            await until(lambda: len(order) == 2)
+            before = network.counts.accepted
+            opened += [await asked(b"third", 450_000), await asked(b"elsewhere", 450_000, "127.0.0.2")]
+            await until(lambda: network.counts.accepted == before + 2)
+            await asyncio.sleep(0.1)
+            assert len(order) == 2
+            gates[b"first"].set_result(None)
+            await until(lambda: len(order) == 4)
+            gates[b"other"].set_result(None)
+            assert order[2:] == [b"elsew", b"third"]
+            for reader, writer in opened:
+                await answer_of(reader)
+                writer.close()
+
+    asyncio.run(run())
+
+
+def test_small_requests_that_are_never_whole_do_not_stop_the_others() -> None:
+    async def run() -> None:
+        async with network_for(echo, queued_max_request_bytes=MOST) as network:
+            half = framed(bytes(60_000))
+            halves = [await half_of(network, half) for _ in range(40)]
+            reader, writer = await connect(network)
+            writer.write(SMALL)
+            assert await answer_of(reader) == SMALL[4:]
+            assert network.counts.request_bytes <= MOST
+            assert network.counts.refused["unfinished"] > 0
+            halves[-1][1].write(half[len(half) // 2 :])  # the latest is the last to go
+            assert await answer_of(halves[-1][0]) == half[4:]
+            for _, other in (*halves, (reader, writer)):
+                other.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("most", [-1, 100_000])
+def test_strangers_have_a_budget_of_their_own(most: int) -> None:
+    async def dispatch(connection: Any, frame: bytearray) -> Any:
+        connection.is_authenticated = connection.is_authenticated or frame == b"password"
+        return [bytes(frame)]
+
+    async def run() -> None:
+        settings = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "queued_max_request_bytes": most}
+        async with network_for(dispatch, **settings) as network:
+            user = await connect(network, "SASL_PLAINTEXT")
+            user[1].write(framed(b"password"))
+            await answer_of(user[0])
+            half = framed(bytes(524_288))
+            strangers = [await half_of(network, half, listener="SASL_PLAINTEXT") for _ in range(80)]
+            for reader, writer in (user, await connect(network, "SASL_PLAINTEXT")):
+                for body in (b"password", b"12345678"):
+                    writer.write(framed(body))
+                    assert await answer_of(reader) == body
+                writer.close()
+            assert network.counts.request_bytes <= STRANGERS_BYTES
+            assert await is_closed(strangers[0][0])  # the oldest goes
+            assert set(network.counts.refused) == {"unfinished"}
+            strangers[-1][1].write(half[len(half) // 2 :])
+            assert await answer_of(strangers[-1][0]) == half[4:]
+            for _, writer in strangers:
+                writer.close()
+
+    asyncio.run(run())
