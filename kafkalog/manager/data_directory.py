@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -102,10 +102,18 @@ class DataDirectory:
         else:
             self.logs = MappingProxyType({**self.logs, log.topic_partition: log})
 
+    def put_more(self, logs: Iterable[UnifiedLog]) -> None:
+        """Take many current logs in."""
+        self.logs = MappingProxyType({**self.logs, **{log.topic_partition: log for log in logs}})
+
     def put_all(self, logs: Logs, future_logs: Logs) -> None:
         """Take in what was loaded."""
         self.logs = MappingProxyType(dict(logs))
         self.future_logs = MappingProxyType(dict(future_logs))
+
+    def drop_all(self, gone: Collection[TopicPartition]) -> None:
+        """Take many current logs out."""
+        self.logs = MappingProxyType({key: log for key, log in self.logs.items() if key not in gone})
 
     def drop(self, topic_partition: TopicPartition, *, is_future: bool = False) -> None:
         """Take a log out."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT
-from kafkalog.util.checkpoint import CheckpointFile, whole_number
+from kafkalog.util.checkpoint import CheckpointFile, checkpoint_content, whole_number
 from kafkalog.util.fileio import OS, FileSystem
 
 
@@ -150,6 +150,11 @@ def read_epochs(directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> tu
     Entries that contradict a later one are left out, as at loading. CorruptCheckpoint, StorageError.
     """
     return LeaderEpochCache.read(directory, fs=fs).entries
+
+
+def format_epochs(entries: Iterable[EpochEntry]) -> bytes:
+    """The content of the checkpoint for these epochs."""
+    return checkpoint_content([_format(entry) for entry in entries])
 
 
 def _put(entries: list[EpochEntry], entry: EpochEntry) -> None:

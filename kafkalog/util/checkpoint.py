@@ -6,7 +6,7 @@ Format (format.md §8): `0\\n<count>\\n<entry>\\n...`, UTF-8, written to `<name>
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from kafkalog.errors import CorruptCheckpoint, IllegalArgument, StorageError
@@ -17,6 +17,11 @@ E = TypeVar("E")
 CURRENT_VERSION: Final = 0
 MAX_FILE_BYTES: Final = 1 << 28
 _HINT: Final = "move the file away: it is written anew, and what it said is found by reading the logs"
+
+
+def checkpoint_content(lines: Sequence[str]) -> bytes:
+    """The content of a checkpoint file with these lines."""
+    return "".join(f"{line}\n" for line in (str(CURRENT_VERSION), str(len(lines)), *lines)).encode()
 
 
 class CheckpointFile(Generic[E]):
@@ -57,10 +62,9 @@ class CheckpointFile(Generic[E]):
 
         StorageError when the file system fails; the old content stays.
         """
-        lines = [self._format(entry) for entry in entries]
-        text = "".join(f"{line}\n" for line in (str(CURRENT_VERSION), str(len(lines)), *lines))
+        content = checkpoint_content([self._format(entry) for entry in entries])
         try:
-            atomic_write(self._fs, self.path, text.encode())
+            atomic_write(self._fs, self.path, content)
         except OSError as error:
             raise StorageError.from_os(error, "write the checkpoint file", path=self.path) from error
 
