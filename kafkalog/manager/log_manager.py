@@ -18,6 +18,7 @@ from kafkalog.errors import (
     IllegalArgument,
     IllegalState,
     InconsistentTopicId,
+    KafkalogError,
     StorageError,
 )
 from kafkalog.manager.clean_shutdown import agreed_epoch
@@ -282,7 +283,7 @@ class LogManager(LogRemover):
 
     def create_partitions(
         self, wanted: Sequence[NewPartitions], *, epoch: int = 0, go_on: Callable[[], object] = lambda: None
-    ) -> dict[str, Exception]:
+    ) -> dict[str, KafkalogError]:
         """The error of each topic of which a partition could not be made, by name; all others have all of theirs.
 
         The topics files name them first, on disk: where the call does not come to its end, they say which partitions

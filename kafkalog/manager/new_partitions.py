@@ -105,7 +105,7 @@ class PartitionMaker:
     at a time."""
 
     def __init__(self, manager: LogManager, topics: StoreTopics, wanted: Sequence[NewPartitions], epoch: int) -> None:
-        self.failures: dict[str, Exception] = {}
+        self.failures: dict[str, KafkalogError] = {}
         """Why a topic has not got all its partitions, by its name."""
         self._manager = manager
         self._topics = topics

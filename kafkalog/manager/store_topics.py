@@ -140,7 +140,7 @@ class StoreTopics:
         self._note_deleted(names, True)
 
     def unmark_deleted(self, directories: Sequence[DataDirectory], names: Collection[str]) -> None:
-        """Take back what `mark_deleted` wrote, as far as the disks let: the delete failed, and the topics are in use."""
+        """Take back what `mark_deleted` wrote, as far as the disks let: the delete failed, the topics are in use."""
         for directory in directories:
             try:
                 self._store(directory).mark_deleted(names, False)

@@ -173,8 +173,7 @@ class Topics:
         return made
 
     async def create_all(self, plans: Sequence[TopicPlan]) -> list[Topic | KafkalogError]:
-        """The topics that were made, or why one was not, in the order given. Errors as `check_change` says; StorageError
-        where none can be made."""
+        """The topics that were made, or why one was not, in the order given. Errors as `check_change` says."""
         async with self._changing:
             self.check_change()
             found: dict[str, Topic | KafkalogError] = {}
@@ -212,10 +211,10 @@ class Topics:
         check_name(name)
         if name == METADATA_TOPIC:
             raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
-        other = beside.get(metric_name(name))
-        if name in self._topics or name == other:
+        near = beside.get(metric_name(name))
+        if name in self._topics or name == near:
             raise TopicExists(f"Topic '{name}' already exists.")
-        for other in (*self._by_metric_name.get(metric_name(name), ()), *([] if other is None else [other])):
+        for other in (*self._by_metric_name.get(metric_name(name), ()), *([] if near is None else [near])):
             raise InvalidTopic(f"Topic '{name}' collides with existing topic: {other}")
 
     async def add_partitions(self, name: str, count: int) -> Topic:
@@ -370,8 +369,8 @@ class Topics:
             left: Mapping[str, KafkalogError] = self._store.delete_topics(ours, self._go_on) if ours else {}
         except KafkalogError as error:
             left = dict.fromkeys(ours, error)
-        for name, error in left.items():
-            _LOG.error("what was made of topic %s is not taken away yet: %s", name, error)
+        for name, why in left.items():
+            _LOG.error("what was made of topic %s is not taken away yet: %s", name, why)
         return failures
 
     def _make(self, wanted: Sequence[NewPartitions], epoch: int) -> dict[str, KafkalogError]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import (
@@ -59,12 +59,16 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     made: Sequence[Topic | KafkalogError] = [plan.topic for plan in plans.values()]
     if plans and not request.validate_only:
         made = await _made(node, list(plans.values()))
+    configs: dict[tuple[tuple[str, str], ...], list[Tree]] = {}  # many topics of a request have the same settings
     for (name, plan), topic in zip(plans.items(), made, strict=True):
         await turns.row()
         if isinstance(topic, KafkalogError):
             rows[name] = _error(name, code_of(topic), topic.message)
         else:
-            rows[name] = _row(node, context, topic, plan.settings)
+            key = tuple(plan.settings.items())
+            if key not in configs:
+                configs[key] = created_rows(node, node.store.config.log_config(plan.settings))
+            rows[name] = _row(node, context, topic, configs[key])
     return {"throttle_time": context.throttle_ms, "topics": list(rows.values())}
 
 
@@ -94,7 +98,7 @@ async def _made(node: Node, plans: list[TopicPlan]) -> Sequence[Topic | Kafkalog
     return made
 
 
-def _row(node: Node, context: RequestContext, topic: Topic, settings: Mapping[str, str]) -> Tree:
+def _row(node: Node, context: RequestContext, topic: Topic, configs: list[Tree]) -> Tree:
     name = topic.name
     row = {"name": name, "topic_id": topic.id, "error_code": ErrorCode.NONE, "error_message": None}
     if not node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
@@ -103,7 +107,7 @@ def _row(node: Node, context: RequestContext, topic: Topic, settings: Mapping[st
         **row,
         "num_partitions": topic.partitions,
         "replication_factor": _copies(node),
-        "configs": created_rows(node, node.store.config.log_config(settings)),
+        "configs": configs,
         "topic_config_error_code": int(ErrorCode.NONE),
     }
 
