@@ -34,6 +34,9 @@ class Creation(NamedTuple):
 
     def make(self, manager: LogManager, topics: StoreTopics) -> UnifiedLog:
         """The log, in the first directory that takes it; one whose disk fails goes offline, and the next is tried."""
+        problem = manager.problems.get(self.topic_partition)
+        if problem is not None and not self.is_future:
+            raise problem.with_traceback(None)
         offline = list(manager.offline)
         if not self.is_new and offline:
             raise StorageError(

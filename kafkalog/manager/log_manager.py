@@ -246,7 +246,7 @@ class LogManager(LogRemover):
 
     def delete_topic(self, topic: str) -> int:
         """How many partitions of a topic were deleted: all of them. Errors as `delete_topics` says of one."""
-        count = sum(key.topic == topic for key in self.logs)
+        count = sum(key.topic == topic for key in (*self.logs, *self.problems))
         for error in self.delete_topics((topic,)).values():
             raise error
         return count
@@ -262,7 +262,7 @@ class LogManager(LogRemover):
         start goes on then. LogClosed.
         """
         names = frozenset(topics)
-        keys = sorted(key for key in self.logs if key.topic in names)
+        keys = sorted(key for key in (*self.logs, *self.problems) if key.topic in names)
         with self._lock:
             self._check_open()
             try:

@@ -19,6 +19,7 @@ from kafkalog.manager.loading import DAMAGE
 from kafkalog.manager.moving import swap
 from kafkalog.manager.store_topics import StoreTopics
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.names import delete_dir_name
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import AgeClock, Clock
 from kafkalog.util.scheduler import Schedules
@@ -170,6 +171,8 @@ class LogRemover(DirectorySet):
                 if key in self.future_logs:
                     self.delete(key, is_future=True)
                 log = self.get(key)
+                if log is None and self._deleted_unopened(key):
+                    continue
                 if log is None:
                     for offline in self.offline:
                         raise offline.offline()
@@ -190,6 +193,25 @@ class LogRemover(DirectorySet):
                 self._doomed.add(directory, log.path, due_ms, log)
         self._publish()
         return [log for logs in gone.values() for log in logs.values()]
+
+    def _deleted_unopened(self, key: TopicPartition) -> bool:
+        """True for a partition that could not be opened, and has its name as a deleted one now. StorageError."""
+        for directory in self.online:
+            if key not in directory.problems:
+                continue
+            target = directory.file(delete_dir_name(key))
+            try:
+                directory.fs.rename(directory.file(str(key)), target)
+                directory.fs.fsync_dir(directory.path)
+                forget(directory.path, (key,), fs=directory.fs)
+            except OSError as error:
+                failure = StorageError.from_os(error, f"rename to {target}", path=directory.file(str(key)))
+                self.disk_error(directory, failure)
+                raise failure from error
+            directory.problems = {other: why for other, why in directory.problems.items() if other != key}
+            self._doomed.add(directory, target, self.clock.monotonic_ms() + self.config.log_segment_delete_delay_ms)
+            return True
+        return False
 
     def _end_delete(
         self, directory: DataDirectory, logs: Sequence[UnifiedLog], failures: dict[str, StorageError]

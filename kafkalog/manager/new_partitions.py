@@ -70,34 +70,35 @@ def places_of(
 class NewDirectories:
     """Makes partition directories in one data directory, with the files that a new partition has.
 
-    What is the same in many is written and synced once, and linked into the others: it is replaced by renames alone,
-    so what becomes of one changes no other. A file system without links gets a file for each.
+    A topic's id never changes: its file is written and synced once, and linked into the other partitions. A file system
+    without links gets a file for each. The epochs change, so each has its own, which the first flush of records syncs:
+    until then a power loss may leave it empty, as the reference makes it.
     """
 
     def __init__(self, fs: FileSystem, epoch: int) -> None:
         self._fs = fs
         self._epochs = format_epochs((EpochEntry(epoch, 0),))
-        self._made: dict[bytes, str] = {}
+        self._made: dict[str, str] = {}
 
     def make(self, path: str, topic_id: str) -> None:
         """Make the directory `path`; no entry is synced. StorageError, also where it is there already."""
         try:
             self._fs.mkdir(path)
-            self._put(os.path.join(path, PARTITION_METADATA), format_partition_metadata(topic_id))
-            self._put(os.path.join(path, LEADER_EPOCH_CHECKPOINT), self._epochs)
+            self._put_id(os.path.join(path, PARTITION_METADATA), topic_id)
+            atomic_write(self._fs, os.path.join(path, LEADER_EPOCH_CHECKPOINT), self._epochs, sync=False)
         except OSError as error:
             raise StorageError.from_os(error, "create the partition directory", path=path) from error
 
-    def _put(self, path: str, content: bytes) -> None:
-        known = self._made.get(content)
+    def _put_id(self, path: str, topic_id: str) -> None:
+        known = self._made.get(topic_id)
         if known is not None:
             try:
                 self._fs.link(known, path)
                 return
             except OSError as error:  # no links here, too many of it, or the first one's topic was deleted meanwhile
                 _LOG.debug("%s is not linked: %s", path, error)
-        atomic_write(self._fs, path, content, sync_entry=False)
-        self._made[content] = path
+        atomic_write(self._fs, path, format_partition_metadata(topic_id), sync_entry=False)
+        self._made[topic_id] = path
 
 
 class PartitionMaker:

@@ -389,7 +389,7 @@ class Topics:
                 _LOG.info("the delete of topic %s goes on", entry.name)
                 store.delete_topic(entry.name)
         counts: dict[str, int] = {}
-        for key in store.logs:
+        for key in (*store.logs, *store.problems):
             counts[key.topic] = max(counts.get(key.topic, 0), key.partition + 1)
         entries = {entry.name: entry for entry in store.topics.entries()}
         for name in sorted(entries.keys() | counts.keys()):
@@ -403,8 +403,7 @@ class Topics:
             cluster = None if self._known is None or self._known.cluster is None else self._known.cluster.image
             if cluster is not None and name in cluster.topics:
                 count = max(count, *(number + 1 for number in cluster.topics[name].partitions))
-            log = next(log for key, log in self._store.logs.items() if key.topic == name)
-            topic_id = read_partition_metadata(self._store.fs, log.path)
+            topic_id = read_partition_metadata(self._store.fs, self._store.path_of(name))
             if topic_id is None:  # of a broker that knew no ids: from now on it has one
                 self._store.alter_topic(name, {})
                 entry = self._store.topics.get(name)
@@ -416,7 +415,7 @@ class Topics:
     def _mend(self, topic: Topic) -> None:
         """Make the partitions that should be there; while a directory is offline they may be in it."""
         keys = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
-        missing = [key for key in keys if key not in self._store.logs]
+        missing = [key for key in keys if key not in self._store.logs and key not in self._store.problems]
         if not missing or any(True for _ in self._store.offline):
             return
         _LOG.warning("topic %s lacks %d of %d partitions: they are made, empty", topic.name, len(missing), len(keys))

@@ -91,6 +91,7 @@ class UnifiedLog(LogAppender):
         folder = os.fspath(directory)
         found = list_directory(folder, fs)
         epochs = LeaderEpochCache.open(folder, fs=fs)
+        epochs.is_synced = not is_new
         producers = ProducerStateManager(
             folder, fs=fs, expiration_ms=producer_expiration_ms, verify_transactions=verify_transactions,
             names=found.names,

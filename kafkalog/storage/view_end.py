@@ -9,6 +9,7 @@ from kafkalog._core.scan import REASON_MAGIC, REASON_PARTIAL, REASON_SIZE, Batch
 from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.storage.file_slice import LOG_OVERHEAD, claimed_size, is_worth_reading
 from kafkalog.storage.lazy_file import DataFile
+from kafkalog.storage.names import MAX_OFFSET
 
 FIRST_WALK_BYTES: Final = 64 << 10
 WALK_BYTES: Final = 1 << 20
@@ -85,7 +86,7 @@ def _good_rows(table: BatchTable, base_offset: int, next_offset: int) -> int:
     if rows == 0:
         return 0
     rising = rising_rows(table, next_offset)
-    limit = base_offset + MAX_RELATIVE_OFFSET
+    limit = min(base_offset + MAX_RELATIVE_OFFSET, MAX_OFFSET - 1)  # the end has an offset of its own
     if table.last_offset <= limit:
         return rising
     return next((row for row in range(rising) if table.last_offset_of(row) > limit), rising)
