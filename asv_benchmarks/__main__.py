@@ -2,7 +2,7 @@
 
 LINES sets the number of lines (default 10,000,000), KAFKA=0 leaves the embedded Kafka out; name groups to run only
 those: commands, compress, append, scan, lookup, read, crc, verify, recover, open, arrow, codecs, durability, clean,
-serve, replicate, strangers. VERIFY_MB sets the size of the log that is verified, recovered or cleaned (default 1000),
+serve, topics, replicate, strangers. VERIFY_MB sets the size of the log that is verified or cleaned (default 1000),
 SERVE_RECORDS the number of records of 1 KiB sent to the server (default 400,000), REPLICATE_S and REPLICATE_MB_S how
 long and how fast a replica set is written to (default 20 s, 100 MB/s: 6 GB of disk).
 """
@@ -25,6 +25,7 @@ from asv_benchmarks import (
     replicating,
     serving,
     strangers,
+    topics,
     verifying,
 )
 from asv_benchmarks.measure import Row, show
@@ -32,7 +33,7 @@ from asv_benchmarks.peers import kafka_embedded
 
 GROUPS = (
     "commands", "compress", "append", "scan", "lookup", "read", "crc", "verify", "recover", "open", "arrow", "codecs",
-    "durability", "clean", "serve", "replicate", "strangers",
+    "durability", "clean", "serve", "topics", "replicate", "strangers",
 )  # fmt: skip
 REPLICATE = (("REPLICATE_S", "20"), ("REPLICATE_MB_S", "100"))
 # rows of the embedded Kafka that stand beside rows of ours: their name -> (our rows, theirs times this gives our unit)
@@ -91,6 +92,8 @@ def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
             rows += replicating.rows(directory, seconds, mb_s)
         elif group == "strangers":
             rows += strangers.rows(directory)
+        elif group == "topics":
+            rows += topics.rows(directory)
         elif group == "open":
             rows += opening.rows(directory)
         elif group == "arrow":

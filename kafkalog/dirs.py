@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never
 from kafkalog.broker_config import BROKER_TABLE
 from kafkalog.config import key_for
 from kafkalog.durability import Sync, check_sync
-from kafkalog.errors import IllegalArgument, IllegalState, LogClosed, UnknownConfig
+from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, LogClosed, UnknownConfig
 from kafkalog.keywords import near, unknown_keyword
 from kafkalog.tools.directories import path_list, refuse_partition
 from kafkalog.types import TopicPartition
@@ -183,6 +183,14 @@ class LogDirs:
     def directories(self) -> tuple[Directory, ...]:
         """The data directories; `offline_error` says why one is not in use."""
         return self._open().directories
+
+    @property
+    def problems(self) -> Mapping[TopicPartition, KafkalogError]:
+        """The partitions that could not be opened, each with the error that its log raises; the others are in use.
+
+        In mode "r" a partition is opened when it is asked for, so none is here.
+        """
+        return self._open().problems
 
     @property
     def jobs(self) -> tuple[Job, ...]:

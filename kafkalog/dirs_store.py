@@ -108,8 +108,13 @@ class LogStore:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """The partitions, sorted."""
-        return sorted(self._manager.logs)
+        """The partitions, sorted; those in `problems` too."""
+        return sorted({*self._manager.logs, *self._manager.problems})
+
+    @property
+    def problems(self) -> Mapping[TopicPartition, KafkalogError]:
+        """Why a partition cannot be opened, by partition."""
+        return dict(self._manager.problems)
 
     def topics(self) -> dict[str, Topic]:
         """The topics by name."""
@@ -125,17 +130,20 @@ class LogStore:
         if entry is not None:
             topic_id: str | None = entry.topic_id
         else:
-            topic_id = read_partition_metadata(manager.fs, manager.logs[TopicPartition(name, numbers[0])].path)
+            topic_id = read_partition_metadata(manager.fs, manager.path_of(name))
         return Topic(name, topic_id, tuple(numbers), settings)
 
     def contains(self, key: TopicPartition) -> bool:
         """True where the partition is there."""
-        return key in self._manager.logs
+        return key in self._manager.logs or key in self._manager.problems
 
     def log(self, key: TopicPartition) -> Log | None:
         """The log of a partition, the same object each time; None where there is none."""
         log = self._manager.get(key)
         if log is None:
+            problem = self._manager.problems.get(key)
+            if problem is not None:
+                raise problem.with_traceback(None)
             return None
         with self._lock:
             if self._ending:
@@ -168,7 +176,7 @@ class LogStore:
         count = manager.config.num_partitions if partitions is None else partitions
         check_partitions(count)
         with self._changing:
-            for other in {key.topic for key in manager.logs}:
+            for other in {key.topic for key in (*manager.logs, *manager.problems)}:
                 if other == name:
                     raise TopicExists(f"topic {name} exists", hint="alter_topic changes its settings")
                 if collides_with(other, name):
@@ -219,7 +227,8 @@ class LogStore:
                 raise InvalidPartitions(f"topic {name} has {len(keys)} partitions, which cannot become {partitions}")
             if settings:
                 self._manager.alter_topic(name, settings)
-            for key in (TopicPartition(name, number) for number in range(partitions or 0)):
+            wanted = {TopicPartition(name, number) for number in range(partitions or 0)}
+            for key in sorted(wanted - self._manager.problems.keys()):
                 self._manager.get_or_create(key, is_new=key not in keys)
             self._follow()
             return self._topic(name, [key.partition for key in self._partitions_of(name)])

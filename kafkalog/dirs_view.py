@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from kafkalog.api import Log
@@ -28,6 +29,7 @@ class DirsView:
 
     mode: Final = "r"
     jobs: tuple[Job, ...] = ()
+    problems: Mapping[TopicPartition, KafkalogError] = MappingProxyType({})  # a partition is opened when it is used
 
     def __init__(self, paths: Sequence[str], *, fs: FileSystem = OS) -> None:
         self._paths = list(paths)

@@ -21,7 +21,7 @@ from kafkalog.errors import (
 from kafkalog.manager.checkpoints import forget, lower_cleaner_offsets, read_offset
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.log_dir import LogDir, remove_empty_directory
-from kafkalog.manager.partition import NEW, Found, ensure_topic, holds_segments, open_partition
+from kafkalog.manager.partition import NEW, Found, ensure_topic, holds_segments, make_directory, open_partition
 from kafkalog.manager.topics import TOPICS_FILE, TopicEntry, TopicStore
 from kafkalog.opened import OpenedLog, is_open
 from kafkalog.storage.names import parse_dir, partition_dir_name
@@ -185,7 +185,7 @@ def _open_in(log_dir: LogDir, target: _Target) -> OpenedLog:
         path,
         config,
         NEW if create else _found(log_dir, target),
-        make=(lambda: _made_anew(store, target).topic_id) if create else None,
+        make=(lambda made: make_directory(made, _made_anew(store, target).topic_id, fs)) if create else None,
         fs=fs,
         clock=target.clock,
         progress=target.progress,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import IllegalState, StorageError
 from kafkalog.manager.data_directory import DataDirectory
-from kafkalog.manager.partition import NEW, holds_segments, open_partition
+from kafkalog.manager.partition import NEW, holds_segments, make_directory, open_partition
 from kafkalog.manager.placement import directories_in_order, find_directory
 from kafkalog.manager.store_topics import StoreTopics
 from kafkalog.storage.log import UnifiedLog
@@ -34,6 +34,9 @@ class Creation(NamedTuple):
 
     def make(self, manager: LogManager, topics: StoreTopics) -> UnifiedLog:
         """The log, in the first directory that takes it; one whose disk fails goes offline, and the next is tried."""
+        problem = manager.problems.get(self.topic_partition)
+        if problem is not None and not self.is_future:
+            raise problem.with_traceback(None)
         offline = list(manager.offline)
         if not self.is_new and offline:
             raise StorageError(
@@ -89,7 +92,9 @@ class Creation(NamedTuple):
             path,
             manager.config.log_config(own),
             NEW,
-            make=lambda: topics.ensure(directory, key, siblings, self.settings, self.topic_id).topic_id,
+            make=lambda made: make_directory(
+                made, topics.ensure(directory, key, siblings, self.settings, self.topic_id).topic_id, directory.fs
+            ),
             fs=directory.fs,
             clock=manager.clock,
             scheduler=manager.scheduler,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -25,11 +25,15 @@ class DataDirectory:
     `log_dir` is its lock, `directory_id` what its meta.properties says (None: nothing), `broker_epoch` what
     the marker of its last clean stop said (-1: nothing, None: there was none), `offline_error` why it is not
     in use (None: it is; set at once by a failure, while the logs are closed and the lock freed by `take_offline`,
-    later). `logs` and `future_logs` are replaced, never changed: whoever took one may go through it.
+    later). `problems` says why a partition is offline while the directory is in use. All maps are replaced, never
+    changed: whoever took one may go through it.
     Threads: changed under the manager's lock, read from any.
     """
 
-    __slots__ = ("broker_epoch", "directory_id", "fs", "future_logs", "log_dir", "logs", "offline_error", "path")
+    __slots__ = (
+        "broker_epoch", "directory_id", "fs", "future_logs", "log_dir", "logs", "offline_error", "path",
+        "problems",
+    )
 
     def __init__(self, path: str, *, fs: FileSystem = OS) -> None:
         self.path = path
@@ -40,6 +44,7 @@ class DataDirectory:
         self.offline_error: Exception | None = None
         self.logs: Logs = NO_LOGS
         self.future_logs: Logs = NO_LOGS
+        self.problems: Mapping[TopicPartition, KafkalogError] = MappingProxyType({})
 
     @property
     def is_online(self) -> bool:
@@ -77,6 +82,7 @@ class DataDirectory:
         """Close the logs as a crash would leave them, take them out, and free the lock; no marker is written."""
         log_dir, self.log_dir = self.log_dir, None
         logs, self.logs, self.future_logs = self.all_logs, NO_LOGS, NO_LOGS
+        self.problems = MappingProxyType({})
         cause = self.offline()
         for log in logs:
             try:
@@ -102,10 +108,18 @@ class DataDirectory:
         else:
             self.logs = MappingProxyType({**self.logs, log.topic_partition: log})
 
+    def put_more(self, logs: Iterable[UnifiedLog]) -> None:
+        """Take many current logs in."""
+        self.logs = MappingProxyType({**self.logs, **{log.topic_partition: log for log in logs}})
+
     def put_all(self, logs: Logs, future_logs: Logs) -> None:
         """Take in what was loaded."""
         self.logs = MappingProxyType(dict(logs))
         self.future_logs = MappingProxyType(dict(future_logs))
+
+    def drop_all(self, gone: Collection[TopicPartition]) -> None:
+        """Take many current logs out."""
+        self.logs = MappingProxyType({key: log for key, log in self.logs.items() if key not in gone})
 
     def drop(self, topic_partition: TopicPartition, *, is_future: bool = False) -> None:
         """Take a log out."""

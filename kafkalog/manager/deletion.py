@@ -96,18 +96,18 @@ class DeletionQueue:
         return len(self._waiting)
 
 
-def rename_for_delete(directory: DataDirectory, log: UnifiedLog) -> StorageError | None:
+def rename_for_delete(directory: DataDirectory, log: UnifiedLog, *, sync: bool = True) -> StorageError | None:
     """Give a log's directory its name as one that is deleted, and let nothing be written to it any more.
 
     StorageError: it has its old name and is as it was. The error that is returned says that the new name may be lost by
-    a power loss.
+    a power loss, as it may be without `sync`.
     """
     before = log.name
     cause = StorageError(f"the partition {log.topic_partition} was deleted", path=log.path)
     log.stop_writes(cause)
     unsynced: StorageError | None = None
     try:
-        log.rename_dir(delete_dir_name(log.topic_partition))
+        log.rename_dir(delete_dir_name(log.topic_partition), sync=sync)
     except StorageError as error:
         unsynced = error
     finally:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kafkalog.errors import CorruptRecord, FormatError, IllegalArgument, IllegalState
+from kafkalog.errors import CorruptRecord, FormatError, IllegalArgument, IllegalState, KafkalogError
 from kafkalog.manager.data_directory import NO_LOGS, DataDirectory, Logs
 from kafkalog.manager.starting import take_offline
 from kafkalog.storage.failure import is_disk_failure
@@ -60,6 +60,12 @@ class DirectorySet:
         """The future logs, likewise."""
         return self._future_logs
 
+    def path_of(self, topic: str) -> str:
+        """The directory of one of a topic's partitions, which may be offline."""
+        found = ((key, one) for one in self.directories for key in (*one.logs, *one.problems) if key.topic == topic)
+        key, directory = next(found)
+        return directory.file(str(key))
+
     def directory_of(self, log: UnifiedLog) -> DataDirectory:
         """The data directory of one of the logs."""
         parent = os.path.dirname(log.path)
@@ -68,6 +74,11 @@ class DirectorySet:
     def get(self, topic_partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
         """The log of a partition, or its future one; None where there is none (MGR-1)."""
         return (self.future_logs if is_future else self.logs).get(topic_partition)
+
+    @property
+    def problems(self) -> Mapping[TopicPartition, KafkalogError]:
+        """The partitions that are offline, though their directory is in use, and what is wrong with each."""
+        return {key: error for one in self.directories for key, error in one.problems.items()}
 
     @property
     def offline(self) -> Iterator[DataDirectory]:

@@ -2,8 +2,8 @@
 
 prepare     checkpoints and names are read; nothing has changed so far
 begin       the clean-shutdown marker goes, so that a crash while loading is seen
-load        every log, `num.recovery.threads.per.data.dir` threads a directory; an error of the disk, or damage
-            that cannot be undone, takes the directory offline, and the others go on
+load        every log, `num.recovery.threads.per.data.dir` threads a directory; an error of the disk takes the
+            directory offline, anything else that one log cannot be opened for takes that log, and the others go on
 done        only now may a later close write the marker again
 """
 
@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import Any, Final, NamedTuple
 
 from kafkalog.config import LogConfig
-from kafkalog.errors import CorruptRecord, FormatError, KafkalogError
+from kafkalog.errors import CorruptRecord, FormatError, IllegalState, KafkalogError
 from kafkalog.manager.checkpoints import forget, lower_cleaner_offsets, read_cleaner_offsets
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.inventory import Inventory, PartitionPlace
@@ -33,7 +33,10 @@ from kafkalog.util.scheduler import Schedules
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_UP_S: Final = 0.05
 DAMAGE: Final = (OSError, FormatError, CorruptRecord)
-"""What takes one directory offline; any other exception is a mistake of ours and ends the start (LOAD-32)."""
+"""What takes one directory offline where it is met in the directory's own files (LOAD-32)."""
+OF_ONE_LOG: Final = (KafkalogError, ValueError, ArithmeticError)
+"""What takes one log offline, as long as no disk is to blame; any other exception is a mistake of ours and ends the
+start."""
 Offsets = dict[TopicPartition, int]
 
 
@@ -111,6 +114,8 @@ class DirectoryLoader:
         self.directory = directory
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.future_logs: dict[TopicPartition, UnifiedLog] = {}
+        self.problems: dict[TopicPartition, KafkalogError] = {}
+        """Why a partition is offline, while its directory is in use."""
         self._places = (*inventory.live, *inventory.future)
         self._strays = inventory.stray
         self._future = frozenset(place.path for place in inventory.future)
@@ -155,20 +160,34 @@ class DirectoryLoader:
         return self._failure
 
     def load_one(self, place: PartitionPlace) -> None:
-        """Open a log, unless the directory has failed meanwhile; an error of the disk is kept, others are raised."""
+        """Open a log, unless the directory has failed meanwhile; its error, or the disk's, is kept."""
         if self._stopped or self._failure is not None:
             return
         try:
             began_ms = self._rules.clock.monotonic_ms()
             log = self._open(place)
-        except DAMAGE as error:
+        except OSError as error:
             with self._lock:
                 self._failure = self._failure or error
+            return
+        except OF_ONE_LOG as error:
+            self._note_problem(place, error)
             return
         except BaseException:
             self._stopped = True
             raise
         self._opened(place, log, self._rules.clock.monotonic_ms() - began_ms)
+
+    def _note_problem(self, place: PartitionPlace, error: Exception) -> None:
+        """Leave a partition offline for what is wrong with it alone; a future log's is left where it is."""
+        _LOG.error("%s is offline, the others are served: %s", place.path, error, exc_info=error)
+        if not isinstance(error, KafkalogError):
+            error = IllegalState(f"the log cannot be opened: {type(error).__name__}: {error}", path=place.path)
+        with self._lock:
+            self._done += 1
+            if place.path not in self._future and place not in self._strays:
+                self.problems[place.topic_partition] = error
+        self._tell(place.name, None)
 
     def _open(self, place: PartitionPlace) -> UnifiedLog:
         try:

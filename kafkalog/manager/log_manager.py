@@ -7,7 +7,7 @@ This class holds the directories and the lock; what is done is done by `starting
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -18,6 +18,7 @@ from kafkalog.errors import (
     IllegalArgument,
     IllegalState,
     InconsistentTopicId,
+    KafkalogError,
     StorageError,
 )
 from kafkalog.manager.clean_shutdown import agreed_epoch
@@ -28,12 +29,13 @@ from kafkalog.manager.inventory import IsStray, either
 from kafkalog.manager.jobs import Job, jobs_of
 from kafkalog.manager.loading import DAMAGE, Configs, LoadProgress, LoadRules
 from kafkalog.manager.log_remover import LogRemover
+from kafkalog.manager.new_partitions import AT_ONCE, NewPartitions, PartitionMaker
 from kafkalog.manager.placement import check_cordoned, find_directory
 from kafkalog.manager.starting import check_some_online, load_directories, release_all, take_directories, take_offline
 from kafkalog.manager.stopping import close_all
 from kafkalog.manager.store_topics import StoreTopics
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.storage.partition_metadata import read_partition_metadata, write_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -142,6 +144,7 @@ class LogManager(LogRemover):
         for directory in tuple(self.online):
             try:
                 self._topics.forget_stale(directory)
+                self._name_topics(directory)
             except DAMAGE as error:
                 take_offline(directory, error)
         check_some_online(self.directories)
@@ -150,6 +153,15 @@ class LogManager(LogRemover):
             for place in inventories[directory.path].deleted if directory.path in inventories else ():
                 self._doomed.add(directory, place.path, due_ms)
         self._publish()
+
+    def _name_topics(self, directory: DataDirectory) -> None:
+        """Give partitions the id of their topic that a crash took from them while they were made."""
+        if directory.held.marker_found:
+            return
+        for key, log in directory.logs.items():
+            entry = self._topics.get(key.topic)
+            if entry is not None and read_partition_metadata(directory.fs, log.path) is None:
+                write_partition_metadata(directory.fs, log.path, entry.topic_id)
 
     # What there is
 
@@ -233,28 +245,70 @@ class LogManager(LogRemover):
         return log
 
     def delete_topic(self, topic: str) -> int:
-        """How many partitions of a topic were deleted: all of them.
+        """How many partitions of a topic were deleted: all of them. Errors as `delete_topics` says of one."""
+        count = sum(key.topic == topic for key in (*self.logs, *self.problems))
+        for error in self.delete_topics((topic,)).values():
+            raise error
+        return count
 
-        That its delete has begun is on disk first, so that a start after a crash knows of it (`StoreTopics.entries`)
-        and calls this again. StorageError as for `delete`: then some partitions may be deleted, and others not; what is
-        left stays, at the next start too.
+    def delete_topics(
+        self, topics: Collection[str], go_on: Callable[[], object] = lambda: None
+    ) -> dict[str, StorageError]:
+        """The error of each topic that was not deleted, by name; all others are deleted with all their partitions.
+
+        That their delete has begun is on disk first, so that a start after a crash knows of it (`StoreTopics.entries`)
+        and calls this again. A StorageError is as for `delete`: then some partitions of the topic may be deleted, and
+        others not; what is left stays, at the next start too. `go_on` is called now and then, and may raise: the next
+        start goes on then. LogClosed.
         """
-        keys = sorted(key for key in self.logs if key.topic == topic)
-        try:
-            with self._lock:
-                self._check_open()
-                self._topics.mark_deleted(tuple(self.online), topic, self.logs)
-            for key in keys:
-                self.delete(key)
-            with self._lock:
-                self._topics.forget(tuple(self.online), topic)
-        except StorageError:
-            with self._lock:
-                self._topics.unmark_deleted(tuple(self.online), topic)
-            raise
-        return len(keys)
+        names = frozenset(topics)
+        keys = sorted(key for key in (*self.logs, *self.problems) if key.topic in names)
+        with self._lock:
+            self._check_open()
+            try:
+                self._topics.mark_deleted(tuple(self.online), names, self.logs)
+            except StorageError as error:
+                self._topics.unmark_deleted(tuple(self.online), names)
+                return dict.fromkeys(names, error)
+        removed, failures = self._delete_all(keys, go_on)
+        with self._lock:
+            self._topics.unmark_deleted(tuple(self.online), failures.keys())
+            self._topics.forget(tuple(self.online), names - failures.keys())
+        for log in removed:
+            if log.config.compact:
+                self._cleaning.follow_deleted(log)
+        return failures
 
     # Making
+
+    def create_partitions(
+        self, wanted: Sequence[NewPartitions], *, epoch: int = 0, go_on: Callable[[], object] = lambda: None
+    ) -> dict[str, KafkalogError]:
+        """The error of each topic of which a partition could not be made, by name; all others have all of theirs.
+
+        The topics files name them first, on disk: where the call does not come to its end, they say which partitions
+        are missing. `epoch` is the leader epoch that they begin with. `go_on` is called now and then, and may raise.
+        StorageError where no data directory takes a partition; InvalidTopic, ConfigError, LogClosed.
+        """
+        maker = PartitionMaker(self, self._topics, wanted, epoch)
+        with self._lock:
+            self._check_open()
+            places = maker.noted()
+        for first in range(0, len(places), AT_ONCE):
+            go_on()
+            with self._lock:
+                self._check_open()
+                try:
+                    logs = maker.make(places[first : first + AT_ONCE])
+                finally:
+                    self._publish()
+                for log in logs:
+                    self.cleaner.manager.take_back(log)  # one of that name may have been set aside
+            for log in logs:
+                self._cleaning.follow_log(log)
+        with self._lock:
+            maker.sync()
+        return maker.failures
 
     def get_or_create(
         self,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Final
 
 from kafkalog.broker_config import BrokerConfig
@@ -18,11 +19,14 @@ from kafkalog.manager.loading import DAMAGE
 from kafkalog.manager.moving import swap
 from kafkalog.manager.store_topics import StoreTopics
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.names import delete_dir_name
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import AgeClock, Clock
 from kafkalog.util.scheduler import Schedules
 
 _LOG: Final = logging.getLogger(__name__)
+_AT_ONCE: Final = 128
+"""Partitions that are deleted before other calls have their turn."""
 
 
 class LogRemover(DirectorySet):
@@ -134,6 +138,97 @@ class LogRemover(DirectorySet):
                 self.disk_error(directory, unsynced)
                 raise unsynced
             return log
+
+    def _delete_all(
+        self, keys: Sequence[TopicPartition], go_on: Callable[[], object]
+    ) -> tuple[list[UnifiedLog], dict[str, StorageError]]:
+        """(the logs that are deleted, why those of other topics are not, by topic), each directory synced once.
+
+        The delete of their topics was noted: only then is a name that is not on disk as good as one that is.
+        """
+        deleted: list[UnifiedLog] = []
+        failures: dict[str, StorageError] = {}
+        for first in range(0, len(keys), _AT_ONCE):
+            go_on()
+            part = [key for key in keys[first : first + _AT_ONCE] if key.topic not in failures]
+            with ExitStack() as stack:
+                for key in part:
+                    stack.enter_context(self.left_alone(key))
+                with self._lock:
+                    self._check_open()
+                    deleted += self._delete_some(part, failures)
+        with self._lock:
+            for directory in tuple(self.online):
+                here = [log for log in deleted if os.path.dirname(log.path) == directory.path]
+                self._end_delete(directory, here, failures)
+        return deleted, failures
+
+    def _delete_some(self, keys: Sequence[TopicPartition], failures: dict[str, StorageError]) -> list[UnifiedLog]:
+        """The logs that have their name as deleted ones, and are in no map any more; `failures` gets the others."""
+        gone: dict[str, dict[TopicPartition, UnifiedLog]] = {one.path: {} for one in self.directories}
+        for key in keys:
+            try:
+                if key in self.future_logs:
+                    self.delete(key, is_future=True)
+                log = self.get(key)
+                if log is None and self._deleted_unopened(key):
+                    continue
+                if log is None:
+                    for offline in self.offline:
+                        raise offline.offline()
+                    continue
+                directory = self.directory_of(log)
+                try:
+                    rename_for_delete(directory, log, sync=False)
+                except StorageError as error:
+                    self.disk_error(directory, error)
+                    raise
+                gone[directory.path][key] = log
+            except StorageError as error:
+                failures.setdefault(key.topic, error)
+        due_ms = self.clock.monotonic_ms() + self.config.log_segment_delete_delay_ms
+        for directory in self.directories:
+            directory.drop_all(gone[directory.path].keys())
+            for log in gone[directory.path].values():
+                self._doomed.add(directory, log.path, due_ms, log)
+        self._publish()
+        return [log for logs in gone.values() for log in logs.values()]
+
+    def _deleted_unopened(self, key: TopicPartition) -> bool:
+        """True for a partition that could not be opened, and has its name as a deleted one now. StorageError."""
+        for directory in self.online:
+            if key not in directory.problems:
+                continue
+            target = directory.file(delete_dir_name(key))
+            try:
+                directory.fs.rename(directory.file(str(key)), target)
+                directory.fs.fsync_dir(directory.path)
+                forget(directory.path, (key,), fs=directory.fs)
+            except OSError as error:
+                failure = StorageError.from_os(error, f"rename to {target}", path=directory.file(str(key)))
+                self.disk_error(directory, failure)
+                raise failure from error
+            directory.problems = {other: why for other, why in directory.problems.items() if other != key}
+            self._doomed.add(directory, target, self.clock.monotonic_ms() + self.config.log_segment_delete_delay_ms)
+            return True
+        return False
+
+    def _end_delete(
+        self, directory: DataDirectory, logs: Sequence[UnifiedLog], failures: dict[str, StorageError]
+    ) -> None:
+        """Put on disk that the logs of a directory are deleted, and take their lines out of its checkpoints."""
+        try:
+            if logs:
+                directory.fs.fsync_dir(directory.path)
+        except OSError as error:
+            unsynced = StorageError.from_os(error, "sync the data directory", path=directory.path)
+            self.disk_error(directory, unsynced)
+            failures |= dict.fromkeys({log.topic_partition.topic for log in logs} - failures.keys(), unsynced)
+            return
+        try:
+            forget(directory.path, [log.topic_partition for log in logs], fs=directory.fs)
+        except DAMAGE as error:
+            self.disk_error(directory, error)
 
     def _deleted(self, directory: DataDirectory, log: UnifiedLog) -> None:
         """What is left to do once a log's directory has its name as one that is deleted."""

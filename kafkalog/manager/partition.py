@@ -41,7 +41,7 @@ def open_partition(
     config: LogConfig,
     found: Found,
     *,
-    make: Callable[[], str] | None = None,
+    make: Callable[[str], object] | None = None,
     fs: FileSystem = OS,
     clock: Clock = SYSTEM_CLOCK,
     scheduler: Schedules | None = None,
@@ -49,11 +49,13 @@ def open_partition(
     progress: Progress | None = None,
     on_disk_failure: Report | None = None,
     keeps_begun_epochs: bool = False,
+    is_new: bool = False,
 ) -> UnifiedLog:
     """The log of a partition directory in `log_dir`, recovered where it was not closed well.
 
-    The directory's marker goes first. With `make`, which gives the topic's id, the partition is made; where that
-    fails, what was made is taken away again. Errors as for `UnifiedLog.open`; DirectoryLocked.
+    The directory's marker goes first. With `make`, which makes the directory at its path, the partition is new; where
+    that fails, what was made is taken away again. `keeps_begun_epochs`, `is_new` and errors as for `UnifiedLog.open`;
+    DirectoryLocked.
     """
     name = os.path.basename(path)
     # a partition that was recovered is as well known as one made here
@@ -61,7 +63,7 @@ def open_partition(
     before = None if make is None else _names(path, fs)
     try:
         if make is not None:
-            _make_directory(path, make(), fs)
+            make(path)
         return UnifiedLog.open(
             path,
             config,
@@ -75,6 +77,7 @@ def open_partition(
             progress=progress,
             on_disk_failure=on_disk_failure,
             keeps_begun_epochs=keeps_begun_epochs,
+            is_new=is_new,
         )
     except BaseException:
         # no record was written: what there was is as whole as before, and what was to be made is taken away
@@ -155,8 +158,8 @@ def _removed(path: str, before: frozenset[str] | None, fs: FileSystem) -> bool:
         return False
 
 
-def _make_directory(path: str, topic_id: str, fs: FileSystem) -> None:
-    """The partition directory with its partition.metadata, on disk in the parent's entries as well."""
+def make_directory(path: str, topic_id: str, fs: FileSystem) -> None:
+    """Make a partition directory with its partition.metadata, on disk in the parent's entries as well. StorageError."""
     try:
         try:
             fs.mkdir(path)

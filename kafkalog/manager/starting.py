@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from kafkalog.errors import ConfigError, DirectoryLocked, StorageError
@@ -159,6 +160,7 @@ def _is_online(directories: Sequence[DataDirectory], path: str) -> bool:
 
 def _finish(loader: DirectoryLoader) -> None:
     loader.directory.put_all(loader.logs, loader.future_logs)
+    loader.directory.problems = MappingProxyType(loader.problems)
     if loader.failure is not None:
         take_offline(loader.directory, loader.failure)
         return

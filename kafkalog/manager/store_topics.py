@@ -7,14 +7,14 @@ itself. Where two files differ, the directory that is given first counts.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kafkalog.errors import StorageError, UnknownTopicOrPartition
 from kafkalog.manager.data_directory import DataDirectory, Logs
 from kafkalog.manager.inventory import IsStray
 from kafkalog.manager.partition import ensure_topic
-from kafkalog.manager.topics import TopicEntry, TopicsFile, TopicStore
+from kafkalog.manager.topics import TopicEntry, TopicsFile, TopicStore, WantedTopic
 from kafkalog.types import TopicPartition
 
 _LOG: Final = logging.getLogger(__name__)
@@ -29,13 +29,18 @@ class StoreTopics:
 
     def __init__(self, elsewhere: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self._elsewhere = dict(elsewhere or {})
+        self._stores: dict[str, TopicStore] = {}
         self._files: dict[str, TopicsFile] = {}
         self._known: dict[str, TopicEntry] = {}
         self._stale: dict[str, dict[str, str]] = {}
 
     def read(self, directory: DataDirectory) -> None:
         """Take in what a directory's file says; `merge` then says what counts. CorruptCheckpoint, StorageError."""
-        self._files[directory.path] = TopicStore(directory.path, fs=directory.fs).read()
+        self._files[directory.path] = self._store(directory).read()
+
+    def _store(self, directory: DataDirectory) -> TopicStore:
+        """A directory's file, which is parsed again only where it has changed."""
+        return self._stores.setdefault(directory.path, TopicStore(directory.path, fs=directory.fs))
 
     def merge(self) -> None:
         """Let count what the files that were read say together."""
@@ -57,8 +62,9 @@ class StoreTopics:
 
     def forget_stale(self, directory: DataDirectory) -> None:
         """Take topics that were deleted while a directory was away out of its file. StorageError."""
-        for name, topic_id in self._stale.pop(directory.path, {}).items():
-            TopicStore(directory.path, fs=directory.fs).remove(name, topic_id)
+        stale = self._stale.pop(directory.path, {})
+        if stale:
+            self._store(directory).remove(stale, stale.values())
 
     def get(self, topic: str) -> TopicEntry | None:
         """The topic's entry; None where no file has one."""
@@ -88,13 +94,23 @@ class StoreTopics:
             settings, topic_id = known.settings, known.topic_id
         elif settings is None:
             settings = self._elsewhere.get(name)
-        store = TopicStore(directory.path, fs=directory.fs)
         made = ensure_topic(
-            store, topic_partition, siblings, settings=settings, topic_id=topic_id, fs=directory.fs
+            self._store(directory), topic_partition, siblings, settings=settings, topic_id=topic_id, fs=directory.fs
         )
         if known is None or made.partitions > known.partitions:
             self._known[name] = made
         return made
+
+    def ensure_all(self, directory: DataDirectory, wanted: Iterable[WantedTopic]) -> None:
+        """Have the topics' entries in a directory's file, by one write. Errors as for `TopicStore.ensure_all`."""
+        rows = []
+        for one in wanted:
+            known = self._known.get(one.name)
+            rows.append(one if known is None else one._replace(settings=known.settings, topic_id=known.topic_id))
+        for made in self._store(directory).ensure_all(rows):
+            known = self._known.get(made.name)
+            if known is None or made.partitions > known.partitions:
+                self._known[made.name] = made
 
     def forget_if_gone(self, directory: DataDirectory, topic: str, logs: Logs) -> None:
         """Take a topic out of a directory's file once it has no partition there, and out of memory once none is left.
@@ -105,44 +121,50 @@ class StoreTopics:
         if known is not None and known.is_deleted:
             return
         if not any(key.topic == topic for key in (*directory.logs, *directory.future_logs)):
-            TopicStore(directory.path, fs=directory.fs).remove(topic)
+            self._store(directory).remove((topic,))
         if not any(key.topic == topic for key in logs):
             self._known.pop(topic, None)
 
-    def mark_deleted(self, directories: Sequence[DataDirectory], topic: str, logs: Logs) -> None:
-        """Write into the file of each of these directories that has the topic that its delete has begun. StorageError.
+    def mark_deleted(self, directories: Sequence[DataDirectory], names: Collection[str], logs: Logs) -> None:
+        """Write into the file of each of these directories that has the topics that their delete has begun.
 
-        A crash from here on only means that the next start goes on.
+        StorageError. A crash from here on only means that the next start goes on.
         """
         for directory in directories:
-            for key in [key for key in directory.logs if key.topic == topic][:1]:
-                siblings = [(other, log.path) for other, log in logs.items() if other.topic == topic]
+            here = self._store(directory).topics()
+            first = {key.topic: key for key in directory.logs if key.topic in names and key.topic not in here}
+            for name, key in first.items():
+                siblings = [(other, log.path) for other, log in logs.items() if other.topic == name]
                 self.ensure(directory, key, siblings, None, None)
-            TopicStore(directory.path, fs=directory.fs).mark_deleted(topic)
-        if topic in self._known:
-            self._known[topic] = self._known[topic]._replace(is_deleted=True)
+            self._store(directory).mark_deleted(names)
+        self._note_deleted(names, True)
 
-    def unmark_deleted(self, directories: Sequence[DataDirectory], topic: str) -> None:
-        """Take back what `mark_deleted` wrote, as far as the disks let: the delete failed, and the topic is in use."""
+    def unmark_deleted(self, directories: Sequence[DataDirectory], names: Collection[str]) -> None:
+        """Take back what `mark_deleted` wrote, as far as the disks let: the delete failed, the topics are in use."""
         for directory in directories:
             try:
-                TopicStore(directory.path, fs=directory.fs).mark_deleted(topic, False)
+                self._store(directory).mark_deleted(names, False)
             except StorageError as error:
-                _LOG.error("the next start deletes topic %s, whose delete failed: %s", topic, error)
-        if topic in self._known:
-            self._known[topic] = self._known[topic]._replace(is_deleted=False)
+                _LOG.error("the next start deletes topics %s, whose delete failed: %s", ", ".join(names), error)
+        self._note_deleted(names, False)
 
-    def forget(self, directories: Sequence[DataDirectory], topic: str) -> None:
-        """Take a topic that has no partition left out of the files of these directories, which keep its id as gone.
+    def _note_deleted(self, names: Collection[str], is_deleted: bool) -> None:
+        for name in names:
+            if name in self._known:
+                self._known[name] = self._known[name]._replace(is_deleted=is_deleted)
+
+    def forget(self, directories: Sequence[DataDirectory], names: Collection[str]) -> None:
+        """Take topics that have no partition left out of the files of these directories, which keep their ids as gone.
 
         Where a disk refuses, the file says that the delete has begun, and the next start goes on.
         """
-        known = self._known.pop(topic, None)
+        found = [self._known.pop(name, None) for name in names]
+        ids = [entry.topic_id for entry in found if entry is not None]
         for directory in directories:
             try:
-                TopicStore(directory.path, fs=directory.fs).remove(topic, None if known is None else known.topic_id)
+                self._store(directory).remove(names, ids)
             except StorageError as error:
-                _LOG.error("the delete of topic %s is not noted: %s", topic, error)
+                _LOG.error("the delete of topics %s is not noted: %s", ", ".join(names), error)
 
     def alter(
         self, directories: Sequence[DataDirectory], topic: str, logs: Logs, changes: Mapping[str, Any]
@@ -153,10 +175,10 @@ class StoreTopics:
             raise UnknownTopicOrPartition(f"there is no topic {ascii(topic[:80])} here")
         for directory in reversed(directories):
             here = [key for key in directory.logs if key.topic == topic]
-            if here or TopicStore(directory.path, fs=directory.fs).get(topic) is not None:
+            if here or self._store(directory).get(topic) is not None:
                 for key in here[:1]:
                     self.ensure(directory, key, siblings, None, None)
-                self._known[topic] = TopicStore(directory.path, fs=directory.fs).alter(topic, changes)
+                self._known[topic] = self._store(directory).alter(topic, changes)
 
 
 def merged(files: Mapping[str, TopicsFile]) -> tuple[dict[str, TopicEntry], dict[str, dict[str, str]]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafkalog.config import LogConfig, key_for
@@ -37,6 +37,7 @@ _HINT: Final = (
     "but topic settings go back to the defaults"
 )
 _write_lock: Final = guard()
+_Identity = tuple[int, int, int]
 
 
 class TopicEntry(NamedTuple):
@@ -52,6 +53,19 @@ class TopicEntry(NamedTuple):
     is_deleted: bool = False
 
 
+class WantedTopic(NamedTuple):
+    """A topic that a directory is to have, with at least `partitions` partitions.
+
+    `settings` (names dotted or not, text or values) and `topic_id` (None: a fresh one) are those of a new topic; one
+    that is known keeps its own.
+    """
+
+    name: str
+    partitions: int = 1
+    settings: Mapping[str, Any] | None = None
+    topic_id: str | None = None
+
+
 class TopicsFile(NamedTuple):
     """What a topics file says: the topics by name, and the ids of those that were deleted last, the oldest first.
 
@@ -64,7 +78,7 @@ class TopicsFile(NamedTuple):
 
 
 class TopicStore:
-    """The topics file of one data directory. Reads go to the file each time, so they are never stale.
+    """The topics file of one data directory. Each read looks at the file, and parses it where it has changed.
 
     Threads: safe. Processes: a caller of `ensure` holds the directory's LogDir.
     """
@@ -72,6 +86,7 @@ class TopicStore:
     def __init__(self, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
         self.path = os.path.join(os.fspath(directory), TOPICS_FILE)
         self._fs = fs
+        self._read: tuple[_Identity, TopicsFile] | None = None  # replaced whole
 
     def topics(self) -> dict[str, TopicEntry]:
         """All topics by name, sorted; none where there is no file. Errors as `read`."""
@@ -82,16 +97,27 @@ class TopicStore:
 
         CorruptCheckpoint names the file and what is wrong in it; StorageError when it cannot be read.
         """
+        kept = self._read
         try:
+            identity = self._identity()
+            if kept is not None and kept[0] == identity:
+                return kept[1]
             content = self._fs.read_file(self.path, MAX_FILE_BYTES)
         except FileNotFoundError:
             return TopicsFile({})
         except OSError as error:
             raise StorageError.from_os(error, "read the topics file", path=self.path) from error
         try:
-            return parse_file(content)
+            made = parse_file(content)
         except ValueError as error:
             raise CorruptCheckpoint(f"the topics file is damaged: {error}", path=self.path, hint=_HINT) from None
+        self._read = identity, made
+        return made
+
+    def _identity(self) -> _Identity:
+        """What another content of the file would change: it is replaced, never written in place."""
+        stat = self._fs.stat(self.path)
+        return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
     def names(self) -> list[str]:
         """The names of all topics, sorted."""
@@ -109,28 +135,30 @@ class TopicStore:
         settings: Mapping[str, Any] | None = None,
         topic_id: str | None = None,
     ) -> TopicEntry:
-        """The topic's entry, with at least `partitions` partitions, written where that is new.
+        """The topic's entry; arguments and errors as for `ensure_all`."""
+        return self.ensure_all((WantedTopic(name, partitions, settings, topic_id),))[0]
 
-        `settings` (names dotted or not, text or values) and `topic_id` (None: a fresh one) are those of a new
-        topic; one that is known keeps its own. InvalidTopic, InvalidPartitions, ConfigError, IllegalArgument for
-        an id that is none; StorageError when the file cannot be written.
+    def ensure_all(self, wanted: Iterable[WantedTopic]) -> list[TopicEntry]:
+        """The topics' entries in the order given, written in one go where one is new or has more partitions now.
+
+        InvalidTopic, InvalidPartitions, ConfigError, IllegalArgument for an id that is none; StorageError when the
+        file cannot be written.
         """
-        validate_topic(name)
-        check_partitions(partitions)
-        overrides = LogConfig.from_stored(settings or {}).overrides()
-        if topic_id is not None:
-            check_topic_id(topic_id)
+        checked = [_checked(one) for one in wanted]
         with _write_lock:
             topics, gone = self.read()
-            known = topics.get(name)
-            if known is not None and known.partitions >= partitions:
-                return known
-            if known is None:
-                made = TopicEntry(name, topic_id or new_topic_id(), partitions, overrides)
-            else:
-                made = known._replace(partitions=partitions)
-            self._write_locked({**topics, name: made}, gone)
-        return made
+            after, found = dict(topics), []
+            for one in checked:
+                known = after.get(one.name)
+                if known is None:
+                    known = one if one.topic_id else one._replace(topic_id=new_topic_id())
+                elif known.partitions < one.partitions:
+                    known = known._replace(partitions=one.partitions)
+                after[one.name] = known
+                found.append(known)
+            if after != topics:
+                self._write_locked(after, gone)
+        return found
 
     def alter(self, name: str, changes: Mapping[str, Any]) -> TopicEntry:
         """The topic's entry with some settings changed; None takes one back to its default.
@@ -148,31 +176,35 @@ class TopicStore:
             self._write_locked({**topics, name: made}, gone)
         return made
 
-    def mark_deleted(self, name: str, is_deleted: bool = True) -> bool:
-        """True when the topic has an entry, which says from now on that its delete has begun, or not. StorageError."""
+    def mark_deleted(self, names: Iterable[str], is_deleted: bool = True) -> None:
+        """Let the entries that these topics have say from now on that their delete has begun, or not. StorageError."""
         with _write_lock:
             topics, gone = self.read()
-            known = topics.get(name)
-            if known is not None and known.is_deleted != is_deleted:
-                self._write_locked({**topics, name: known._replace(is_deleted=is_deleted)}, gone)
-            return known is not None
+            here = [topics[name] for name in names if name in topics]
+            changed = {one.name: one._replace(is_deleted=is_deleted) for one in here if one.is_deleted != is_deleted}
+            if changed:
+                self._write_locked({**topics, **changed}, gone)
 
-    def remove(self, name: str, deleted_id: str | None = None) -> bool:
-        """True when the topic had an entry, which is gone. StorageError.
+    def remove(self, names: Iterable[str], deleted_ids: Iterable[str] = ()) -> None:
+        """Take topics out of the file. StorageError.
 
-        `deleted_id`: the topic is no more, and the file says so from now on.
+        `deleted_ids` are of topics that are no more: the file says so from now on.
         """
         with _write_lock:
             topics, gone = self.read()
-            found = topics.pop(name, None)
-            is_news = deleted_id is not None and deleted_id not in gone
-            if found is not None or is_news:
-                self._write_locked(topics, (*gone, deleted_id) if deleted_id is not None and is_news else gone)
-        return found is not None
+            here = {name for name in names if name in topics}
+            known = frozenset(gone)
+            news = [one for one in dict.fromkeys(deleted_ids) if one not in known]
+            if here or news:
+                left = {name: entry for name, entry in topics.items() if name not in here}
+                self._write_locked(left, (*gone, *news))
 
     def _write_locked(self, topics: Mapping[str, TopicEntry], gone: Sequence[str]) -> None:
+        last = _last_of(gone, topics)
+        self._read = None
         try:
-            atomic_write(self._fs, self.path, format_topics(topics, gone))
+            atomic_write(self._fs, self.path, format_topics(topics, last))
+            self._read = self._identity(), TopicsFile(dict(sorted(topics.items())), tuple(last))
         except OSError as error:
             raise StorageError.from_os(error, "write the topics file", path=self.path) from error
 
@@ -188,10 +220,25 @@ def format_topics(topics: Mapping[str, TopicEntry], gone: Sequence[str] = ()) ->
         }
         for name, topic in sorted(topics.items())
     }
-    live = {topic.topic_id for topic in topics.values()}
-    last = [one for at, one in enumerate(gone, MAX_GONE - len(gone)) if at >= 0 or one in live]
+    last = _last_of(gone, topics)
     deleted = {"gone": last} if last else {}
     return (json.dumps({"version": VERSION, "topics": entries, **deleted}, indent=1) + "\n").encode()
+
+
+def _last_of(gone: Sequence[str], topics: Mapping[str, TopicEntry]) -> list[str]:
+    """The ids of deleted topics that the file keeps: the last ones, and those that a topic has again."""
+    live = {topic.topic_id for topic in topics.values()}
+    return [one for at, one in enumerate(gone, MAX_GONE - len(gone)) if at >= 0 or one in live]
+
+
+def _checked(wanted: WantedTopic) -> TopicEntry:
+    """The entry that a topic would have, its id empty where none is given. Errors as for `TopicStore.ensure_all`."""
+    validate_topic(wanted.name)
+    check_partitions(wanted.partitions)
+    overrides = LogConfig.from_stored(wanted.settings or {}).overrides()
+    if wanted.topic_id is not None:
+        check_topic_id(wanted.topic_id)
+    return TopicEntry(wanted.name, wanted.topic_id or "", wanted.partitions, overrides)
 
 
 def parse_file(content: bytes) -> TopicsFile:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -27,7 +28,9 @@ from kafkalog.errors import (
 )
 from kafkalog.manager.known_topics import KnownTopics
 from kafkalog.manager.log_manager import LogManager
+from kafkalog.manager.new_partitions import NewPartitions
 from kafkalog.manager.topics import TopicEntry
+from kafkalog.server.quorum.errors import NotController
 from kafkalog.storage.names import MAX_TOPIC_LENGTH, metric_name, validate_topic
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
 from kafkalog.types import TopicPartition
@@ -37,6 +40,7 @@ CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 INTERNAL: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
 METADATA_TOPIC: Final = "__cluster_metadata"
+NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 MAX_PARTITIONS_AT_ONCE: Final = 10_000
 """What one call may make, as the reference's controller has it (`MAX_PARTITIONS_PER_BATCH`)."""
 
@@ -55,6 +59,15 @@ class TopicPlan(NamedTuple):
 
     topic: Topic
     settings: Mapping[str, str]
+
+    def with_id(self, topic_id: UUID) -> TopicPlan:
+        """The plan of another node's topic."""
+        return self._replace(topic=self.topic._replace(id=topic_id))
+
+    def partitions(self, first: int = 0) -> NewPartitions:
+        """What the store is to make."""
+        topic = self.topic
+        return NewPartitions(topic.name, id_text(topic.id), range(first, topic.partitions), self.settings)
 
 
 class Numbers(Protocol):
@@ -83,6 +96,7 @@ class Topics:
         self.first_epoch: Callable[[], int] = lambda: 0
         """The leader epoch that partitions begin with."""
         self._changing = asyncio.Lock()
+        self._is_stopping = False
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._by_metric_name: dict[str, list[str]] = {}  # two of a name there are only where a broker made them
@@ -94,7 +108,8 @@ class Topics:
             self._put(topic)
 
     async def stop(self) -> None:
-        """Wait for a change that goes on."""
+        """End a change that goes on: the next start has the topics as they were, or ends their delete."""
+        self._is_stopping = True
         await self.settled()
 
     async def settled(self) -> None:
@@ -152,15 +167,32 @@ class Topics:
         plan = self.plan(name, partitions, settings)
         if validate_only:
             return plan.topic
+        made = (await self.create_all((plan if topic_id is None else plan.with_id(topic_id),)))[0]
+        if isinstance(made, KafkalogError):
+            raise made
+        return made
+
+    async def create_all(self, plans: Sequence[TopicPlan]) -> list[Topic | KafkalogError]:
+        """The topics that were made, or why one was not, in the order given. Errors as `check_change` says."""
         async with self._changing:
             self.check_change()
-            if name in self._topics:
-                raise TopicExists(f"Topic '{name}' already exists.")
-            topic = plan.topic if topic_id is None else plan.topic._replace(id=topic_id)
-            await self._run(self._make_new, topic, plan.settings, self.first_epoch())
-            _LOG.info("made topic %s with %d partitions", name, topic.partitions)
-            self._change(None, topic)
-        return topic
+            found: dict[str, Topic | KafkalogError] = {}
+            wanted: dict[str, TopicPlan] = {}
+            alike: dict[str, str] = {}
+            for plan in plans:
+                name = plan.topic.name
+                try:
+                    self.check_new(name, alike)
+                    wanted[name], alike[metric_name(name)] = plan, name
+                except KafkalogError as error:
+                    found[name] = error
+            failures = await self._run(self._make_new, wanted, self.first_epoch()) if wanted else {}
+            for name, plan in wanted.items():
+                found[name] = failures.get(name, plan.topic)
+                if name not in failures:
+                    _LOG.info("made topic %s with %d partitions", name, plan.topic.partitions)
+                    self._change(None, plan.topic)
+        return [found[plan.topic.name] for plan in plans]
 
     def plan(self, name: str, partitions: int = -1, settings: Mapping[str, Any] | None = None) -> TopicPlan:
         """What `create` would make; errors as there."""
@@ -173,14 +205,16 @@ class Topics:
         check_many(partitions)
         return TopicPlan(Topic(name, _uuid(new_topic_id()), partitions, name in INTERNAL), own)
 
-    def check_new(self, name: str) -> None:
-        """Return where a topic of this name may be made. InvalidTopic, InvalidRequest, TopicExists."""
+    def check_new(self, name: str, beside: Mapping[str, str] = NO_NAMES) -> None:
+        """Return where a topic of this name may be made, beside those that are about to be, by their metric names.
+        InvalidTopic, InvalidRequest, TopicExists."""
         check_name(name)
         if name == METADATA_TOPIC:
             raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
-        if name in self._topics:
+        near = beside.get(metric_name(name))
+        if name in self._topics or name == near:
             raise TopicExists(f"Topic '{name}' already exists.")
-        for other in self._by_metric_name.get(metric_name(name), ()):
+        for other in (*self._by_metric_name.get(metric_name(name), ()), *([] if near is None else [near])):
             raise InvalidTopic(f"Topic '{name}' collides with existing topic: {other}")
 
     async def add_partitions(self, name: str, count: int) -> Topic:
@@ -189,7 +223,10 @@ class Topics:
             self.check_change()
             before = self.check_growth(name, count)
             after = before._replace(partitions=count)
-            await self._run(self._make, after, before.partitions, None, self.first_epoch())
+            wanted = TopicPlan(after, {}).partitions(before.partitions)
+            failures = await self._run(self._make, (wanted,), self.first_epoch())
+            for error in failures.values():
+                raise error
             self._change(before, after)
         return after
 
@@ -212,18 +249,30 @@ class Topics:
 
         UnknownTopicOrPartition; StorageError, then what is left of it is there again.
         """
+        for error in (await self.delete_all((name,))).values():
+            raise error
+
+    async def delete_all(self, names: Iterable[str]) -> dict[str, KafkalogError]:
+        """The error of each topic that was not deleted, by name, as `delete` says."""
         async with self._changing:
             self.check_change()
-            topic = self._topics.get(name)
-            if topic is None:
-                raise UnknownTopicOrPartition()
-            self._drop(topic)
+            found = {name: self._topics.get(name) for name in names}
+            failures: dict[str, KafkalogError] = {
+                name: UnknownTopicOrPartition() for name, topic in found.items() if topic is None
+            }
+            going = [topic for topic in found.values() if topic is not None]
+            for topic in going:
+                self._drop(topic)
             try:
-                await self._run(self._store.delete_topic, name)
-            except KafkalogError:
-                self._change(topic, topic)  # who copies the topics may have seen that it was gone
-                raise
-            self._tell(topic, None)
+                failures |= await self._run(self._store.delete_topics, [one.name for one in going], self._go_on)
+            except KafkalogError as error:
+                failures |= dict.fromkeys((one.name for one in going), error)
+            for topic in going:
+                if topic.name in failures:
+                    self._change(topic, topic)  # who copies the topics may have seen that it was gone
+                else:
+                    self._tell(topic, None)
+        return failures
 
     async def alter(self, name: str, changes: Mapping[str, Any]) -> None:
         """Change settings of a topic, on disk and in its open logs; None takes one back to the node's.
@@ -307,29 +356,31 @@ class Topics:
 
     # What waits for a disk
 
-    def _make_new(self, topic: Topic, settings: Mapping[str, str], epoch: int) -> None:
-        """All of a topic or nothing: its client is told that there is none, and may ask for it again."""
-        is_ours = not any(key.topic == topic.name for key in self._store.logs)
+    def _make_new(self, wanted: Mapping[str, TopicPlan], epoch: int) -> dict[str, KafkalogError]:
+        """Why a topic was not made, by name. Each has all of its partitions, or nothing of it is left: its client is
+        told that there is none, and may ask for it again."""
+        before = {key.topic for key in self._store.logs}
         try:
-            self._make(topic, 0, settings, epoch)
-        except KafkalogError:
-            if is_ours:
-                try:
-                    self._store.delete_topic(topic.name)
-                except KafkalogError as error:
-                    _LOG.error("what was made of topic %s cannot be taken away: %s", topic.name, error)
-            raise
+            failures = self._make([plan.partitions() for plan in wanted.values()], epoch)
+        except KafkalogError as error:
+            failures = dict.fromkeys(wanted, error)
+        ours = failures.keys() - before
+        try:
+            left: Mapping[str, KafkalogError] = self._store.delete_topics(ours, self._go_on) if ours else {}
+        except KafkalogError as error:
+            left = dict.fromkeys(ours, error)
+        for name, why in left.items():
+            _LOG.error("what was made of topic %s is not taken away yet: %s", name, why)
+        return failures
 
-    def _make(self, topic: Topic, first: int, settings: Mapping[str, str] | None, epoch: int) -> None:
-        """The last partition first: with it the topics file has them all, and the next start makes what is missing.
+    def _make(self, wanted: Sequence[NewPartitions], epoch: int) -> dict[str, KafkalogError]:
+        """The first epoch begins here, so that no first append waits for the disk with all clients behind it."""
+        return self._store.create_partitions(wanted, epoch=epoch, go_on=self._go_on)
 
-        The first epoch begins here, so that no first append waits for the disk with all clients behind it.
-        """
-        for number in (topic.partitions - 1, *range(first, topic.partitions - 1)):
-            log = self._store.get_or_create(
-                TopicPartition(topic.name, number), topic_id=id_text(topic.id), settings=settings
-            )
-            log.begin_epoch(epoch)
+    def _go_on(self) -> None:
+        """Called between parts of a long change; raises once the node stops, and the next start ends the change."""
+        if self._is_stopping:
+            raise NotController("the node stops")
 
     def _load(self) -> list[Topic]:
         store, found = self._store, []
@@ -338,7 +389,7 @@ class Topics:
                 _LOG.info("the delete of topic %s goes on", entry.name)
                 store.delete_topic(entry.name)
         counts: dict[str, int] = {}
-        for key in store.logs:
+        for key in (*store.logs, *store.problems):
             counts[key.topic] = max(counts.get(key.topic, 0), key.partition + 1)
         entries = {entry.name: entry for entry in store.topics.entries()}
         for name in sorted(entries.keys() | counts.keys()):
@@ -352,8 +403,7 @@ class Topics:
             cluster = None if self._known is None or self._known.cluster is None else self._known.cluster.image
             if cluster is not None and name in cluster.topics:
                 count = max(count, *(number + 1 for number in cluster.topics[name].partitions))
-            log = next(log for key, log in self._store.logs.items() if key.topic == name)
-            topic_id = read_partition_metadata(self._store.fs, log.path)
+            topic_id = read_partition_metadata(self._store.fs, self._store.path_of(name))
             if topic_id is None:  # of a broker that knew no ids: from now on it has one
                 self._store.alter_topic(name, {})
                 entry = self._store.topics.get(name)
@@ -365,7 +415,7 @@ class Topics:
     def _mend(self, topic: Topic) -> None:
         """Make the partitions that should be there; while a directory is offline they may be in it."""
         keys = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
-        missing = [key for key in keys if key not in self._store.logs]
+        missing = [key for key in keys if key not in self._store.logs and key not in self._store.problems]
         if not missing or any(True for _ in self._store.offline):
             return
         _LOG.warning("topic %s lacks %d of %d partitions: they are made, empty", topic.name, len(missing), len(keys))

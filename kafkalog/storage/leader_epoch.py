@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT
-from kafkalog.util.checkpoint import CheckpointFile, whole_number
+from kafkalog.util.checkpoint import CheckpointFile, checkpoint_content, whole_number
 from kafkalog.util.fileio import OS, FileSystem
 
 
@@ -30,11 +30,13 @@ class LeaderEpochCache:
 
     def __init__(self, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
         self._file = CheckpointFile(
-            os.path.join(os.fspath(directory), LEADER_EPOCH_CHECKPOINT), _parse, _format, fs=fs
+            os.path.join(os.fspath(directory), LEADER_EPOCH_CHECKPOINT), _parse, _format, fs=fs, may_be_unsynced=True
         )
         self._entries: tuple[EpochEntry, ...] = ()
         self._written: tuple[EpochEntry, ...] = ()  # guarded by self._writing
         self._writing = threading.Lock()
+        self.is_synced = True
+        """False while the file may be empty after a power loss: it was written without a sync."""
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> LeaderEpochCache:
@@ -142,6 +144,14 @@ class LeaderEpochCache:
             if entries is not self._written:
                 self._file.write(entries)
                 self._written = entries
+                self.is_synced = True
+
+    def sync(self) -> None:
+        """Return when the file is on disk as it is. StorageError."""
+        with self._writing:
+            if not self.is_synced:
+                self._file.sync()
+                self.is_synced = True
 
 
 def read_epochs(directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> tuple[EpochEntry, ...]:
@@ -150,6 +160,11 @@ def read_epochs(directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> tu
     Entries that contradict a later one are left out, as at loading. CorruptCheckpoint, StorageError.
     """
     return LeaderEpochCache.read(directory, fs=fs).entries
+
+
+def format_epochs(entries: Iterable[EpochEntry]) -> bytes:
+    """The content of the checkpoint for these epochs."""
+    return checkpoint_content([_format(entry) for entry in entries])
 
 
 def _put(entries: list[EpochEntry], entry: EpochEntry) -> None:

@@ -85,6 +85,7 @@ class LogLoader:
         threads: int | None = None,
         listed: Directory | None = None,
         keeps_begun_epochs: bool = False,
+        is_new: bool = False,
     ) -> None:
         self._directory = directory
         self._found = list_directory(directory, fs) if listed is None else listed
@@ -95,6 +96,7 @@ class LogLoader:
         self._clock = clock
         self._log_start = log_start_offset
         self._keeps_begun_epochs = keeps_begun_epochs
+        self._is_new = is_new
         self._recovery_point = recovery_point
         self._clean = had_clean_shutdown
         self._progress = progress
@@ -182,6 +184,8 @@ class LogLoader:
         )
         stem = base_name(base)
         has_index, has_times, has_txns = [stem + suffix in indexes for suffix in INDEX_SUFFIXES]
+        if self._clean and following is None and not segment.size and not (has_index or has_times or has_txns):
+            return  # new, and closed before its first record: its indexes are made where it becomes active
         if not has_index or base in self._renamed_txns or has_txns and not self._is_txn_index_sound(segment):
             if segment.size:
                 _LOG.warning("%s: an index is missing or damaged, all are made anew", segment.path)
@@ -360,12 +364,15 @@ class LogLoader:
         point = next_offset if kept_all else min(self._recovery_point, next_offset)
         start = max(self._log_start, segments[0].base_offset)
         self._epochs.truncate_from_start(self._log_start)
-        self._epochs.truncate_from_end(next_offset + self._keeps_begun_epochs)
+        self._epochs.truncate_from_end(next_offset + (self._keeps_begun_epochs or self._is_new))
         if not self._clean:
             self._producers.snapshots.remove_damaged(point)
         self._producers.snapshots.remove_strays(segments.base_offsets)
         self._load_producers(segments, start, next_offset)
-        segments.active.become_active(self._tails.get(segments.active.base_offset))
+        if self._is_new:
+            segments.active.begin()
+        else:
+            segments.active.become_active(self._tails.get(segments.active.base_offset))
         for name in self._renamed_txns.values():
             remove_file(self._directory, name, self._fs)
         given_up, files = tuple(self._given_up), tuple(self._given_up_files)

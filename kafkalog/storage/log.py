@@ -74,6 +74,7 @@ class UnifiedLog(LogAppender):
         on_disk_failure: Report | None = None,
         recovery_threads: int | None = None,
         keeps_begun_epochs: bool = False,
+        is_new: bool = False,
     ) -> UnifiedLog:
         """The log of an existing directory; one without segments gets its first.
 
@@ -83,13 +84,15 @@ class UnifiedLog(LogAppender):
         watermark moves only when it is told to. `producer_expiration_ms` is how long idle producers are remembered;
         with `verify_transactions` a transaction begins only with the guard of a coordinator's answer (LOG-64).
         `keeps_begun_epochs` leaves a leader epoch that begins at the log's end, which is forgotten else (LOAD-14): that
-        a replica has agreed with a leader who wrote nothing is known from there. `on_disk_failure` is called with
+        a replica has agreed with a leader who wrote nothing is known from there. `is_new`: the directory was made just
+        now, so the epoch in it begins here, and indexes are made at their first entry. `on_disk_failure` is called with
         errors that the disk is to blame for.
         StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
         """
         folder = os.fspath(directory)
         found = list_directory(folder, fs)
         epochs = LeaderEpochCache.open(folder, fs=fs)
+        epochs.is_synced = not is_new
         producers = ProducerStateManager(
             folder, fs=fs, expiration_ms=producer_expiration_ms, verify_transactions=verify_transactions,
             names=found.names,
@@ -99,7 +102,7 @@ class UnifiedLog(LogAppender):
             folder, config, epochs, producers, fs=fs, clock=clock, log_start_offset=log_start_offset,
             recovery_point=0 if recovery_point is None else recovery_point, had_clean_shutdown=had_clean_shutdown,
             progress=progress, threads=recovery_threads, listed=found,
-            keeps_begun_epochs=keeps_begun_epochs,
+            keeps_begun_epochs=keeps_begun_epochs, is_new=is_new,
         ).load()  # fmt: skip
         try:
             log = cls(

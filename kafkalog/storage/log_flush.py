@@ -121,6 +121,7 @@ class LogFlusher(LogBase):
         upto = state.log_end_offset + 1 if offset is None else min(offset, state.log_end_offset)
         covered: tuple[LogSegment, ...] = tuple(state.segments.values(start, upto)) if upto > start else ()
         self._sync_snapshots(begun.snapshots)
+        self._sync_epochs(state)
         for segment in covered:
             segment.flush()
         for segment in taken.segments:
@@ -132,10 +133,16 @@ class LogFlusher(LogBase):
 
     def _sync_records(self, begun: Begun) -> None:
         state = begun.state
+        self._sync_epochs(state)
         for segment in state.segments.values(max(state.recovery_point, self._durable), state.log_end_offset + 1):
             segment.records.flush()
         if begun.taken.entries:
             self._fs.fsync_dir(self.path)
+
+    def _sync_epochs(self, state: LogState) -> None:
+        """What records below the recovery point have for epochs is nowhere else; a log without any loses none."""
+        if not self._epochs.is_synced and state.log_end_offset > state.log_start_offset:
+            self._epochs.sync()
 
     def _sync_snapshots(self, snapshots: tuple[tuple[int, str], ...]) -> None:
         """The recovery point moves beyond them, so they come first (KAFKA-9892)."""

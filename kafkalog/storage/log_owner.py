@@ -370,10 +370,11 @@ class LogOwner(LogFlusher):
         else:
             self._scheduler.schedule("delete-file", delete, delay_ms=self._config.file_delete_delay_ms)
 
-    def rename_dir(self, name: str) -> None:
+    def rename_dir(self, name: str, *, sync: bool = True) -> None:
         """Give the partition directory another name; all its files are reached there then (LOG-72).
 
         StorageError: it has its old name, or, where the entry could not be synced, the new one until a power loss.
+        Without `sync` that is the caller's.
         """
         parent = os.path.dirname(self.path)
         target = os.path.join(parent, name)
@@ -389,7 +390,8 @@ class LogOwner(LogFlusher):
                 raise
             self._relocate_locked(target)
         try:
-            self._fs.fsync_dir(parent)
+            if sync:
+                self._fs.fsync_dir(parent)
         except OSError as error:
             raise StorageError.from_os(error, "sync the data directory", path=parent) from error
 

@@ -96,8 +96,13 @@ def replace_topic_id(fs: FileSystem, directory: str | os.PathLike[str], topic_id
         raise StorageError.from_os(error, "write the topic id", path=path) from error
 
 
+def format_partition_metadata(topic_id: str) -> bytes:
+    """The file's content for a topic id."""
+    return f"version: {VERSION}\ntopic_id: {topic_id}".encode()
+
+
 def _write(fs: FileSystem, path: str, topic_id: str) -> None:
-    atomic_write(fs, path, f"version: {VERSION}\ntopic_id: {topic_id}".encode())
+    atomic_write(fs, path, format_partition_metadata(topic_id))
 
 
 def _field(lines: list[str], index: int, name: str) -> str:

@@ -19,7 +19,7 @@ from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from kafkalog.storage.producer_state import ProducerStateManager
-from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.segment import LogSegment, check_end
 from kafkalog.storage.time_index import TimeIndex
 from kafkalog.util.scan_buffer import scan_buffer
 
@@ -81,6 +81,8 @@ def scan_segment(segment: HasData, tell: Callable[[int], object] | None = None) 
             tell(found.position - start)
     if tell is not None:
         tell(found.end - found.position)
+    if found.batches:
+        check_end(records.path, found.tail.last_offset + 1)
     return FoundSegment(found, status)
 
 

@@ -13,13 +13,19 @@ from typing import Any, Final, TypeVar
 from kafkalog._core.plan import NO_ROLL, AppendPlan, RollRules, SegmentTail, plan_append
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.config import LogConfig
-from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
+from kafkalog.errors import CorruptRecord, IllegalArgument, SegmentOffsetOverflow
 from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.abstract_index import Brought
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.lazy_index import LazyIndex
-from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name, txn_index_file_name
+from kafkalog.storage.names import (
+    MAX_OFFSET,
+    index_file_name,
+    log_file_name,
+    time_index_file_name,
+    txn_index_file_name,
+)
 from kafkalog.storage.readable_records import FIRST_WINDOW, SMALL_WINDOW
 from kafkalog.storage.segment_files import SegmentFiles
 from kafkalog.storage.segment_reader import Extent
@@ -41,6 +47,17 @@ NO_TIMESTAMP_YET: Final = 2**63 - 1
 """What `first_batch_timestamp` says of a segment without a time (SEG-33)."""
 NOT_READ: Final = SegmentTail()
 """The tail of a segment that was opened but not made ready for appends."""
+
+
+def check_end(path: str, end_offset: int) -> None:
+    """Return where a log may end there; CorruptRecord behind a batch that leaves no offset for it."""
+    if end_offset > MAX_OFFSET:
+        raise CorruptRecord(
+            f"a batch ends at offset {MAX_OFFSET}, which leaves none for the log end",
+            path=path,
+            offset=MAX_OFFSET,
+            hint="no log has such a batch: copy the sound records elsewhere with `kafkalog export`",
+        )
 
 
 class LogSegment(SegmentFiles):
@@ -331,6 +348,7 @@ class LogSegment(SegmentFiles):
         for table in self.records.tables(position):
             if len(table):
                 next_offset = table.last_offset_of(len(table) - 1) + 1
+        check_end(self.path, next_offset)
         return next_offset
 
     # Times

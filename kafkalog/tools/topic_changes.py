@@ -33,7 +33,7 @@ def delete_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> lis
             forget(directory, [one.topic_partition for one in found], fs=fs)
             store = TopicStore(directory, fs=fs)
             entry = store.get(topic)
-            store.remove(topic, None if entry is None else entry.topic_id)
+            store.remove((topic,), () if entry is None else (entry.topic_id,))
         for path in renamed:
             try:
                 remove_tree(path, fs)

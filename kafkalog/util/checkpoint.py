@@ -5,24 +5,32 @@ Format (format.md §8): `0\\n<count>\\n<entry>\\n...`, UTF-8, written to `<name>
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from kafkalog.errors import CorruptCheckpoint, IllegalArgument, StorageError
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 
+_LOG: Final = logging.getLogger(__name__)
 E = TypeVar("E")
 CURRENT_VERSION: Final = 0
 MAX_FILE_BYTES: Final = 1 << 28
 _HINT: Final = "move the file away: it is written anew, and what it said is found by reading the logs"
 
 
+def checkpoint_content(lines: Sequence[str]) -> bytes:
+    """The content of a checkpoint file with these lines."""
+    return "".join(f"{line}\n" for line in (str(CURRENT_VERSION), str(len(lines)), *lines)).encode()
+
+
 class CheckpointFile(Generic[E]):
     """One checkpoint file of entries made by `parse(fields) -> entry` and `format(entry) -> line`.
 
-    `parse` raises ValueError for fields it does not take. Threads: one at a time (the owner's lock).
+    `parse` raises ValueError for fields it does not take. `may_be_unsynced`: nothing but zeros is what a power loss
+    leaves of a file that was not synced, and counts as an empty one. Threads: one at a time (the owner's lock).
     """
 
     def __init__(
@@ -32,8 +40,10 @@ class CheckpointFile(Generic[E]):
         format: Callable[[E], str],
         *,
         fs: FileSystem = OS,
+        may_be_unsynced: bool = False,
     ) -> None:
         self.path = os.fspath(path)
+        self._may_be_unsynced = may_be_unsynced
         self._parse = parse
         self._format = format
         self._fs = fs
@@ -57,12 +67,19 @@ class CheckpointFile(Generic[E]):
 
         StorageError when the file system fails; the old content stays.
         """
-        lines = [self._format(entry) for entry in entries]
-        text = "".join(f"{line}\n" for line in (str(CURRENT_VERSION), str(len(lines)), *lines))
+        content = checkpoint_content([self._format(entry) for entry in entries])
         try:
-            atomic_write(self._fs, self.path, text.encode())
+            atomic_write(self._fs, self.path, content)
         except OSError as error:
             raise StorageError.from_os(error, "write the checkpoint file", path=self.path) from error
+
+    def sync(self) -> None:
+        """Return when the file is on disk as it is. StorageError."""
+        try:
+            with self._fs.open_file(self.path, "rw") as file:
+                file.sync()
+        except OSError as error:
+            raise StorageError.from_os(error, "sync the checkpoint file", path=self.path) from error
 
     def read(self) -> list[E]:
         """The entries, in the file's order; none for a missing file, an empty one or a version line alone.
@@ -81,6 +98,9 @@ class CheckpointFile(Generic[E]):
 
     def _parsed(self, content: bytes) -> list[E]:
         if not content:
+            return []
+        if self._may_be_unsynced and not content.strip(b"\0"):
+            _LOG.warning("%s holds zeros alone, as after a power loss: it counts as empty", self.path)
             return []
         try:
             lines = content.decode().split("\n")

@@ -299,11 +299,18 @@ def make_directories(fs: FileSystem, path: str) -> None:
 
 
 def atomic_write(
-    fs: FileSystem, path: str | os.PathLike[str], data: bytes, *, sync: bool = True, private: bool = False
+    fs: FileSystem,
+    path: str | os.PathLike[str],
+    data: bytes,
+    *,
+    sync: bool = True,
+    sync_entry: bool = True,
+    private: bool = False,
 ) -> None:
     """Make `data` the content of `path`: a reader, or a crash, sees the old content or the new, whole.
 
-    `private`: only its owner may read and write it, from before the first byte is in it.
+    `private`: only its owner may read and write it, from before the first byte is in it. Without `sync_entry` a power
+    loss may leave the old content until the directory is synced.
 
     Written to `<path>.tmp`, synced, renamed over the old file, and the directory synced (KAFKA-16541:
     never without the sync, else a power loss may leave an empty file). OSError leaves the old content.
@@ -321,7 +328,7 @@ def atomic_write(
     except BaseException:
         _discard(fs, temporary)
         raise
-    if sync:
+    if sync and sync_entry:
         fs.fsync_dir(os.path.dirname(name) or ".")
 
 

@@ -238,6 +238,12 @@ class DiskFS(FaultFS):
             folder.change(old, None, None)
         self.on_change()
 
+    def _after_link(self, _: None, source: Any, target: Any) -> None:
+        folder, name = self.disk.parent(os.fspath(source))
+        other, new = self.disk.parent(os.fspath(target))
+        other.change(None, new, folder.live[name])
+        self.on_change()
+
     def _after_unlink(self, _: None, path: Any) -> None:
         folder, name = self.disk.parent(os.fspath(path))
         folder.change(name, None, None)

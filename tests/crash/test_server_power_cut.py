@@ -22,6 +22,8 @@ from kafkalog.server.config import ServerConfig
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node import Node
 from kafkalog.server.store import open_store
+from kafkalog.server.topics import id_text
+from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 from tests.crash.disk import MODES, DiskFS, Image, write_image
@@ -131,6 +133,41 @@ def test_a_power_cut_takes_nothing_that_a_server_has_flushed(place: Path, seed: 
     assert len(cuts) >= STATES
     for image, least, mode in rng.sample(cuts, STATES):
         asyncio.run(_check(place / "cut", image, least, f"seed {seed}, {mode}, {least}"))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_topics_that_were_made_together_outlive_a_power_cut(place: Path, seed: int) -> None:
+    """Only the topics file was synced: what is not there of the partitions is made by the next start."""
+    rng, root = Random(f"topics {seed}"), place / "data"
+    root.mkdir()
+    fs = DiskFS(root)
+    cuts: list[tuple[Image, str]] = []
+    made: list[Any] = []
+
+    async def run() -> None:
+        async with node_on(root, fs) as node:
+            made.extend(await node.topics.create_all([node.topics.plan(name, 3) for name in ("t", "u", "v")]))
+            cuts.extend((fs.disk.image(mode, rng), mode.name) for mode in MODES)
+            await produced(node, "u", b"1")
+            cuts.extend((fs.disk.image(mode, rng), mode.name) for mode in MODES)
+
+    asyncio.run(run())
+    for number, (image, mode) in enumerate(cuts):
+        where = f"seed {seed}, {mode}, {number}"
+        write_image(image, place / "cut")
+        asyncio.run(_check_topics(place / "cut", made, number >= len(MODES), where))
+        shutil.rmtree(place / "cut")
+
+
+async def _check_topics(target: Path, made: list[Any], has_record: bool, where: str) -> None:
+    async with node_on(target, OS) as node:
+        assert [node.topics.get(topic.name) for topic in made] == made, where
+        for topic in made:
+            for index in range(topic.partitions):
+                log = node.replicas.partition(topic.name, index).log
+                assert read_partition_metadata(OS, log.path) == id_text(topic.id), where
+        await produced(node, "u", b"2")
+    assert values(target, "u") == [b"1", b"2"][not has_record :], where
 
 
 async def _check(target: Path, image: Image, least: Acknowledged, where: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.errors import CorruptCheckpoint, IllegalArgument, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.storage.log import UnifiedLog
@@ -142,14 +142,16 @@ def test_an_error_of_the_disk_while_loading_takes_the_directory_offline(disks: t
         assert {log.log_end_offset for log in held.manager.logs.values()} == {3} and len(held.manager.logs) == 3
 
 
-def test_damage_that_cannot_be_undone_takes_the_directory_offline(disks: tuple[Path, Path, FaultFS]) -> None:
-    """LOAD-32, CKPT-5."""
+def test_damage_of_one_log_takes_that_log_offline_and_no_other(disks: tuple[Path, Path, FaultFS]) -> None:
+    """CKPT-5; of a directory that fails itself all logs go offline (LOAD-32)."""
     a, b, _ = disks
     with Held(a, b) as held:
         made(held, a, b)
     (a / "t-0" / "leader-epoch-checkpoint").write_text("7\n")
     with Held(a, b) as held:
-        assert list(held.manager.logs) == [T1]
+        assert sorted(held.manager.logs) == [T1, T2]
+        assert [(key.partition, type(error)) for key, error in held.manager.problems.items()] == [(0, CorruptCheckpoint)]
+        assert all(one.is_online for one in held.manager.directories)
 
 
 def test_an_error_that_is_none_of_the_disk_ends_the_start(

@@ -73,14 +73,15 @@ def test_the_last_ids_that_are_gone_are_kept_and_those_of_live_topics(tmp_path: 
     store = TopicStore(tmp_path)
     ids = [new_topic_id() for _ in range(MAX_GONE + 5)]
     for topic_id in ids[:3]:
-        store.remove("a", topic_id)
-        store.remove("a", topic_id)
+        store.remove(["a"], [topic_id])
+        store.remove(["a"], [topic_id])
     assert store.read().gone == tuple(ids[:3])
     store.ensure("a", topic_id=ids[1])
     path = tmp_path / TOPICS_FILE
     path.write_bytes(format_topics(store.topics(), ids))
     assert store.read().gone == (ids[1], *ids[5:])
-    assert store.remove("a", ids[1]) and store.read() == ({}, tuple(ids[5:]))
+    store.remove(["a"], [ids[1]])
+    assert store.read() == ({}, tuple(ids[5:]))
 
 
 @pytest.mark.parametrize("gone", [5, "x", [1], {"a": "b"}])

@@ -17,9 +17,12 @@ from kafkalog.errors import (
     TopicExists,
     UnknownTopicOrPartition,
 )
+from kafkalog.manager.data_directory import DataDirectory
+from kafkalog.manager.deletion import rename_for_delete
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.topics import TOPICS_FILE, TopicStore
 from kafkalog.server.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topics, id_text
+from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata, replace_topic_id
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
@@ -192,7 +195,7 @@ def test_a_delete_that_a_crash_ended_goes_on(tmp_path: Path) -> None:
     async def make(topics: Topics, manager: LogManager) -> None:
         await topics.create("t", 3)
         await topics.create("u", 1)
-        TopicStore(tmp_path).mark_deleted("t")
+        TopicStore(tmp_path).mark_deleted(["t"])
         manager.delete(TopicPartition("t", 1))
 
     async def look(topics: Topics, manager: LogManager) -> None:
@@ -224,10 +227,10 @@ def test_a_delete_that_the_disk_refuses_leaves_the_topic(tmp_path: Path, monkeyp
     async def use(topics: Topics, manager: LogManager) -> None:
         topic = await topics.create("t", 2)
 
-        def refuse(_: object) -> None:
+        def refuse(*_: object, **__: object) -> None:
             raise StorageError("the disk is gone")
 
-        monkeypatch.setattr(manager, "delete", refuse)
+        monkeypatch.setattr("kafkalog.manager.log_remover.rename_for_delete", refuse)
         with pytest.raises(StorageError):
             await topics.delete("t")
         assert topics.get("t") == topic
@@ -245,7 +248,7 @@ def test_a_delete_that_waits_in_a_directory_that_was_away_does_not_reach_the_nex
     with LogManager.open([*paths.values()]) as manager:
         for number, name in ((0, "b"), (1, "a")):
             manager.get_or_create(TopicPartition("t", number), directory=paths[name])
-    TopicStore(paths["a"]).mark_deleted("t")  # a crash, and then the disk was away
+    TopicStore(paths["a"]).mark_deleted(["t"])  # a crash, and then the disk was away
     away = paths["a"].rename(tmp_path / "away")
 
     async def make_anew(topics: Topics, manager: LogManager) -> None:
@@ -365,15 +368,14 @@ def test_what_is_left_of_a_delete_that_failed_is_there_after_a_start(
 
     async def use(topics: Topics, manager: LogManager) -> None:
         await topics.create("t", 3)
-        delete = manager.delete
 
-        def refuse_the_last(key: TopicPartition) -> object:
-            if key.partition == 2:
+        def refuse_the_last(directory: DataDirectory, log: UnifiedLog, *, sync: bool) -> object:
+            if log.topic_partition.partition == 2:
                 raise StorageError("the disk is gone")
-            return delete(key)
+            return rename_for_delete(directory, log, sync=sync)
 
         with monkeypatch.context() as patch:
-            patch.setattr(manager, "delete", refuse_the_last)
+            patch.setattr("kafkalog.manager.log_remover.rename_for_delete", refuse_the_last)
             with pytest.raises(StorageError):
                 await topics.delete("t")
         manager.logs[TopicPartition("t", 2)].append_as_leader(bytearray(run(0, 1)))
@@ -386,26 +388,6 @@ def test_what_is_left_of_a_delete_that_failed_is_there_after_a_start(
 
     with_topics(tmp_path, use)
     with_topics(tmp_path, look)
-
-
-def test_a_topic_that_cannot_be_made_whole_is_not_made_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def use(topics: Topics, manager: LogManager) -> None:
-        make = manager.get_or_create
-
-        def refuse_the_third(key: TopicPartition, **more: Any) -> object:
-            if key.partition == 1:
-                raise StorageError("no space left")
-            return make(key, **more)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(manager, "get_or_create", refuse_the_third)
-            with pytest.raises(StorageError):
-                await topics.create("t", 4)
-        assert topics.get("t") is None and not manager.logs
-        assert TopicStore(tmp_path).names() == []
-        assert (await topics.create("t", 2)).partitions == 2, "it can be made once there is space"
-
-    with_topics(tmp_path, use)
 
 
 def test_a_name_is_free_again_once_those_like_it_are_gone(tmp_path: Path) -> None:

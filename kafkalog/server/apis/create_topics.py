@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import (
@@ -18,7 +18,7 @@ from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.setting_checks import checked_topic_settings
 from kafkalog.server.setting_rows import created_rows
-from kafkalog.server.topics import METADATA_TOPIC, check_many
+from kafkalog.server.topics import METADATA_TOPIC, Topic, TopicPlan, check_many
 from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
@@ -31,31 +31,45 @@ _STRICT_FROM: Final = 6
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Make the topics, one after the other. In a replica set the answer waits for a majority, as long as the timeout
-    says (`node.before_answers`)."""
+    """Make the topics, all at once. In a replica set the answer waits for a majority, as long as the timeout says
+    (`node.before_answers`)."""
     counts = Counter(topic.name for topic in request.topics)
     may_all = node.authorizer.allows_cluster(context, Operation.CREATE)
     too_many = _too_many(node, request.topics)
-    rows: list[Tree] = []
+    rows: dict[str, Tree] = {}
+    plans: dict[str, TopicPlan] = {}
     turns = Turns(_TURN_ROWS)
     for topic in request.topics:
         await turns.row()
         name = topic.name
         if counts[name] > 1:
-            rows.append(_error(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
-            counts[name] = -1  # told once
-        elif counts[name] < 0:
-            continue
+            rows[name] = _error(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         elif name == METADATA_TOPIC:
             words = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
-            rows.append(_error(name, ErrorCode.INVALID_REQUEST, words))
+            rows[name] = _error(name, ErrorCode.INVALID_REQUEST, words)
         elif not (may_all or node.authorizer.allows(context, Operation.CREATE, ResourceType.TOPIC, name)):
-            rows.append(_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
+            rows[name] = _error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         elif too_many is not None:
-            rows.append(_error(name, code_of(too_many), too_many.message))
+            rows[name] = _error(name, code_of(too_many), too_many.message)
         else:
-            rows.append(await _made(node, context, topic, request.validate_only))
-    return {"throttle_time": context.throttle_ms, "topics": rows}
+            try:
+                rows[name], plans[name] = {}, _plan(node, context, topic, request.validate_only)
+            except KafkalogError as error:
+                rows[name] = _error(name, code_of(error), error.message)
+    made: Sequence[Topic | KafkalogError] = [plan.topic for plan in plans.values()]
+    if plans and not request.validate_only:
+        made = await _made(node, list(plans.values()))
+    configs: dict[tuple[tuple[str, str], ...], list[Tree]] = {}  # many topics of a request have the same settings
+    for (name, plan), topic in zip(plans.items(), made, strict=True):
+        await turns.row()
+        if isinstance(topic, KafkalogError):
+            rows[name] = _error(name, code_of(topic), topic.message)
+        else:
+            key = tuple(plan.settings.items())
+            if key not in configs:
+                configs[key] = created_rows(node, node.store.config.log_config(plan.settings))
+            rows[name] = _row(node, context, topic, configs[key])
+    return {"throttle_time": context.throttle_ms, "topics": list(rows.values())}
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
@@ -64,29 +78,36 @@ def refused(node: Node, context: RequestContext, request: Any, error_code: int, 
     return {"throttle_time": context.throttle_ms, "topics": [_error(name, error_code, message) for name in names]}
 
 
-async def _made(node: Node, context: RequestContext, wanted: Any, validate_only: bool) -> Tree:
-    name = wanted.name
+def _plan(node: Node, context: RequestContext, wanted: Any, validate_only: bool) -> TopicPlan:
+    """What is to be made, once the client's quota has it. Errors as `Topics.plan`, ConfigError, ThrottlingQuota."""
+    node.topics.check_new(wanted.name)
+    settings = checked_topic_settings(
+        {config.name: config.value for config in wanted.configs}, node.store.config.topic_defaults
+    )
+    plan: TopicPlan = node.topics.plan(wanted.name, _partitions(node, wanted), settings)
+    if not validate_only:
+        node.quotas.record_mutations(context, plan.topic.partitions, is_strict=context.api_version >= _STRICT_FROM)
+    return plan
+
+
+async def _made(node: Node, plans: list[TopicPlan]) -> Sequence[Topic | KafkalogError]:
     try:
-        node.topics.check_new(name)
-        settings = checked_topic_settings(
-            {config.name: config.value for config in wanted.configs}, node.store.config.topic_defaults
-        )
-        partitions = _partitions(node, wanted)
-        plan = node.topics.plan(name, partitions, settings)
-        if not validate_only:
-            node.quotas.record_mutations(context, plan.topic.partitions, is_strict=context.api_version >= _STRICT_FROM)
-        topic = await node.topics.create(name, partitions, settings, validate_only=validate_only)
+        made: Sequence[Topic | KafkalogError] = await node.topics.create_all(plans)
     except KafkalogError as error:
-        return _error(name, code_of(error), error.message)
+        made = [error] * len(plans)
+    return made
+
+
+def _row(node: Node, context: RequestContext, topic: Topic, configs: list[Tree]) -> Tree:
+    name = topic.name
     row = {"name": name, "topic_id": topic.id, "error_code": ErrorCode.NONE, "error_message": None}
     if not node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
         return {**_error(name, 0, None), **row, "topic_config_error_code": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
-    config = node.store.config.log_config(settings)
     return {
         **row,
         "num_partitions": topic.partitions,
         "replication_factor": _copies(node),
-        "configs": created_rows(node, config),
+        "configs": configs,
         "topic_config_error_code": int(ErrorCode.NONE),
     }
 

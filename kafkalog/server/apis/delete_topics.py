@@ -10,6 +10,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.topics import Topic
 from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _STRICT_FROM: Final = 5
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Delete the topics, one after the other."""
+    """Delete the topics, all at once."""
     if not node.config["delete.topic.enable"]:
         is_known = context.api_version >= _DISABLED_FROM
         why = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
@@ -31,6 +32,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     names = Counter(name for name, _ in asked if name is not None)
     ids = Counter(topic_id for _, topic_id in asked if topic_id is not None)
     rows: list[Tree] = []
+    going: dict[int, Topic] = {}
     turns = Turns()
     for name, topic_id in dict.fromkeys(asked):
         await turns.row()
@@ -44,8 +46,31 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
         elif topic_id is not None and ids[topic_id] > 1:
             rows.append(_row(None, topic_id, code, "Duplicate topic id."))
         else:
-            rows.append(await _deleted(node, context, name, topic_id))
+            found = _found(node, context, name, topic_id)
+            if isinstance(found, Topic):
+                going[len(rows)] = found
+                rows.append(_row(found.name, found.id, ErrorCode.NONE, None))
+            else:
+                rows.append(found)
+    failures = await _failures(node, [topic.name for topic in going.values()]) if going else {}
+    for at, topic in going.items():
+        error = failures.get(topic.name)
+        if error is not None:
+            rows[at] = _refusal(topic, error)
     return {"throttle_time": context.throttle_ms, "responses": rows}
+
+
+async def _failures(node: Node, names: list[str]) -> dict[str, KafkalogError]:
+    try:
+        failures: dict[str, KafkalogError] = await node.topics.delete_all(names)
+    except KafkalogError as error:
+        failures = dict.fromkeys(names, error)
+    return failures
+
+
+def _refusal(topic: Topic, error: KafkalogError) -> Tree:
+    code = ErrorCode(code_of(error))
+    return _row(topic.name, topic.id, code, error.message or code.message)
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
@@ -60,7 +85,8 @@ def _asked(request: Any) -> list[tuple[str | None, UUID | None]]:
     return [(name, None) for name in request.topic_names]
 
 
-async def _deleted(node: Node, context: RequestContext, name: str | None, topic_id: UUID | None) -> Tree:
+def _found(node: Node, context: RequestContext, name: str | None, topic_id: UUID | None) -> Topic | Tree:
+    """The topic that is to be deleted, once the client's quota has it; else the row that says why not."""
     topic = node.topics.by_id(topic_id) if name is None else node.topics.get(name)
     if name is None and topic is None:
         return _row(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID.message)
@@ -75,11 +101,10 @@ async def _deleted(node: Node, context: RequestContext, name: str | None, topic_
         return _row(name, None, *_unknown())
     try:
         node.quotas.record_mutations(context, topic.partitions, is_strict=context.api_version >= _STRICT_FROM)
-        await node.topics.delete(topic.name)
     except KafkalogError as error:
-        code_found = ErrorCode(code_of(error))
-        return _row(topic.name, topic.id, code_found, error.message or code_found.message)
-    return _row(topic.name, topic.id, ErrorCode.NONE, None)
+        return _refusal(topic, error)
+    found: Topic = topic
+    return found
 
 
 def _unknown() -> tuple[int, str | None]:

@@ -133,6 +133,9 @@ class ReplicaManager:
         if log is None or log.closed:
             if before is not None:
                 before.failed()
+            problem = self._store.problems.get(key)
+            if problem is not None:
+                raise StorageError(f"{key} is offline: {problem.message}", path=problem.path, hint=problem.hint)
             if any(True for _ in self._store.offline):
                 raise StorageError(f"the disk of {key} is offline", hint="the server's log has the disk's error")
             raise UnknownTopicOrPartition(f"there is no partition {key}")

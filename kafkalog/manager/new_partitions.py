@@ -1,0 +1,205 @@
+"""Making many partitions at once: one write of a topics file, and no sync for each of them.
+
+    note      the topics file has every topic first, on disk: after a crash the next start makes what is missing
+    make      directories and first segments, some at a time, so that other calls of the store have their turn
+    sync      the data directory's entries, once
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Container, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog.errors import KafkalogError, StorageError
+from kafkalog.manager.data_directory import DataDirectory
+from kafkalog.manager.loading import Configs
+from kafkalog.manager.partition import NEW, open_partition
+from kafkalog.manager.placement import directories_in_order
+from kafkalog.manager.topics import WantedTopic
+from kafkalog.storage.leader_epoch import EpochEntry, format_epochs
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, partition_dir_name
+from kafkalog.storage.partition_metadata import format_partition_metadata
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import FileSystem, atomic_write
+
+if TYPE_CHECKING:
+    from kafkalog.manager.log_manager import LogManager
+    from kafkalog.manager.store_topics import StoreTopics
+
+_LOG: Final = logging.getLogger(__name__)
+AT_ONCE: Final = 128
+"""Partitions that are made before other calls of the store have their turn."""
+
+
+class NewPartitions(NamedTuple):
+    """The partitions `numbers` of a topic that are to be made; `settings` count where the topic is new."""
+
+    topic: str
+    topic_id: str
+    numbers: range
+    settings: Mapping[str, str] | None = None
+
+
+Place = tuple[TopicPartition, str, DataDirectory | None]
+"""A partition, its topic's id, and its data directory; None: it is found when it is made."""
+
+
+def places_of(
+    wanted: Iterable[NewPartitions], directories: Sequence[DataDirectory], others: Container[TopicPartition]
+) -> list[Place]:
+    """Where the partitions go: each to the directory with the fewest logs then; `others` are not for us to place."""
+    room = [(len(one.logs) + len(one.future_logs), at) for at, one in enumerate(directories)]
+    heapify(room)
+    places: list[Place] = []
+    for topic in wanted:
+        for number in topic.numbers:
+            key = TopicPartition(topic.topic, number)
+            if key in others:
+                places.append((key, topic.topic_id, None))
+                continue
+            logs, at = heappop(room)
+            heappush(room, (logs + 1, at))
+            places.append((key, topic.topic_id, directories[at]))
+    return places
+
+
+class NewDirectories:
+    """Makes partition directories in one data directory, with the files that a new partition has.
+
+    A topic's id never changes: its file is written and synced once, and linked into the other partitions. A file system
+    without links gets a file for each. The epochs change, so each has its own, which the first flush of records syncs:
+    until then a power loss may leave it empty, as the reference makes it.
+    """
+
+    def __init__(self, fs: FileSystem, epoch: int) -> None:
+        self._fs = fs
+        self._epochs = format_epochs((EpochEntry(epoch, 0),))
+        self._made: dict[str, str] = {}
+
+    def make(self, path: str, topic_id: str) -> None:
+        """Make the directory `path`; no entry is synced. StorageError, also where it is there already."""
+        try:
+            self._fs.mkdir(path)
+            self._put_id(os.path.join(path, PARTITION_METADATA), topic_id)
+            atomic_write(self._fs, os.path.join(path, LEADER_EPOCH_CHECKPOINT), self._epochs, sync=False)
+        except OSError as error:
+            raise StorageError.from_os(error, "create the partition directory", path=path) from error
+
+    def _put_id(self, path: str, topic_id: str) -> None:
+        known = self._made.get(topic_id)
+        if known is not None:
+            try:
+                self._fs.link(known, path)
+                return
+            except OSError as error:  # no links here, too many of it, or the first one's topic was deleted meanwhile
+                _LOG.debug("%s is not linked: %s", path, error)
+        atomic_write(self._fs, path, format_partition_metadata(topic_id), sync_entry=False)
+        self._made[topic_id] = path
+
+
+class PartitionMaker:
+    """Makes the partitions that one request wants; `make`, once. Threads: one; the manager's lock is taken for a part
+    at a time."""
+
+    def __init__(self, manager: LogManager, topics: StoreTopics, wanted: Sequence[NewPartitions], epoch: int) -> None:
+        self.failures: dict[str, KafkalogError] = {}
+        """Why a topic has not got all its partitions, by its name."""
+        self._manager = manager
+        self._topics = topics
+        self._wanted = {one.topic: one for one in wanted}
+        self._epoch = epoch
+        self._makers: dict[str, NewDirectories] = {}
+        self._configs = Configs(manager.config.log_config, topics.settings_of)
+
+    def noted(self) -> list[Place]:
+        """Where the partitions go, once the topics files say that they are there; needs the manager's lock.
+
+        StorageError where no data directory takes any.
+        """
+        manager = self._manager
+        homes = directories_in_order(manager.directories, manager.config.cordoned_log_dirs)
+        places = places_of(self._wanted.values(), homes, manager.logs.keys() | manager.preferred.keys())
+        for directory in homes:
+            names = dict.fromkeys(key.topic for key, _, home in places if home is directory)
+            rows = [self._wanted[name] for name in names]
+            try:
+                self._topics.ensure_all(
+                    directory,
+                    [WantedTopic(one.topic, one.numbers.stop, one.settings, one.topic_id) for one in rows],
+                )
+                self._makers[directory.path] = NewDirectories(directory.fs, self._epoch)
+            except OSError as error:
+                _LOG.warning("no partitions are made in %s: %s", directory.path, error)
+                manager.disk_error(directory, error)
+        return places
+
+    def make(self, places: Iterable[Place]) -> list[UnifiedLog]:
+        """The logs that are made in these places, in the directories' maps; needs the manager's lock."""
+        made: dict[str, list[UnifiedLog]] = {path: [] for path in self._makers}
+        late: list[Place] = []
+        try:
+            for place in places:
+                key, _, directory = place
+                if key.topic in self.failures:
+                    continue
+                if directory is None or not directory.is_online or directory.path not in self._makers:
+                    late.append(place)
+                    continue
+                try:
+                    made[directory.path].append(self._made(place, directory))
+                except OSError as error:
+                    _LOG.warning("%s is not made in %s: %s", key, directory.path, error)
+                    self._manager.disk_error(directory, error)
+                    late.append(place)
+        finally:
+            for directory in self._manager.directories:
+                directory.put_more(made.get(directory.path, ()))
+        logs = [log for each in made.values() for log in each]
+        return logs + [log for place in late for log in self._made_anywhere(place)]
+
+    def _made(self, place: Place, directory: DataDirectory) -> UnifiedLog:
+        manager, (key, topic_id, _) = self._manager, place
+        path = os.path.join(directory.path, partition_dir_name(key))
+        return open_partition(
+            directory.held,
+            path,
+            self._configs.of(key.topic),
+            NEW,
+            make=lambda made: self._makers[directory.path].make(made, topic_id),
+            fs=directory.fs,
+            clock=manager.clock,
+            scheduler=manager.scheduler,
+            producer_expiration_ms=manager.config.producer_id_expiration_ms,
+            on_disk_failure=lambda error: manager.note_failure(directory, error),
+            is_new=True,
+        )
+
+    def _made_anywhere(self, place: Place) -> list[UnifiedLog]:
+        """The log by itself, in the first directory that takes it; none, and the topic has failed."""
+        key, topic_id, _ = place
+        if key.topic in self.failures:
+            return []
+        try:
+            log = self._manager.get_or_create(key, topic_id=topic_id, settings=self._wanted[key.topic].settings)
+            log.begin_epoch(self._epoch)
+        except KafkalogError as error:
+            self.failures[key.topic] = error
+            return []
+        return [log]
+
+    def sync(self) -> None:
+        """Return when the new directories' names are on disk; topics in a directory where that fails have failed."""
+        for directory in self._manager.directories:
+            if directory.path not in self._makers or not directory.is_online:
+                continue
+            try:
+                directory.fs.fsync_dir(directory.path)
+            except OSError as error:
+                failure = StorageError.from_os(error, "sync the data directory", path=directory.path)
+                self._manager.disk_error(directory, failure)
+                self.failures |= dict.fromkeys(self._wanted.keys() - self.failures.keys(), failure)
+
