@@ -417,3 +417,10 @@ async def test_consumer_groups_are_served_where_the_settings_say_so(tmp_path: Pa
         answer = await call(node, "consumer_group_heartbeat", 1, beat)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
         assert (await stable(node)).error_code == 0
+
+
+@in_loop
+async def test_a_group_takes_as_many_members_as_the_setting_says(tmp_path: Path) -> None:
+    async with node_for(tmp_path, group_max_size=1) as node:
+        await stable(node)
+        assert (await join(node)).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
