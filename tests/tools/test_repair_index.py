@@ -56,6 +56,18 @@ def test_times_from_0_on_are_in_the_index(tmp_path: Path) -> None:
         assert rebuilt_indexes(facts, IndexRules(), FaultFS()) == (b"", wanted)
 
 
+def test_full_indexes_keep_their_entries_and_the_last_time(tmp_path: Path) -> None:
+    """The segment goes on behind a damaged batch, whatever room its indexes have."""
+    parts = raw_batches.batches(0, 400, 5)
+    path = write_log(tmp_path / "t-0", parts)
+    facts = SegmentFacts(str(path), 0)
+    half = sum(map(len, parts[:200]))
+    facts.good += [(0, half), (half + len(parts[200]), path.stat().st_size)]
+    offsets, times = rebuilt_indexes(facts, IndexRules(256, 80), FaultFS())
+    assert offsets == raw_batches.index_entries(0, parts, 256)[0][:80]
+    assert len(times) == 6 * 12 and struct.unpack(">qi", times[-12:]) == (1000 + 1999, 1999)
+
+
 @pytest.mark.parametrize("op", ["open_read", "pread"])
 def test_a_segment_that_cannot_be_read_is_named(tmp_path: Path, op: str) -> None:
     path = write_log(tmp_path / "t-0", raw_batches.batches(0, 40, 5))
