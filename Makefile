@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 BUILD = $(PYTHON) setup.py -q build_ext --inplace -j 2
 unexport PYTHONDONTWRITEBYTECODE  # the tests start many short processes, each of which would compile the package
 
-.PHONY: all debug check test crash crash-clean crash-spark damage soak asan fuzz-server bench bench-counts bench-page bench-spark docs wheels fmt demo clean
+.PHONY: all debug check test crash crash-clean crash-spark damage mutants soak asan fuzz-server bench bench-counts bench-page bench-spark docs wheels fmt demo clean
 
 all:                    ## compile what changed, in place
 	$(BUILD)
@@ -30,6 +30,9 @@ crash-spark: all        ## a stream into the sink, its driver and workers killed
 
 damage: all             ## reads of damaged logs against an oracle (DAMAGE="--reads 200000 --seed 7")
 	nice $(PYTHON) -m tests.damage.matrix $(DAMAGE)
+
+mutants: all            ## single-point changes of the sources, tried against the tests (PACKAGE=storage, MUTANTS="--count 40 --seed 1")
+	nice $(PYTHON) -m tests.mutants --package $(or $(PACKAGE),storage) $(MUTANTS)
 
 soak: all               ## trials of a replica set for two hours (KAFKALOG_SOAK_S=7200, SOAK="--seed 2 --round 60")
 	nice $(PYTHON) -m tests.server.replicated.soak $(SOAK)

@@ -187,3 +187,39 @@ def test_a_row_alone_is_the_table_of_its_bytes() -> None:
         assert (len(alone), alone.stop_reason, alone.stop_position, alone.valid_bytes) == (1, REASON_END, size, size)
     with pytest.raises(IndexError, match="row 2"):
         table.alone(2)
+
+
+def test_a_v1_message_cut_off_in_its_header_ends_a_search_by_time() -> None:
+    """Nothing behind the buffer is read, though the message has its time there."""
+    first, last = message_v1(0, b"a", timestamp=5), message_v1(1, b"b", timestamp=9)
+    whole = memoryview(first + last)
+    for have in range(18, 26):
+        found = find_max_timestamp(whole[: len(first) + have], 9)
+        assert (found.position, found.stop_reason, found.resume_position) == (-1, REASON_PARTIAL, len(first))
+    assert find_max_timestamp(whole[: len(first) + 26], 9).position == len(first)
+
+
+def test_a_v2_batch_shorter_than_the_fields_looked_for_ends_a_search() -> None:
+    """What lies in their place belongs to the next batch."""
+    behind = batch([R(timestamp=2**60)], base_offset=2**50)
+    for size in range(26, 46):
+        short = struct.pack(">qiib", 7, size - 12, -1, 2) + bytes(size - 17)
+        for find, needed in ((find_offset, 27), (find_max_timestamp, 43)):
+            found = find(THREE + short + behind, 2**50)
+            if size < needed:
+                assert (found.position, found.stop_reason) == (-1, REASON_SIZE)
+                assert (found.resume_position, found.stop_value) == (len(THREE), size)
+            else:
+                assert found.position == len(THREE) + size
+
+
+def test_of_a_v2_batch_shorter_than_its_header_only_the_fields_it_has_count() -> None:
+    full = batch([R(b"x", timestamp=5)] * 3, base_offset=7, leader_epoch=2, producer_id=9, attributes=0x10)
+    for size in range(26, 61):
+        cut = bytearray(full[:size])
+        cut[8:12] = struct.pack(">i", size - 12)
+        row = scan(memoryview(bytes(cut) + bytes(full))[:size])[0]
+        assert not row.is_valid
+        assert row.is_transactional == (size >= 23)
+        assert row.last_offset == (9 if size >= 27 else 7)
+        assert (row.producer_id, row.max_timestamp, row.base_sequence, row.leader_epoch) == (-1, -1, -1, 2)

@@ -137,3 +137,22 @@ def test_what_the_reading_brought_into_the_page_cache_does_not_stay(tmp_path: Pa
     assert warm <= resident_bytes(fd, len(data)) < 2 * warm
     os.close(fd)
     one.close_handlers()
+
+
+@pytest.mark.parametrize("skipped", [1000, 2000, 2096, 2097, 9000])
+def test_a_skip_after_a_part_of_the_buffer_leads_to_the_batch_behind(tmp_path: Path, skipped: int) -> None:
+    sizes = [2000, skipped, 500, 600]
+    parts = [sized(size, base=n) for n, size in enumerate(sizes)]
+    one = filled(tmp_path, b"".join(parts))
+    reader = SegmentReader(BUFFER, FaultFS())
+    reader.begin(one.records)
+    reader.chunk()
+    reader.advance(2000)  # of 4,096
+    reader.skip(skipped)
+    assert reader.position == 2000 + skipped
+    assert bytes(reader.chunk(500)) == parts[2]
+    reader.advance(500)
+    assert bytes(reader.chunk()) == parts[3]
+    reader.advance(600)
+    assert reader.unread == 0 and not len(reader.chunk())
+    one.close_handlers()

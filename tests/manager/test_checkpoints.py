@@ -220,3 +220,16 @@ def test_up_to_where_a_partition_is_clean(tmp_path: Path, caplog: pytest.LogCapt
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n2\n%s 0 5\nt\0 0 5\n" % ("n" * 300))
     record_cleaner_offset(str(tmp_path), A, 10)  # those names are no partition's
     assert read_cleaner_offsets(str(tmp_path)) == {A: 10}
+
+
+def test_a_cut_that_fails_half_way_leaves_nothing_behind_it_marked_as_clean(tmp_path: Path) -> None:
+    """MGR-25: what is appended in place of what may be gone was never cleaned."""
+    fs = FaultFS()
+    with Held(tmp_path, fs=fs) as held:
+        log = held.manager.get_or_create(A)
+        lead(log, 200, 5)
+        (tmp_path / "cleaner-offset-checkpoint").write_text("0\n2\na 0 4\nb-c 3 9\n")
+        rule = fs.fail("ftruncate", path="a-0", times=1)
+        with pytest.raises((OSError, StorageError)):
+            held.manager.truncate_to(A, 0)
+        assert rule.fired and read_cleaner_offsets(str(tmp_path)) == {A: 0, B: 9}

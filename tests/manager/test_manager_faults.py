@@ -140,3 +140,17 @@ def test_making_and_deleting_beside_appends_and_jobs(tmp_path: Path) -> None:
             thread.join(60)
         assert not failures, failures[0]
         assert all(one.is_online for one in held.manager.directories)
+
+
+@pytest.mark.parametrize("undone", [True, False])
+def test_a_directory_with_a_half_made_partition_does_not_count_as_closed_well(tmp_path: Path, undone: bool) -> None:
+    fs = FaultFS()
+    with Held(tmp_path, fs=fs) as held:
+        held.made(T1)
+        fs.fail("open", path="t-0/", times=1)
+        if not undone:
+            fs.fail("unlink", "rmdir", path="t-0")
+        with pytest.raises(StorageError):
+            held.manager.get_or_create(T0)
+        fs.heal()
+    assert ("t-0" in names(tmp_path), MARKER in names(tmp_path)) == (not undone, undone)

@@ -366,3 +366,15 @@ def test_a_group_comes_out_as_single_appends(
     single.close()
     group.close()
     assert files(path / "a" / "topic-0") == files(path / "b" / "topic-0")
+
+
+def test_a_follower_s_batch_that_leaves_no_offset_for_the_log_end_is_refused(tmp_path: Path) -> None:
+    last = 2**63 - 1
+    a_log = log(tmp_path, log_start_offset=last - 3)
+    before = content(a_log)
+    with pytest.raises(UnexpectedAppendOffset, match=f"ends at offset {last}, which leaves none") as caught:
+        a_log.append_as_follower(sized(100, 2, base=last - 1, epoch=0), 0)
+    assert (caught.value.first_offset, caught.value.last_offset) == (last - 1, last)
+    assert content(a_log) == before and a_log.log_end_offset == last - 3
+    a_log.append_as_follower(sized(100, 3, base=last - 3, epoch=0), 0)
+    assert a_log.log_end_offset == last

@@ -281,6 +281,8 @@ async def test_positions_that_readers_keep_by_name_are_offsets_of_groups(tmp_pat
         assert {one.group_id: one.offsets for one in node.groups.overview()} == {
             "g": {("t", 1): 7}, "newer": {("t", 0): 3}, "older": {("t", 0): 1},
         }  # fmt: skip
+        taken = await fetch(node, "older")
+        assert (taken.committed_offset, taken.committed_leader_epoch, taken.metadata) == (1, -1, "")
         assert await commit(node, 2, "older") == 0
     kept = [KeptPosition("older", "t", 0, 1, 5), KeptPosition("newer", "t", 0, 4, now + 10**9)]
     async with node_for(tmp_path, kept_positions=kept) as node:
@@ -417,3 +419,10 @@ async def test_consumer_groups_are_served_where_the_settings_say_so(tmp_path: Pa
         answer = await call(node, "consumer_group_heartbeat", 1, beat)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
         assert (await stable(node)).error_code == 0
+
+
+@in_loop
+async def test_a_group_takes_as_many_members_as_the_setting_says(tmp_path: Path) -> None:
+    async with node_for(tmp_path, group_max_size=1) as node:
+        await stable(node)
+        assert (await join(node)).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED

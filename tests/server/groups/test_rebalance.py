@@ -308,3 +308,19 @@ def test_who_waits_for_a_group_that_ends_is_answered() -> None:
     driver.run(rebalance.disband(driver.group, ErrorCode.NOT_COORDINATOR, 0))
     assert driver.answers["a"].error_code == ErrorCode.NOT_COORDINATOR
     assert not driver.timers
+
+
+def test_a_static_member_that_speaks_another_protocol_starts_a_rebalance() -> None:
+    both = (("range", b"r"), ("sticky", b"s"))
+    driver = Driver(delay_ms=10)
+    for number in range(2):
+        driver.join(f"j{number}", instance_id=f"i{number}", protocols=both)
+    driver.begin()
+    driver.sync("s0", "id-of-j0", {"id-of-j0": b"0", "id-of-j1": b"1"}, instance_id="i0")
+    assert (driver.group.state, driver.group.protocol) == (State.STABLE, "range")
+    assert driver.join("back", instance_id="i1", protocols=both[1:]) is None, "it waits for the others"
+    assert driver.group.state is State.PREPARING_REBALANCE
+    led = driver.join("again", "id-of-j0", instance_id="i0", protocols=both)
+    back = driver.answers["back"]
+    assert (back.error_code, back.member_id, back.generation, back.protocol) == (0, "id-of-back", 2, "sticky")
+    assert led.members == (("id-of-j0", "i0", b"s"), ("id-of-back", "i1", b"s"))

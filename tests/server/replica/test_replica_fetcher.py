@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 
 from kafkalog.server.client.errors import PeerError, PeerMisbehaved
+from kafkalog.server.client.login import connect
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.following import Answered
 from kafkalog.server.replica.following_throttle import FollowingThrottle
+from kafkalog.server.replica.leader_source import Bounds, LeaderSource
 from kafkalog.server.replica.roles import Role
+from kafkalog.server.replica.voter_source import LIMITS, VoterSource
 from kafkalog.types import TopicPartition
 from tests.builder import R, batch
+from tests.server.client.peers import HOST
 from tests.server.looping import in_loop
 from tests.server.replica.copies import FOLLOWER, LEADER, QUICK, bytes_from, followed, led, pair_in, parts, until
 
@@ -308,3 +312,24 @@ def test_a_throttle_lets_those_in_sync_through() -> None:
     assert not throttle.holds_back(T0, True, wait_ms)
     assert not throttle.holds_back(T1, False, wait_ms)
     assert throttle.wait_ms(60_000) == 0
+
+
+@in_loop
+async def test_a_voter_that_leads_nothing_tells_where_its_logs_begin_and_end(tmp_path: Path) -> None:
+    """It is asked as who reads from any replica, and in no epoch; a leader's follower is told where the leader is."""
+    async with pair_in(tmp_path) as pair:
+        for index in range(30):
+            pair.append(T0, b"%d" % index)
+        voter = pair.leader.replicas.find(T0)
+        voter.log.update_high_watermark(30)
+        voter.delete_records(20)
+        voter.become_follower(Role(9, 3, voter.role.partition_epoch + 1, (LEADER, FOLLOWER, 9), (9,)))
+        connection = await connect(HOST, pair.server.ports["PLAINTEXT"])
+        try:
+            asked = {T0: 2}
+            found = await VoterSource(connection, FOLLOWER, LIMITS).bounds(asked)
+            assert found == {T0: Bounds(0, 20, 30)}
+            refused = await LeaderSource(connection, FOLLOWER, LIMITS).bounds(asked)
+            assert refused[T0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+        finally:
+            await connection.close()

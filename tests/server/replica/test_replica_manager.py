@@ -251,6 +251,20 @@ def test_a_transaction_begins_where_its_coordinator_knows_it(tmp_path: Path) -> 
     run(tmp_path, body, verify=coordinator)
 
 
+def test_the_transaction_of_producer_0_is_asked_about_as_any_other(tmp_path: Path) -> None:
+    """FLOW-9."""
+    coordinator = Coordinator(ErrorCode.INVALID_TXN_STATE)
+
+    async def body(replicas: Replicas) -> None:
+        data = of_producer(0, 0, transactional=True)
+        sent = await replicas.produce(T0, data=data, transactional_id="x", produce_version=11)
+        assert codes(sent) == [ErrorCode.INVALID_TXN_STATE]
+        assert coordinator.asked == [("x", 0, 0, [T0], 11)]
+        assert replicas.find(T0).log.log_end_offset == 0
+
+    run(tmp_path, body, verify=coordinator)
+
+
 def test_a_transactional_batch_for_a_log_that_takes_no_writes_harms_no_other(tmp_path: Path) -> None:
     """FLOW-6."""
     async def body(replicas: Replicas) -> None:

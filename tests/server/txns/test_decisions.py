@@ -181,3 +181,16 @@ def test_an_abort_that_nobody_asked_for_fences_the_producer() -> None:
     after = decide_abort(known(S.ONGOING, client_version=EPOCH_BUMPS), 50)
     assert (after.state, after.producer_epoch, after.partitions) == (S.PREPARE_ABORT, 5, {A})
     assert end(after, 4, True, CLASSIC) == Decision(E.PRODUCER_FENCED)
+
+
+def test_a_client_gets_epochs_up_to_32766_and_then_another_producer_id() -> None:
+    """The last one that 16 bits have is the coordinator's, to fence with."""
+    last = init(known(S.COMPLETE_COMMIT, 32765)).transaction
+    assert last is not None and (last.producer_id, last.producer_epoch) == (7, 32766)
+    after = init(last).transaction
+    assert after is not None and (after.producer_id, after.producer_epoch) == (99, 0)
+    for epoch, expected in ((32765, (32766, -1)), (32766, (32767, 99))):
+        ended = end(known(S.ONGOING, epoch), epoch, True, EPOCH_BUMPS).transaction
+        assert ended is not None and (ended.producer_epoch, ended.next_producer_id) == expected
+    fenced = init(known(S.ONGOING, 32766)).transaction
+    assert fenced is not None and fenced.producer_epoch == 32767

@@ -132,3 +132,12 @@ def test_damage_is_told_with_its_place(tmp_path: Path) -> None:
 def test_a_key_that_is_none_is_no_transaction() -> None:
     with pytest.raises(MessageError):
         transaction_of(b"", b"")
+
+
+@pytest.mark.parametrize("number", [-1, 8, 127])
+def test_a_state_that_is_not_known_is_told_by_its_number(number: int) -> None:
+    value = bytearray(transaction_value(Transaction("x", 7, 0, 1000, update_ms=5)))
+    assert value[16] == S.EMPTY
+    value[16] = number & 0xFF
+    with pytest.raises(MessageError, match=f"the state {number} of a transaction is not known"):
+        transaction_of(transaction_key("x"), bytes(value))

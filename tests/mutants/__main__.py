@@ -1,0 +1,77 @@
+"""`python -m tests.mutants --package storage --count 40 --seed 1`: changes chosen by the seed, each tried.
+
+`--only kafkalog/storage/roll.py:71` keeps to the changes of a file, or of one of its lines. The tests have to pass as
+they are before anything is changed. The report is written after each change, to build/mutants/ or to `--report`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from itertools import islice
+from pathlib import Path
+
+from tests.mutants import report
+from tests.mutants.cython_changes import cython_changes
+from tests.mutants.python_changes import Change, compiles, python_changes
+from tests.mutants.reach import PACKAGES, Package, files_reaching
+from tests.mutants.trial import Copy, Outcome, copied
+from tests.trees import ROOT
+
+
+def chosen(package: Package, only: str, count: int, seed: int) -> list[Change]:
+    """Return so many changes of a package's sources."""
+    found: list[Change] = []
+    sources: dict[str, bytes] = {}
+    for file in sorted(file for pattern in package.sources for file in ROOT.glob(pattern)):
+        path = str(file.relative_to(ROOT))
+        if path.startswith(only.partition(":")[0]):
+            sources[path] = file.read_bytes()
+            changes_of = python_changes if file.suffix == ".py" else cython_changes
+            found += changes_of(path, sources[path])
+    found = [one for one in found if ":" not in only or only == f"{one.path}:{one.line}"]
+    random.Random(seed).shuffle(found)
+    sound = (one for one in found if not one.path.endswith(".py") or compiles(one.applied(sources[one.path])))
+    return list(islice(sound, count))
+
+
+def tried(
+    copy: Copy, package: Package, change: Change, equivalent: set[tuple[str, str, str]], limit_s: float
+) -> Outcome:
+    """Try one change, unless it is known to alter nothing."""
+    if report.key(change, (ROOT / change.path).read_bytes()) in equivalent:
+        return Outcome("equivalent")
+    return copy.try_change(change, files_reaching(package, change.path, ROOT), limit_s)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--package", choices=sorted(PACKAGES), required=True)
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--only", default="", metavar="FILE[:LINE]")
+    parser.add_argument("--report", type=Path)
+    given = parser.parse_args()
+    package = PACKAGES[given.package]
+    title = f"--package {given.package} --count {given.count} --seed {given.seed} {given.only}".rstrip()
+    print(title, flush=True)
+    file = given.report or ROOT / "build" / "mutants" / f"{given.package}-{given.seed}.txt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    changes = chosen(package, given.only, given.count, given.seed)
+    equivalent = report.equivalents(report.EQUIVALENT.read_text(encoding="utf-8"))
+    outcomes: list[tuple[Change, Outcome]] = []
+    with copied(ROOT) as copy:
+        started = time.monotonic()
+        if (unchanged := copy.run(files_reaching(package, package.sources[0], ROOT), 1800)).word != "survived":
+            parser.error(f"the tests fail as they are: {unchanged.test}")
+        limit_s = 30 + 3 * (time.monotonic() - started)
+        for change in changes:
+            outcomes.append((change, tried(copy, package, change, equivalent, limit_s)))
+            print(f"{outcomes[-1][1].word:10} {change}  {outcomes[-1][1].test}", flush=True)
+            file.write_text(report.page(title, outcomes), encoding="utf-8")
+    print(report.summary(outcomes), f"-> {file}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""The program that changes sources: each change is one place and gives a program; outcomes are what they are called."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.mutants import report
+from tests.mutants.__main__ import chosen
+from tests.mutants.cython_changes import cython_changes
+from tests.mutants.python_changes import Change, compiles, python_changes
+from tests.mutants.reach import PACKAGES, files_reaching
+from tests.mutants.trial import Copy, Outcome
+from tests.trees import ROOT
+
+SOURCE = b'''"""Text."""
+LIMIT = 2
+
+def room(size: int = 0, *, whole: bool = False) -> bool:
+    """A docstring with 1 < 2."""
+    assert size > 1
+    if whole:
+        note(size, LIMIT)
+    return size < LIMIT and min(size, 7) in (7,)
+'''
+
+
+def changes(source: bytes) -> list[tuple[int, str, str]]:
+    return [(one.line, one.old, one.new) for one in python_changes("room.py", source)]
+
+
+def test_the_changes_of_a_function() -> None:
+    assert changes(SOURCE) == [
+        (2, "2", "3"),
+        (4, "0", "1"),
+        (4, "False", "True"),
+        (7, "whole", "not (whole)"),
+        (8, "note(size, LIMIT)", "pass"),
+        (8, "size, LIMIT", "LIMIT, size"),
+        (9, "<", "<="),
+        (9, "and", "or"),
+        (9, "min", "max"),
+        (9, "size, 7", "7, size"),
+        (9, "7", "8"),
+        (9, "in", "not in"),
+        (9, "7", "8"),
+    ]
+
+
+def test_each_change_is_one_place_of_a_program() -> None:
+    path = "kafkalog/storage/roll.py"
+    source = (ROOT / path).read_bytes()
+    found = python_changes(path, source)
+    assert found and len(set(found)) == len(found)
+    before = ast.dump(ast.parse(source))
+    for one in found[::5]:
+        changed = one.applied(source)
+        assert compiles(changed) and ast.dump(ast.parse(changed)) != before
+        assert len(changed.splitlines()) <= len(source.splitlines())
+
+
+def test_the_changes_of_a_cython_function_leave_declarations_and_texts_alone() -> None:
+    source = b'''from libc.stdint cimport int64_t
+cdef enum:
+    SIZE = 4    # 1 < 2
+
+cdef int64_t end(int64_t at = 3) noexcept nogil:
+    """Text 1 < 2."""
+    cdef int64_t most = at
+    if at >= most:
+        return at + SIZE
+    return 0x10
+'''
+    found = [(one.line, one.old, one.new) for one in cython_changes("end.pyx", source)]
+    assert found == [
+        (3, "4", "5"),
+        (8, "at >= most", "not (at >= most)"),
+        (8, ">=", ">"),
+        (9, "+", "-"),
+        (10, "0x10", "17"),
+    ]
+
+
+def test_a_seed_chooses_the_same_changes_again() -> None:
+    package, only = PACKAGES["cleaner"], "kafkalog/cleaner/throttle.py"
+    assert chosen(package, "", 5, 1) == chosen(package, "", 5, 1) != chosen(package, "", 5, 2)
+    assert {one.path for one in chosen(package, only, 5, 1)} == {only}
+    [line] = {one.line for one in chosen(package, f"{only}:{chosen(package, only, 1, 1)[0].line}", 9, 1)}
+    assert line
+
+
+@pytest.mark.parametrize("name", sorted(PACKAGES))
+def test_a_package_has_sources_and_its_patterns_have_tests(name: str) -> None:
+    package = PACKAGES[name]
+    assert all(list(ROOT.glob(pattern)) for pattern in (*package.sources, *package.tests))
+
+
+def test_the_closest_tests_come_first() -> None:
+    found = files_reaching(PACKAGES["cleaner"], "kafkalog/cleaner/segment_reader.py", ROOT)
+    assert found[0] == "tests/cleaner/test_segment_reader.py" and len(found) > 10
+
+
+def small_tree(root: Path, source: str, test: str) -> Change:
+    (root / "setup.py").touch()
+    (root / "room.py").write_text(source)
+    (root / "test_room.py").write_text(f"from room import room\n\n\ndef test_room():\n    {test}\n")
+    (root / "pyproject.toml").write_text('[tool.pytest.ini_options]\nmarkers = ["slow", "interop", "spark"]\n')
+    [change] = python_changes("room.py", source.encode())
+    return change
+
+
+@pytest.mark.parametrize(("test", "word"), [
+    ("assert room(2) and not room(1)", "noticed"),
+    ("assert room(3) and not room(1)", "survived"),
+    ("while not room(2): pass", "timed out"),
+])  # fmt: skip
+def test_a_change_is_tried_in_the_copy_and_taken_back(tmp_path: Path, test: str, word: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    change = small_tree(root, "def room(n, most=None):\n    return n >= abs(len('ab'))\n", test)
+    before = {path.name: path.read_bytes() for path in root.iterdir()}
+    copy = Copy(root, tmp_path / "copy")
+    assert copy.run(["test_room.py"], 60).word == "survived"
+    assert copy.try_change(change, ["test_room.py"], 20 if word != "timed out" else 3).word == word
+    assert copy.run(["test_room.py"], 60).word == "survived"
+    assert {path.name: path.read_bytes() for path in root.iterdir() if path.is_file()} == before
+
+
+def test_the_report_counts_what_alters_nothing_apart() -> None:
+    one = Change("kafkalog/a.py", 2, 9, 10, "<", "<=")
+    source = b"if True:\n  if a < b: pass\n"
+    row = "| kafkalog/a.py | `if a < b: pass` | `<` -> `<=` | they are never the same |"
+    assert report.key(one, source) in report.equivalents(f"| file | line |\n|---|---|\n{row}\n")
+    outcomes = [(one, Outcome(word)) for word in ("noticed", "timed out", "survived", "equivalent")]
+    assert report.summary(outcomes).startswith("2 of 3 noticed (67 %)")
+    assert "survived" in report.page("title", outcomes)
+
+
+def test_rows_of_equivalent_changes_are_of_lines_that_are_there() -> None:
+    for file, line, _ in report.equivalents(report.EQUIVALENT.read_text(encoding="utf-8")):
+        lines = [one.strip() for one in (ROOT / file).read_text(encoding="utf-8").splitlines()]
+        assert line in lines, (file, line)

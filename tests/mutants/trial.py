@@ -1,0 +1,99 @@
+"""A copy of the tree, and one change at a time tried in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.mutants.python_changes import Change
+
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "dist", "site", "env")
+PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not interop and not spark")
+ALL_PASSED, NO_SUCH_TEST = 0, (4, 5)
+
+
+class Outcome(NamedTuple):
+    """Noticed, survived, timed out or not built; and by which test."""
+
+    word: str
+    test: str = ""
+
+
+class Copy:
+    """The tree `root` in a directory of its own."""
+
+    def __init__(self, root: Path, place: Path) -> None:
+        self.root, self.place = root, place
+        shutil.copytree(root, place, symlinks=True, ignore=LEFT_OUT)
+        self._date = int((place / "setup.py").stat().st_mtime)
+
+    def run(self, tests: list[str], timeout_s: float) -> Outcome:
+        """Run tests up to the first that fails."""
+        status, output = self._call([*PYTEST, *tests], timeout_s)
+        if status in NO_SUCH_TEST:
+            raise RuntimeError(output[-2000:])
+        if status is None or status == ALL_PASSED:
+            return Outcome("timed out" if status is None else "survived")
+        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+        return Outcome("noticed", failed[1] if failed else f"status {status}")
+
+    def try_change(self, change: Change, tests: list[str], timeout_s: float) -> Outcome:
+        """Run tests with one change in the copy, and take it back."""
+        file, is_compiled = self.place / change.path, not change.path.endswith(".py")
+        source = file.read_bytes()
+        self._write(file, change.applied(source))
+        try:
+            if is_compiled and self._call(["setup.py", "-q", "build_ext", "--inplace", "-j", "1"], 600)[0] != 0:
+                return Outcome("not built")
+            return self.run(tests, timeout_s)
+        finally:
+            self._write(file, source)
+            if is_compiled:
+                self._restore_build()
+
+    def _write(self, file: Path, source: bytes) -> None:
+        file.write_bytes(source)
+        self._date += 2  # a date that this file never had, since compiled Python goes by size and seconds
+        os.utime(file, (self._date, self._date))
+
+    def _restore_build(self) -> None:
+        for folder in ("kafkalog/_core", "build"):
+            for file in (self.root / folder).rglob("*"):
+                other, found = self.place / file.relative_to(self.root), file.stat()
+                if file.is_file() and (not other.exists() or other.stat().st_mtime_ns != found.st_mtime_ns):
+                    shutil.copy2(file, other)
+
+    def _call(self, arguments: list[str], timeout_s: float) -> tuple[int | None, str]:
+        environ = {**os.environ, "PYTHONPATH": str(self.place)}
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        with tempfile.TemporaryFile("w+", errors="replace") as output:
+            process = subprocess.Popen(
+                [sys.executable, *arguments], cwd=self.place, env=environ, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )  # fmt: skip
+            try:
+                status: int | None = process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                status = None
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+            output.seek(0)
+            return status, output.read()
+
+
+@contextmanager
+def copied(root: Path) -> Iterator[Copy]:
+    """A copy that is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as place:
+        yield Copy(root, Path(place) / "tree")

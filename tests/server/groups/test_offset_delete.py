@@ -1,0 +1,77 @@
+"""OffsetDelete answers each partition by itself: what it refuses stays, and the others go (KIP-496)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.server.error_codes import ErrorCode
+from tests.server.groups.groups import commit, join, topic
+from tests.server.looping import in_loop
+from tests.server.nodes import call, connection_for, node_for
+
+READS_T = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
+"""The metadata of a consumer that reads topic t."""
+
+
+async def deleted(node: Any, *places: tuple[str, int], **more: Any) -> dict[tuple[str, int], int]:
+    """The error code of each partition."""
+    rows = [{"name": name, "partitions": [{"partition_index": index}]} for name, index in places]
+    answer = await call(node, "offset_delete", 0, {"group_id": "g", "topics": rows}, **more)
+    assert answer.error_code == 0
+    return {(one.name, row.partition_index): row.error_code for one in answer.topics for row in one.partitions}
+
+
+def kept(node: Any) -> set[tuple[str, int]]:
+    return set(node.groups.offsets.all_of("g"))
+
+
+async def with_offsets(node: Any, **who: Any) -> None:
+    for name in ("t", "u"):
+        await topic(node, name)
+    for name in ("t", "u"):
+        assert await commit(node, 1, topic=name, **who) == 0
+
+
+@in_loop
+async def test_offsets_of_a_topic_that_members_read_are_kept(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        joined = await join(node, protocols=[{"name": "range", "metadata": READS_T}])
+        given = [{"member_id": joined.member_id, "assignment": b""}]
+        who = {"group_id": "g", "member_id": joined.member_id}
+        await call(node, "sync_group", 4, {**who, "generation_id": joined.generation_id, "assignments": given})
+        await with_offsets(
+            node, member_id=joined.member_id, generation_id_or_member_epoch=joined.generation_id
+        )
+        assert await deleted(node, ("t", 0), ("u", 0)) == {("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ("u", 0): 0}
+        assert kept(node) == {("t", 0)}
+    async with node_for(tmp_path) as node:
+        await node.groups.loaded()
+        assert kept(node) == {("t", 0)}
+
+
+@pytest.mark.parametrize("place", [("gone", 0), ("t", 2)], ids=["no topic", "no partition"])
+@in_loop
+async def test_a_partition_that_is_not_there_is_refused_and_others_go(tmp_path: Path, place: tuple[str, int]) -> None:
+    async with node_for(tmp_path) as node:
+        await with_offsets(node)
+        assert await deleted(node, place, ("u", 0)) == {place: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ("u", 0): 0}
+        assert kept(node) == {("t", 0)}
+
+
+@in_loop
+async def test_offsets_of_a_topic_that_one_may_not_read_are_kept(tmp_path: Path) -> None:
+    allowed = [("User:clerk", 3, "g", 6), ("User:clerk", 2, "u", 3)]  # DELETE the group, READ topic u
+    async with node_for(tmp_path, authorizer_class_name="StandardAuthorizer", super_users="User:ANONYMOUS") as node:
+        await with_offsets(node)
+        for principal, kind, name, operation in allowed:
+            made = {
+                "resource_type": kind, "resource_name": name, "resource_pattern_type": 3, "principal": principal,
+                "host": "*", "operation": operation, "permission_type": 3,
+            }  # fmt: skip
+            assert (await call(node, "create_acls", 3, {"creations": [made]})).results[0].error_code == 0
+        codes = await deleted(node, ("t", 0), ("u", 0), connection=connection_for("User:clerk"))
+        assert codes == {("t", 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED, ("u", 0): 0}
+        assert kept(node) == {("t", 0)}

@@ -1,0 +1,80 @@
+"""Indexes that `repair` makes anew: those that the log wrote itself, in any segment, up to the limits of an entry."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.errors import StorageError
+from kafkalog.tools.repair import repair
+from kafkalog.tools.repair_index import IndexRules, rebuilt_indexes
+from kafkalog.tools.verify_segment import SegmentFacts
+from tests import raw_batches
+from tests.faults import FaultFS
+from tests.tools.test_verify_damage import LOG, write_log
+
+TIMES = (5, 9, 7, 30, 2, 31, 31, 8)
+
+
+def test_indexes_of_each_segment_are_those_that_its_log_wrote(tmp_path: Path) -> None:
+    settings = {"internal_segment_bytes": 5000, "index_interval_bytes": 300}
+    with kafkalog.open(tmp_path / "data" / "t-0", "a", **settings) as log:
+        for number in range(120):
+            log.append((None, b"%d" % number * 30, 1000 + TIMES[number % len(TIMES)] * number))
+    indexes = [path for path in (tmp_path / "data" / "t-0").iterdir() if path.suffix in (".index", ".timeindex")]
+    before = {path.name: path.read_bytes() for path in indexes}
+    assert len(before) > 4 and all(before.values())
+    for path in indexes:
+        path.unlink()
+    assert repair(tmp_path / "data", apply=True, index_interval_bytes=300, backup_dir=tmp_path / "backup").ok
+    assert {path.name: path.read_bytes() for path in indexes} == before
+
+
+def test_an_entry_goes_up_to_the_largest_offset_of_a_segment(tmp_path: Path) -> None:
+    base = 7
+    far = base + 2**31 - 1
+    parts = [raw_batches.batch(one, [b"x" * 5000], timestamp=one) for one in (base, far - 1, far)]
+    path = write_log(tmp_path / "data" / "t-0", parts, f"{base:020d}.log")
+    path.with_suffix(".index").unlink()
+    repair(tmp_path / "data", apply=True, all_indexes=True, backup_dir=tmp_path / "backup")
+    wanted = [(far - 1 - base, len(parts[0])), (far - base, len(parts[0]) + len(parts[1]))]
+    assert list(struct.iter_unpack(">ii", path.with_suffix(".index").read_bytes())) == wanted
+    times = list(struct.iter_unpack(">qi", path.with_suffix(".timeindex").read_bytes()))
+    assert times == [(far - 1, far - 1 - base), (far, far - base)]
+
+
+def test_times_from_0_on_are_in_the_index(tmp_path: Path) -> None:
+    """A record without a time, which is -1, has no entry."""
+    for time, wanted in ((-1, b""), (0, struct.pack(">qi", 0, 0))):
+        path = write_log(tmp_path / f"t{time}-0", [raw_batches.batch(0, [b"x"], timestamp=time)])
+        facts = SegmentFacts(str(path), 0)
+        facts.good.append((0, path.stat().st_size))
+        assert rebuilt_indexes(facts, IndexRules(), FaultFS()) == (b"", wanted)
+
+
+def test_full_indexes_keep_their_entries_and_the_last_time(tmp_path: Path) -> None:
+    """The segment goes on behind a damaged batch, whatever room its indexes have."""
+    parts = raw_batches.batches(0, 400, 5)
+    path = write_log(tmp_path / "t-0", parts)
+    facts = SegmentFacts(str(path), 0)
+    half = sum(map(len, parts[:200]))
+    facts.good += [(0, half), (half + len(parts[200]), path.stat().st_size)]
+    offsets, times = rebuilt_indexes(facts, IndexRules(256, 80), FaultFS())
+    assert offsets == raw_batches.index_entries(0, parts, 256)[0][:80]
+    assert len(times) == 6 * 12 and struct.unpack(">qi", times[-12:]) == (1000 + 1999, 1999)
+
+
+@pytest.mark.parametrize("op", ["open_read", "pread"])
+def test_a_segment_that_cannot_be_read_is_named(tmp_path: Path, op: str) -> None:
+    path = write_log(tmp_path / "t-0", raw_batches.batches(0, 40, 5))
+    facts = SegmentFacts(str(path), 0)
+    facts.good.append((0, path.stat().st_size))
+    fs = FaultFS()
+    fs.fail(op, path=LOG, code=errno.EIO)
+    with pytest.raises(StorageError) as caught:
+        rebuilt_indexes(facts, IndexRules(), fs)
+    assert (caught.value.path, caught.value.message) == (str(path), "cannot read: Input/output error")

@@ -1,0 +1,115 @@
+"""What `verify` says at its limits: the last entry that counts, the hundredth finding, what goes or fails meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.errors import StorageError
+from kafkalog.storage.producer_snapshot import format_snapshot
+from kafkalog.tools.repair_txn import TxnReplay
+from kafkalog.tools.verify import Report, Severity, verify
+from kafkalog.tools.verify_segment import SegmentFacts
+from kafkalog.util.fileio import FileSystem
+from tests import raw_batches
+from tests.faults import FaultFS
+from tests.tools.test_verify_damage import LOG, epochs_of, write_log
+
+
+def told(report: Report) -> list[tuple[Severity, str]]:
+    return [(one.severity, one.kind) for one in report]
+
+
+@pytest.mark.parametrize("damaged", [99, 100, 101])
+def test_a_hundred_findings_of_a_file_are_listed_and_those_beyond_counted(tmp_path: Path, damaged: int) -> None:
+    parts = raw_batches.batches(0, 2 * damaged + 1, 1)
+    path = write_log(tmp_path / "t-0", parts)
+    content = bytearray(path.read_bytes())
+    for n in range(damaged):
+        content[sum(map(len, parts[: 2 * n])) + 70] ^= 1
+    path.write_bytes(content)
+    found = verify(path).problems
+    assert len(found) == damaged
+    assert [one.what for one in found if one.kind == "more"] == (["and 1 more like these"] if damaged > 100 else [])
+
+
+@pytest.mark.parametrize(
+    ("last_offset", "first_of_transaction", "kinds"),
+    [(4, 3, []), (5, -1, ["snapshot-entry"]), (4, 5, ["snapshot-entry"]), (4, -1, [])],
+)
+def test_a_snapshot_knows_nothing_from_its_own_offset_on(
+    tmp_path: Path, last_offset: int, first_of_transaction: int, kinds: list[str]
+) -> None:
+    path = write_log(tmp_path / "t-0", raw_batches.batches(0, 40, 5))
+    entry = (9, 0, 0, last_offset, 0, 1000, -1, first_of_transaction)
+    (path.parent / "00000000000000000005.snapshot").write_bytes(format_snapshot([entry]))
+    assert [one.kind for one in verify(path.parent)] == kinds
+
+
+def test_a_directory_that_waits_for_its_delete_is_noted(tmp_path: Path) -> None:
+    write_log(tmp_path / "t-0", raw_batches.batches(0, 4, 5))
+    gone = tmp_path / "u-0.0123456789abcdef0123456789abcdef-delete"
+    gone.mkdir()
+    (gone / LOG).write_bytes(b"no batch")
+    [note] = [one for one in verify(tmp_path).notes if one.path == str(gone)]
+    assert (note.severity, note.kind) == (Severity.NOTE, "in-transit") and "waits for its delete" in note.what
+
+
+def test_a_leader_epoch_is_compared_with_the_checkpoint_or_with_the_batches_before(tmp_path: Path) -> None:
+    parts = [raw_batches.batch(n, [b"x"], epoch=epoch) for n, epoch in enumerate((1, 5, 3))]
+    path = write_log(tmp_path / "t-0", parts)
+    epochs_of(path.parent, (1, 0), (5, 1))
+    [finding] = verify(path.parent)
+    assert finding.what == "leader epoch 3 stands in batches up to offset 2, but leader-epoch-checkpoint says 5"
+    (path.parent / "leader-epoch-checkpoint").unlink()
+    [finding] = verify(path.parent)
+    assert finding.what == "leader epoch 3 stands in batches up to offset 2, but batches before have 5"
+
+
+class GoneAfterRead(FileSystem):
+    """A log is deleted by its owner once it was read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def preadv(self, fd: int, buffers: tuple[memoryview], position: int) -> int:  # type: ignore[override]
+        self.path.unlink(missing_ok=True)
+        return os.preadv(fd, buffers, position)
+
+
+def test_damage_of_a_segment_that_its_owner_deletes_meanwhile_is_no_problem(tmp_path: Path) -> None:
+    parts = raw_batches.batches(0, 40, 5)
+    path = write_log(tmp_path / "u-0", [bytes([*parts[0][:-1], parts[0][-1] ^ 1]), *parts[1:]])
+    for suffix in (".index", ".timeindex"):
+        path.with_suffix(suffix).unlink()
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([b"x"])
+        report = verify(tmp_path / "u-0", fs=GoneAfterRead(path))
+    assert report.ok, str(report)
+    assert [(one.kind, one.path) for one in report.notes] == [("changed", str(path))]
+
+
+def test_a_transaction_index_that_cannot_be_read_is_told_of_its_segment(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "t-0", raw_batches.batches(0, 40, 5))
+    path.with_suffix(".txnindex").write_bytes(b"")
+    fs = FaultFS()
+    fs.fail("open_read", path=".txnindex", code=errno.EIO)
+    report = verify(path.parent, fs=fs)
+    assert [str(one.severity) for one in report] == ["unreadable"]
+    assert report.sums.batches == 40
+
+
+@pytest.mark.parametrize("op", ["open_read", "pread"])
+def test_a_log_whose_transactions_cannot_be_read_again_is_named(tmp_path: Path, op: str) -> None:
+    path = write_log(tmp_path / "t-0", raw_batches.batches(0, 40, 5))
+    facts = SegmentFacts(str(path), 0)
+    facts.good.append((0, path.stat().st_size))
+    fs = FaultFS()
+    fs.fail(op, path=LOG, code=errno.EIO)
+    with pytest.raises(StorageError) as caught:
+        TxnReplay(fs).add(facts)
+    assert (caught.value.path, caught.value.message) == (str(path), "cannot read: Input/output error")
