@@ -421,12 +421,15 @@ class LogSegment(SegmentFiles):
             self._is_fresh = False
 
     def resize_indexes(self, size: int) -> None:
-        """Give both indexes room for `size` bytes of entries."""
+        """Give both indexes room for `size` bytes of entries; one that has more keeps them, and the next append rolls."""
         self.pin_indexes()
-        for index in (self.offset_index, self.time_index):
-            if not index.resize(size) and index.read_only:  # it has that length already: lift the write protection
+        offsets, times = self.offset_index, self.time_index
+        final_entry = times.entry_size
+        for index, least in ((offsets, offsets.size_in_bytes), (times, times.size_in_bytes + final_entry)):
+            length = max(size, least)
+            if not index.resize(length) and index.read_only:  # it has that length already: lift the write protection
                 index.trim_to_valid_size()
-                index.resize(size)
+                index.resize(length)
 
     def add_final_time_entry(self) -> None:
         """Write the largest timestamp into the slot that the time index kept free for it."""
