@@ -16,6 +16,8 @@ LOG_OVERHEAD: Final = 12
 HEADER_BYTES: Final = 17
 """Bytes that show a batch's offset, size and magic; with fewer left, iteration ends (format.md §5)."""
 HINT: Final = "everything before this position is readable; recovery cuts the rest"
+_NO_END_HINT: Final = 'mode "r" reads what lies before it; `kafkalog verify` says where it lies'
+LARGEST_OFFSET: Final = 2**63 - 1
 MAX_FILE_SIZE: Final = 2**31 - 1
 FIRST_CHUNK: Final = 64 * 1024
 LARGEST_CHUNK: Final = 1024 * 1024
@@ -160,6 +162,16 @@ def check_file_size(size: int, path: str | os.PathLike[str]) -> None:
         raise FormatError(
             f"the file has {size} bytes, a segment at most 2^31-1", path=path, hint="it is no Kafka segment"
         )
+
+
+def check_next_offset(last_offset: int, path: str, position: int | None = None) -> int:
+    """Return the offset after `last_offset`; CorruptRecord where there is none, for a log's end is an offset too."""
+    if last_offset < LARGEST_OFFSET:
+        return last_offset + 1
+    raise CorruptRecord(
+        f"a batch ends at offset {last_offset}, which leaves none for the log end",
+        path=path, offset=last_offset, position=position, hint=_NO_END_HINT,
+    )  # fmt: skip
 
 
 def bad_size(value: int, path: str, position: int) -> CorruptRecord:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from kafkalog._core.recovery import BAD_CRC, BAD_ORDER, BAD_RANGE, BAD_SIZE, MORE, PARTIAL, RecoveryPass
 from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.file_records import FileRecords
+from kafkalog.storage.file_slice import check_next_offset
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from kafkalog.storage.producer_state import ProducerStateManager
@@ -90,9 +91,10 @@ def recover_segment(
     """The bytes cut off the end of the segment; its indexes and what `producers` and `epochs` know of it are new.
 
     `scanned` is what `scan_segment` said of it. SegmentOffsetOverflow where a sound batch has an offset that the
-    segment cannot hold; StorageError.
+    segment cannot hold, CorruptRecord where it has the largest there is; StorageError.
     """
     found, status = scanned
+    _refuse_end(segment, scanned)
     segment.txn_index.reset()
     if found.batches:
         done = producers.take_over(found.producers, found.tail.last_offset)
@@ -120,9 +122,15 @@ def rebuild_indexes(segment: LogSegment) -> None:
     SegmentOffsetOverflow where an offset does not fit the segment; StorageError.
     """
     scanned = scan_segment(segment)
+    _refuse_end(segment, scanned)
     _refuse_overflow(segment, scanned)
     segment.offset_index.refill(scanned.found.offset_index)
     segment.time_index.refill(scanned.found.time_index)
+
+
+def _refuse_end(segment: LogSegment, scanned: FoundSegment) -> None:
+    if scanned.status == BAD_RANGE:
+        check_next_offset(scanned.found.bad_offset, segment.path, scanned.found.tail.size)
 
 
 def _refuse_overflow(segment: LogSegment, scanned: FoundSegment) -> None:

@@ -17,6 +17,7 @@ from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
 from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.abstract_index import Brought
 from kafkalog.storage.file_records import FileRecords
+from kafkalog.storage.file_slice import check_next_offset
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.lazy_index import LazyIndex
 from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name, txn_index_file_name
@@ -322,13 +323,17 @@ class LogSegment(SegmentFiles):
         )
 
     def read_next_offset(self) -> int:
-        """The offset after the last batch; the base offset where there is none (SEG-19)."""
+        """Return the offset after the last batch; the base offset where there is none (SEG-19).
+
+        CorruptRecord for a size that no batch has, and for a last offset with none after it.
+        """
         last = self.offset_index.last_offset
         position = self.offset_index.lookup(last).position
         next_offset = self.base_offset
         for table in self.records.tables(position):
             if len(table):
-                next_offset = table.last_offset_of(len(table) - 1) + 1
+                row = len(table) - 1
+                next_offset = check_next_offset(table.last_offset_of(row), self.path, table.position(row))
         return next_offset
 
     # Times

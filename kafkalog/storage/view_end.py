@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from kafkalog._core.scan import REASON_MAGIC, REASON_PARTIAL, REASON_SIZE, BatchTable, scan
 from kafkalog.errors import CorruptRecord, StorageError
-from kafkalog.storage.file_slice import LOG_OVERHEAD, claimed_size, is_worth_reading
+from kafkalog.storage.file_slice import LARGEST_OFFSET, LOG_OVERHEAD, claimed_size, is_worth_reading
 from kafkalog.storage.lazy_file import DataFile
 
 FIRST_WALK_BYTES: Final = 64 << 10
@@ -85,7 +85,7 @@ def _good_rows(table: BatchTable, base_offset: int, next_offset: int) -> int:
     if rows == 0:
         return 0
     rising = rising_rows(table, next_offset)
-    limit = base_offset + MAX_RELATIVE_OFFSET
+    limit = min(base_offset + MAX_RELATIVE_OFFSET, LARGEST_OFFSET - 1)  # the log end is an offset too
     if table.last_offset <= limit:
         return rising
     return next((row for row in range(rising) if table.last_offset_of(row) > limit), rising)
