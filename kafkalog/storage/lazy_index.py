@@ -40,8 +40,8 @@ class LazyIndex(Generic[T]):
     """One index of one segment, not opened (and its file not made) before `get`.
 
     An index that is not `pinned` may be dropped again when all take too much memory (`util/descriptors.py`): what it
-    says is in its file, and the next `get` opens it again, CorruptIndex if the file has another length then. Whoever has
-    it goes on using it meanwhile.
+    says is in its file, and the next `get` opens it again, CorruptIndex if the file has another length then. Who has it
+    goes on using it meanwhile.
 
     Threads: the first `get`, and rename, close and delete, take one lock, so that they never see a half-opened
     index (KAFKA-9156); a `get` after the first is one attribute load.

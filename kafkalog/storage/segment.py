@@ -426,7 +426,7 @@ class LogSegment(SegmentFiles):
             self._is_fresh = False
 
     def resize_indexes(self, size: int) -> None:
-        """Give both indexes room for `size` bytes of entries; one that has more keeps them, and the next append rolls."""
+        """Give both indexes room for `size` bytes; one with more entries keeps them, and the next append rolls."""
         self.pin_indexes()
         offsets, times = self.offset_index, self.time_index
         final_entry = times.entry_size
