@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 BUILD = $(PYTHON) setup.py -q build_ext --inplace -j 2
 unexport PYTHONDONTWRITEBYTECODE  # the tests start many short processes, each of which would compile the package
 
-.PHONY: all debug check test crash crash-clean crash-spark soak asan fuzz-server bench bench-counts bench-page bench-spark docs wheels fmt demo clean
+.PHONY: all debug check test crash crash-clean crash-spark damage soak asan fuzz-server bench bench-counts bench-page bench-spark docs wheels fmt demo clean
 
 all:                    ## compile what changed, in place
 	$(BUILD)
@@ -27,6 +27,9 @@ crash-clean: all        ## the same of cleans alone: by hand (1,000 kills), in t
 
 crash-spark: all        ## a stream into the sink, its driver and workers killed twenty times (CRASH="--kills 50 --seed 2")
 	nice $(PYTHON) -m tests.spark.kills $(CRASH)
+
+damage: all             ## reads of damaged logs against an oracle (DAMAGE="--reads 200000 --seed 7")
+	nice $(PYTHON) -m tests.damage.matrix $(DAMAGE)
 
 soak: all               ## trials of a replica set for two hours (KAFKALOG_SOAK_S=7200, SOAK="--seed 2 --round 60")
 	nice $(PYTHON) -m tests.server.replicated.soak $(SOAK)

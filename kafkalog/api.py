@@ -15,7 +15,7 @@ from kafkalog.columnar import ColumnarLog
 from kafkalog.compacting import CompactMixin
 from kafkalog.config import key_for
 from kafkalog.cursor_face import CursorMixin
-from kafkalog.engine import end_of, isolation_of, out_of_range, refresh
+from kafkalog.engine import end_of, isolation_of, out_of_range, refresh, skipped_of
 from kafkalog.errors import IllegalArgument, LogClosed, UnknownConfig
 from kafkalog.following import check_timeout, tail
 from kafkalog.inspecting import InspectMixin
@@ -34,11 +34,12 @@ if TYPE_CHECKING:
     from kafkalog.engine import Engine
     from kafkalog.errors import KafkalogError
     from kafkalog.opened import OpenedLog
+    from kafkalog.storage.damage import Skipped
     from kafkalog.storage.recovery_run import RecoveryProgress
     from kafkalog.tools.verify import Report
 
 REPR_WIDTH: Final = 100
-_RANGE: Final = ("start", "stop", "since", "until", "isolation")
+_RANGE: Final = ("start", "stop", "since", "until", "isolation", "on_damage", "skipped")
 
 
 def open(
@@ -252,6 +253,8 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         since: Time | None = None,
         until: Time | None = None,
         isolation: str | None = None,
+        on_damage: str = "raise",
+        skipped: list[Skipped] | None = None,
         **unknown: Never,
     ) -> Iterator[Record]:
         """The records with offsets in [start, stop), in order; by default from the log start to the log end.
@@ -263,10 +266,13 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         "high_watermark" there, and "read_committed" at the last stable offset, without records of aborted
         transactions. Negative offsets count back from that end.
 
+        Every record of every sound batch is given, or an error is raised. `on_damage="skip"` passes over bytes that
+        are no sound batch and goes on behind them; each piece left out is logged as a warning and appended to the list
+        `skipped`.
+
         OffsetOutOfRange for a start outside the log. While iterating: CorruptRecord at damage, after all
         records before it were given; InvalidRecord for damage inside a batch whose checksum is right, and
-        IllegalArgument for a codec that nobody knows; OffsetOutOfRange when the log is cut or deleted below
-        the reader.
+        IllegalArgument for an unknown codec; OffsetOutOfRange when the log is cut or deleted below the reader.
 
         >>> [record.value for record in log.records(start=1)]
         [b'second']
@@ -276,8 +282,9 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         if unknown:
             raise unknown_keyword("records", unknown, _RANGE)
         level = isolation_of(isolation)
+        left_out = skipped_of(on_damage, skipped)
         bounds = self._range(start, stop, since, until, level)
-        return records(self._engine, *bounds, owner=self, committed=level == "committed")
+        return records(self._engine, *bounds, owner=self, committed=level == "committed", skipped=left_out)
 
     def batches(
         self,
@@ -287,9 +294,11 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         since: Time | None = None,
         until: Time | None = None,
         isolation: str | None = None,
+        on_damage: str = "raise",
+        skipped: list[Skipped] | None = None,
         **unknown: Never,
     ) -> Iterator[RecordBatch]:
-        """The batches that hold offsets in [start, stop), whole, control batches too; bounds as for `records`.
+        """The batches that hold offsets in [start, stop), whole, control batches too; arguments as for `records`.
 
         With isolation "read_committed" those of aborted transactions and control batches are left out.
 
@@ -299,8 +308,9 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         if unknown:
             raise unknown_keyword("batches", unknown, _RANGE)
         level = isolation_of(isolation)
+        left_out = skipped_of(on_damage, skipped)
         bounds = self._range(start, stop, since, until, level)
-        return _batches(self._engine, *bounds, owner=self, committed=level == "committed")
+        return _batches(self._engine, *bounds, owner=self, committed=level == "committed", skipped=left_out)
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
@@ -311,9 +321,11 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         start: int | None = None,
         *,
         isolation: str | None = None,
+        on_damage: str = "raise",
+        skipped: list[Skipped] | None = None,
         **unknown: Never,
     ) -> Iterator[Record]:
-        """The records from `start` (by default the present end) on, waiting for new ones; `isolation` as for `records`.
+        """The records from `start` (by default the present end) on, waiting for new ones; keywords as for `records`.
 
         It ends after `timeout` seconds in which none came; None waits for ever. OffsetOutOfRange for a
         start outside the log, and when the log is cut below what was read.
@@ -322,12 +334,14 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         [0, 1]
         """
         if unknown:
-            raise unknown_keyword("tail", unknown, ("timeout", "start", "isolation"))
+            raise unknown_keyword("tail", unknown, ("timeout", "start", "isolation", "on_damage", "skipped"))
         level = isolation_of(isolation)
         check_timeout(timeout)
         engine = self._looked()
         end = end_of(engine, level)
-        return tail(engine, end if start is None else self._bound(start, end), timeout, owner=self, isolation=level)
+        first = end if start is None else self._bound(start, end)
+        left_out = skipped_of(on_damage, skipped)
+        return tail(engine, first, timeout, owner=self, isolation=level, skipped=left_out)
 
     def _range(
         self,
@@ -485,8 +499,10 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         return f"<Log {name} {text} {shortened(self.path, room - len(name))}>"
 
 
-def _batches(engine: Engine, start: int, stop: int, owner: object, committed: bool) -> Iterator[RecordBatch]:
-    chunks = batch_chunks(engine, start, stop, owner)
+def _batches(
+    engine: Engine, start: int, stop: int, owner: object, committed: bool, skipped: list[Skipped] | None
+) -> Iterator[RecordBatch]:
+    chunks = batch_chunks(engine, start, stop, owner, skipped=skipped)
     for chunk in visible_chunks(engine, chunks, True) if committed else chunks:
         for row in range(chunk.first, chunk.last):
             if chunk.batches.base_offset(row) >= stop:

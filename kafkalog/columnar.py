@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
     from kafkalog.api import Log
     from kafkalog.records.table import Table
+    from kafkalog.storage.damage import Skipped
     from kafkalog.times import Time
     from kafkalog.types import Isolation
 
-__all__ = ["BATCH_OPTIONS", "ColumnarLog", "ColumnarSlice", "checked"]
+__all__ = ["SCAN_OPTIONS", "ColumnarLog", "ColumnarSlice", "checked"]
 
-BATCH_OPTIONS: Final = ("batch_rows", "batch_bytes")
-"""The keywords that bound a record batch."""
-_BOUNDS: Final = ("start", "stop", "since", "until", "isolation")
+SCAN_OPTIONS: Final = ("on_damage", "skipped", "batch_rows", "batch_bytes")
+"""The keywords of a scan besides its bounds and its isolation."""
+_BOUNDS: Final = ("start", "stop", "since", "until")
 
 
 def checked(call: str, given: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
@@ -62,11 +63,13 @@ class ColumnarLog(_Columnar):
         since: Time | None = None,
         until: Time | None = None,
         isolation: str | None = None,
+        on_damage: str = "raise",
+        skipped: list[Skipped] | None = None,
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
         **unknown: Any,
     ) -> LogScan:
-        """The records as columns, read when DuckDB, Polars or pyarrow reads them; bounds as for `records`.
+        """The records as columns, read when DuckDB, Polars or pyarrow reads them; bounds, `on_damage` as for `records`.
 
         `columns` are those wanted, of key, value, topic, partition, offset, timestamp, timestampType and headers: what
         is not asked for is not decoded. A record batch has at most `batch_rows` records and `batch_bytes` of keys,
@@ -76,8 +79,10 @@ class ColumnarLog(_Columnar):
         >>> log.scan(["key", "value"])
         <LogScan orders-0 [0, 2): key, value>
         """
-        bounds = {"start": start, "stop": stop, "since": since, "until": until, "isolation": isolation}
-        return self._scan("scan", columns, {**bounds, "batch_rows": batch_rows, "batch_bytes": batch_bytes, **unknown})
+        bounds = {"start": start, "stop": stop, "since": since, "until": until}
+        reading = {"isolation": isolation, "on_damage": on_damage, "skipped": skipped}
+        options = {"batch_rows": batch_rows, "batch_bytes": batch_bytes}
+        return self._scan("scan", columns, {**bounds, **reading, **options, **unknown})
 
     def table(self, columns: Iterable[str] | None = None, **arguments: Any) -> Table:
         """The records as columns in memory, for NumPy, pandas, DuckDB, Polars, pyarrow; arguments as for `scan`.
@@ -101,12 +106,12 @@ class ColumnarLog(_Columnar):
         raise NotImplementedError
 
     def _scan(self, call: str, columns: Iterable[str] | None, given: dict[str, Any]) -> LogScan:
-        given = checked(call, given, (*_BOUNDS, *BATCH_OPTIONS))
+        given = checked(call, given, (*_BOUNDS, "isolation", *SCAN_OPTIONS))
         level = isolation_of(given.get("isolation"))
-        start, stop, since, until = (given.get(name) for name in _BOUNDS[:-1])
+        start, stop, since, until = (given.get(name) for name in _BOUNDS)
         first, last = self._range(start, stop, since, until, level)
-        options = {name: given[name] for name in BATCH_OPTIONS if name in given}
-        return LogScan(cast("Log", self), first, last, columns, isolation=given.get("isolation"), **options)
+        options = {name: given[name] for name in ("isolation", *SCAN_OPTIONS) if name in given}
+        return LogScan(cast("Log", self), first, last, columns, **options)
 
 
 class ColumnarSlice(_Columnar):

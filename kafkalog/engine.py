@@ -10,6 +10,7 @@ from kafkalog.storage import read
 from kafkalog.storage.view import LogView
 
 if TYPE_CHECKING:
+    from kafkalog.storage.damage import Skipped
     from kafkalog.storage.log import UnifiedLog
     from kafkalog.types import Isolation
 
@@ -45,6 +46,17 @@ def isolation_of(name: str | None) -> Isolation:
         meant = f"did you mean {nearest!r}? Known are" if nearest else "known are"
         raise IllegalArgument(f"isolation is {name!r}", hint=f"{meant} {', '.join(known)}; left out, all is read")
     return isolation
+
+
+def skipped_of(on_damage: str, skipped: list[Skipped] | None) -> list[Skipped] | None:
+    """Return the list for what a read leaves out, None where it raises; IllegalArgument for another `on_damage`."""
+    if on_damage == "skip":
+        return [] if skipped is None else skipped
+    if on_damage != "raise":
+        raise IllegalArgument(f"on_damage is {on_damage!r}", hint="give 'raise' or 'skip'")
+    if skipped is not None:
+        raise IllegalArgument("skipped is given, and nothing is skipped", hint="give on_damage='skip' with it")
+    return None
 
 
 def end_of(log: Engine, isolation: Isolation) -> int:

@@ -59,12 +59,15 @@ class KafkalogError(Exception):
         self.hint = self.default_hint if hint is None else hint
 
     def __str__(self) -> str:
-        named = (("file", self.path), ("offset", self.offset), ("position", self.position))
-        where = ", ".join(f"{name} {value}" for name, value in named if value is not None)
+        where = ", ".join(f"{name} {value}" for name, value in self._place() if value is not None)
         text = self.message or type(self).__name__
         if where:
             text = f"{text.rstrip('.')} ({where})"
         return f"{text.rstrip('.')}. Hint: {self.hint}" if self.hint else text
+
+    def _place(self) -> tuple[tuple[str, object], ...]:
+        """Return what `str()` says of the place, by name; None is left out."""
+        return ("file", self.path), ("offset", self.offset), ("position", self.position)
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = dict(self.__dict__)
@@ -99,10 +102,20 @@ class OffsetOutOfRange(ApiError, LookupError):
 
 
 class CorruptRecord(ApiError, ValueError):
-    """Bytes that are no whole batch: bad size, bad magic or a CRC that does not match."""
+    """Bytes that are no whole batch (size, magic, CRC), or batches whose offsets contradict each other.
+
+    `last_sound_offset` is the offset before the damage, `next_sound_offset` the first one behind it that can be read;
+    None where that is not known, or there is none.
+    """
 
     code = 2
     retriable = True
+    last_sound_offset: int | None = None
+    next_sound_offset: int | None = None
+
+    def _place(self) -> tuple[tuple[str, object], ...]:
+        sound = ("last sound offset", self.last_sound_offset), ("next sound offset", self.next_sound_offset)
+        return *super()._place(), *sound
 
 
 class UnknownTopicOrPartition(ApiError, LookupError):

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.record import Record
-from kafkalog.chunks import records
+from kafkalog.chunks import check_tail, records
 from kafkalog.engine import end_of, out_of_range, refresh
 from kafkalog.errors import IllegalArgument
 
 if TYPE_CHECKING:
     from kafkalog.engine import Engine
+    from kafkalog.storage.damage import Skipped
     from kafkalog.types import Isolation
 
 FIRST_WAIT_S: Final = 0.001
@@ -68,6 +69,7 @@ def tail(
     timeout: float | None,
     owner: object = None,
     isolation: Isolation = "log_end",
+    skipped: list[Skipped] | None = None,
 ) -> Iterator[Record]:
     """The records from `start` on, those still to come included, until none came for `timeout` seconds.
 
@@ -82,8 +84,10 @@ def tail(
             raise out_of_range(log, start)
         end = end_of(log, isolation)
         if end > start:
-            yield from records(log, start, end, committed=isolation == "committed")
+            yield from records(log, start, end, committed=isolation == "committed", skipped=skipped)
             start = end
             waiting.begin()
-        elif not waiting.wait():
+            continue
+        check_tail(log, start, skipped)
+        if not waiting.wait():
             return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog._core.arrow import schema_of, stream_from
 from kafkalog._core.columns import Columns
 from kafkalog.chunks import Chunk, batch_chunks, visible_chunks
-from kafkalog.engine import isolation_of
+from kafkalog.engine import isolation_of, skipped_of
 from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS, COLUMNS, ColumnReader, kinds_of
 from kafkalog.records.table import RecordBatchColumns, Table
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas
 
     from kafkalog.api import Log
+    from kafkalog.storage.damage import Skipped
 
 __all__ = ["LogScan"]
 
@@ -42,7 +43,7 @@ class LogScan:
     their text, file, offset and position in it.
     """
 
-    __slots__ = ("_batch_bytes", "_batch_rows", "_kinds", "isolation", "log", "start", "stop")
+    __slots__ = ("_batch_bytes", "_batch_rows", "_kinds", "_skipped", "isolation", "log", "start", "stop")
 
     def __init__(
         self,
@@ -52,6 +53,8 @@ class LogScan:
         columns: Iterable[str] | None = None,
         *,
         isolation: str | None = None,
+        on_damage: str = "raise",
+        skipped: list[Skipped] | None = None,
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
     ) -> None:
@@ -64,6 +67,7 @@ class LogScan:
         self.stop = max(start, stop)
         self.isolation = isolation
         self._kinds = kinds_of(columns)
+        self._skipped = skipped_of(on_damage, skipped)
         self._batch_rows = batch_rows
         self._batch_bytes = batch_bytes
 
@@ -102,7 +106,8 @@ class LogScan:
 
     def _chunks(self) -> Iterator[Chunk]:
         """The batches that hold the range."""
-        return batch_chunks(self.log._engine, self.start, self.stop, self.log, sequential=True)
+        engine = self.log._engine
+        return batch_chunks(engine, self.start, self.stop, self.log, sequential=True, skipped=self._skipped)
 
     def _reader(self, start: int) -> ColumnReader:
         where = self.log.topic_partition
@@ -161,7 +166,8 @@ class LogScan:
 
     def _same(self) -> tuple[object, ...]:
         return (
-            id(self.log), self.start, self.stop, self._kinds, self.isolation, self._batch_rows, self._batch_bytes
+            id(self.log), self.start, self.stop, self._kinds, self.isolation, self._skipped is None,
+            self._batch_rows, self._batch_bytes,
         )  # fmt: skip
 
     def __repr__(self) -> str:

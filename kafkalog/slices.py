@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kafkalog._core.record import Record
-from kafkalog.columnar import BATCH_OPTIONS, ColumnarSlice, checked
+from kafkalog.columnar import SCAN_OPTIONS, ColumnarSlice, checked
 from kafkalog.log_scan import LogScan
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class LogSlice(ColumnarSlice):
         return self.log.batches(self.start, self.stop, isolation=self.isolation)
 
     def _scan(self, call: str, columns: Iterable[str] | None, given: dict[str, Any]) -> LogScan:
-        options = checked(call, given, BATCH_OPTIONS)
+        options = checked(call, given, SCAN_OPTIONS)
         return LogScan(self.log, self.start, self.stop, columns, isolation=self.isolation, **options)
 
     def __eq__(self, other: object) -> bool:

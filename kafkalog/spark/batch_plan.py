@@ -25,7 +25,7 @@ def plan_batch(options: SourceOptions, pruning: Pruning | None = None) -> list[O
     `fail_on_data_loss` is False, which makes that a DataLoss warning; IllegalArgument for a start after its end.
     """
     found = find_partitions(options.paths, options.subscription)
-    with PartitionViews(found, options.isolation, skip_corrupt=options.skip_corrupt) as views:
+    with PartitionViews(found, options.isolation) as views:
         starts = _resolved(options.starting, views, "starting")
         stops = _resolved(options.ending, views, "ending")
         starts, stops = within_bounds(starts, stops, views, options.fail_on_data_loss)

@@ -41,7 +41,7 @@ class LivePartitions:
         self._directories_seen: tuple[int, ...] | None = None  # modification times when they were listed
         self._listed_ms = 0  # monotonic
         self._identities: dict[TopicPartition, _Identity] = {}
-        self.views = PartitionViews({}, options.isolation, skip_corrupt=options.skip_corrupt)
+        self.views = PartitionViews({}, options.isolation)
         self.there: dict[TopicPartition, Standing] = {}
 
     def look(self, *, afresh: bool = False) -> dict[TopicPartition, Standing]:

@@ -9,14 +9,12 @@ from typing import Final, NamedTuple
 
 from kafkalog.engine import end_of, isolation_of, refresh
 from kafkalog.errors import (
-    CorruptRecord,
     IllegalArgument,
     NotAPartition,
     PartitionNotFound,
     StorageError,
     UnknownTopicOrPartition,
 )
-from kafkalog.spark.salvage import end_behind, hides_batches
 from kafkalog.spark.subscriptions import Assign, Subscribe, Subscription
 from kafkalog.storage.names import PARTITION_METADATA, is_log_file, parse_dir
 from kafkalog.storage.view import LogView
@@ -151,33 +149,10 @@ def _listed(topics: list[str]) -> str:
     return ", ".join(topics[:8]) + (", ..." if len(topics) > 8 else "") if topics else "none"
 
 
-def bounds_of(view: LogView, isolation: str, *, skip_corrupt: bool = False) -> Bounds:
-    """Where reading a view starts and ends with this isolation level.
-
-    Damage at what seems to be the log's end, with sound batches behind it, is CorruptRecord; with `skip_corrupt` the
-    log ends after these batches, unless only decided transactions are wanted. Damage with nothing sound behind it is a
-    torn write, or one that goes on: the log ends before it.
-    """
-    level = isolation_of(isolation)
+def bounds_of(view: LogView, isolation: str) -> Bounds:
+    """Return where reading a view starts and ends with this isolation level."""
     first = view.log_start_offset
-    end = end_of(view, level)
-    if view.damage is not None:
-        end = _end_across_damage(view, end, skip_corrupt and level == "log_end")
-    return Bounds(first, max(first, end))
-
-
-def _end_across_damage(view: LogView, end: int, skip_corrupt: bool) -> int:
-    for _ in range(LOOKS):
-        trouble = view.damage
-        if trouble is None or not hides_batches(trouble):
-            return end
-        if skip_corrupt:
-            return end_behind(view, trouble)
-        sleep(LOOK_S)  # its owner may be writing there
-        refresh(view)
-    assert trouble is not None
-    trouble.hint = "set corruptBatches to skip to read what is sound behind it; a replica or a backup may have the rest"
-    raise trouble
+    return Bounds(first, max(first, end_of(view, isolation_of(isolation))))
 
 
 class PartitionViews:
@@ -186,12 +161,9 @@ class PartitionViews:
     Threads: one.
     """
 
-    def __init__(
-        self, directories: dict[TopicPartition, str], isolation: str, *, skip_corrupt: bool = False
-    ) -> None:
+    def __init__(self, directories: dict[TopicPartition, str], isolation: str) -> None:
         self.directories = directories
         self.isolation = isolation
-        self._skip_corrupt = skip_corrupt
         self._checkpoints = CheckpointCache()
         self._views: dict[TopicPartition, LogView] = {}
         self._bounds: dict[TopicPartition, Bounds] = {}
@@ -206,7 +178,7 @@ class PartitionViews:
         """Where the partition starts and ends; looked at once, so that one plan has one answer."""
         found = self._bounds.get(partition)
         if found is None:
-            found = bounds_of(self[partition], self.isolation, skip_corrupt=self._skip_corrupt)
+            found = bounds_of(self[partition], self.isolation)
             self._bounds[partition] = found
         return found
 
@@ -219,18 +191,8 @@ class PartitionViews:
         return self.bounds(partition).latest
 
     def at_time(self, partition: TopicPartition, time: int) -> int | None:
-        """The first offset whose record's time (ms) is at or after `time`; None where reading ends before it.
-
-        CorruptRecord where damage that is skipped hides whether there is one.
-        """
-        view = self[partition]
-        found = view.offset_for_time(time, isolation_of(self.isolation))
-        if found is None and view.damage is not None and self.latest(partition) > view.log_end_offset:
-            trouble = view.damage
-            raise CorruptRecord(
-                trouble.message, path=trouble.path, offset=trouble.offset, position=trouble.position,
-                hint="records of that time may lie behind the damage: give offsets in the place of times",
-            )  # fmt: skip
+        """The first offset whose record's time (ms) is at or after `time`; None where reading ends before it."""
+        found = self[partition].offset_for_time(time, isolation_of(self.isolation))
         return None if found is None or found.offset >= self.latest(partition) else found.offset
 
     def refresh(self) -> None:

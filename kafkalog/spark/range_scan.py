@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
 from errno import ENOENT
@@ -22,9 +21,8 @@ from kafkalog.errors import (
     UnsupportedForFormat,
 )
 from kafkalog.log_scan import LogScan
-from kafkalog.spark.damage import Damage, DataLoss, Skipped
-from kafkalog.spark.salvage import salvaged
-from kafkalog.storage.names import parse_base_offset
+from kafkalog.spark.damage import DataLoss
+from kafkalog.storage.damage import Skipped, note_skipped
 
 if TYPE_CHECKING:
     from kafkalog.api import Log
@@ -55,14 +53,14 @@ def tell_loss(name: str, start: int, following: int, error: KafkalogError) -> No
 
 
 class RangeScan(LogScan):
-    """A scan of [start, stop) of a log in mode "r" by a read's options; `damage` is told what is left out.
+    """A scan of [start, stop) of a log in mode "r" by a read's options; `skipped` gets what is left out.
 
     Records that are gone meanwhile are an error or, by `fail_on_data_loss`, passed over with a DataLoss warning. Bytes
     that are no sound batch are CorruptRecord or, by `skip_corrupt`, passed over; damage inside a batch ends the scan in
     any case: `after_damage` then says where another one goes on.
     """
 
-    __slots__ = ("_damage", "_options")
+    __slots__ = ("_options",)
 
     def __init__(
         self,
@@ -71,16 +69,16 @@ class RangeScan(LogScan):
         stop: int,
         columns: tuple[str, ...],
         options: SourceOptions,
-        damage: Damage,
+        skipped: list[Skipped],
         *,
         batch_rows: int,
         batch_bytes: int,
     ) -> None:
         super().__init__(
-            log, start, stop, columns, isolation=options.isolation, batch_rows=batch_rows, batch_bytes=batch_bytes
-        )
+            log, start, stop, columns, isolation=options.isolation, batch_rows=batch_rows, batch_bytes=batch_bytes,
+            on_damage="skip" if options.skip_corrupt else "raise", skipped=skipped if options.skip_corrupt else None,
+        )  # fmt: skip
         self._options = options
-        self._damage = damage
 
     @property
     def _view(self) -> LogView:
@@ -88,61 +86,17 @@ class RangeScan(LogScan):
 
     def _chunks(self) -> Iterator[Chunk]:
         start = self.start
-        is_boundary = False  # whether a batch is known to begin at `start`, or none to hold it
         while start < self.stop:
-            bound = self._bound()
             try:
-                try:
-                    for chunk in self._plain_chunks(start, bound):
-                        yield chunk
-                        start, is_boundary = chunk.next_offset, True
-                    if start >= self.stop or bound == self.stop:
-                        return  # what is missing are gaps
-                    trouble = self._view.damage
-                    if trouble is None or (trouble.offset or 0) > bound:
-                        continue  # there is more than there was before
-                    lowest = trouble.offset
-                except CorruptRecord as error:
-                    if not self._options.skip_corrupt:
-                        raise
-                    trouble, lowest = error, start if is_boundary else None
-                for chunk in self._salvaged(trouble, start, lowest):
+                for chunk in batch_chunks(
+                    self._view, start, self.stop, self.log,
+                    sequential=True, check_crc=self._options.verify_crc, skipped=self._skipped,
+                ):  # fmt: skip
                     yield chunk
                     start = chunk.next_offset
-            except KafkalogError as error:
-                start, is_boundary = self._after_loss(error, start), False
-                continue
-            following = self._segment_behind(trouble, start)
-            if following is None:
                 return
-            start, is_boundary = following, False
-
-    def _bound(self) -> int:
-        """How far plain reading goes: to the damage at the view's end, where what lies behind it is looked for."""
-        view = self._view
-        if self._options.skip_corrupt and view.damage is not None:
-            return min(self.stop, view.log_end_offset)
-        return self.stop
-
-    def _plain_chunks(self, start: int, stop: int) -> Iterator[Chunk]:
-        return batch_chunks(
-            self._view, start, stop, self.log, sequential=True, check_crc=self._options.verify_crc
-        )
-
-    def _salvaged(self, trouble: CorruptRecord, start: int, lowest: int | None) -> Iterator[Chunk]:
-        segment = self._view.segments.get(_base_offset(trouble))
-        if segment is not None:
-            trouble.path = segment.path  # where it is by now: a cleaned file loses its suffix
-        if lowest is not None:
-            start = max(start, lowest)
-        return salvaged(
-            trouble, start, self.stop, self._damage, lowest=lowest, check_crc=self._options.verify_crc
-        )
-
-    def _segment_behind(self, trouble: CorruptRecord, start: int) -> int | None:
-        """Where the segment after the damaged one begins, at `start` or later; None where there is none."""
-        higher = self._view.segments.higher(_base_offset(trouble))
-        return None if higher is None else max(start, higher.base_offset)
+            except KafkalogError as error:
+                start = self._after_loss(error, start)
 
     def _after_loss(self, error: KafkalogError, start: int) -> int:
         """Where to go on after records that are gone. Raises where that is an error."""
@@ -164,25 +118,20 @@ class RangeScan(LogScan):
         return following
 
 
-def _base_offset(trouble: CorruptRecord) -> int:
-    """Where the segment with the damage begins; its file may have another name by now."""
-    return parse_base_offset(os.path.basename(trouble.path or "")) or 0
-
-
-def after_damage(log: Log, error: KafkalogError, start: int, options: SourceOptions, damage: Damage) -> int:
-    """The offset after the batch that `error` says cannot be decoded, which is noted in `damage` from `start` on.
+def after_damage(log: Log, error: KafkalogError, start: int, options: SourceOptions, skipped: list[Skipped]) -> int:
+    """The offset after the batch that `error` says cannot be decoded, which is noted in `skipped` from `start` on.
 
     The error itself where the batch is not found.
     """
     if error.offset is not None:
         there = RangeScan(
-            log, error.offset, error.offset + 1, ("offset",), options, Damage(), batch_rows=1, batch_bytes=1
+            log, error.offset, error.offset + 1, ("offset",), options, [], batch_rows=1, batch_bytes=1
         )
         for chunk in there._chunks():
             for row in range(chunk.first, chunk.last):
                 if chunk.batches.base_offset(row) == error.offset:
                     following = chunk.batches.last_offset_of(row) + 1
                     place = chunk.path, chunk.batches.position(row), chunk.batches.size(row)
-                    damage.note(Skipped(*place, max(error.offset, start), following, error.message))
+                    note_skipped(skipped, Skipped(*place, max(error.offset, start), following, error.message))
                     return following
     raise error

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kafkalog.api import Log
 from kafkalog.errors import InvalidTimestamp, KafkalogError
-from kafkalog.spark.damage import Damage, report_to
+from kafkalog.spark.damage import report_to
 from kafkalog.spark.range_scan import IN_A_BATCH, LOST_HINT, RangeScan, after_damage, is_loss, tell_loss
 from kafkalog.spark.row_schema import arrow_schema
 from kafkalog.storage.view import LogView
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.exchange.ranges import OffsetRange
     from kafkalog.records.table import RecordBatchColumns
     from kafkalog.spark.options import SourceOptions
+    from kafkalog.storage.damage import Skipped
     from kafkalog.util.checkpoint_cache import CheckpointCache
 
 __all__ = ["BATCH_BYTES", "BATCH_ROWS", "arrow_batches"]
@@ -40,10 +41,10 @@ def arrow_batches(
     Errors of `Log.records`, with file, offset and position; those of records that are gone and of damaged batches go
     by the options. What is left out is logged, and written to `corrupt_report` when the range is done.
     """
-    damage = Damage()
+    skipped: list[Skipped] = []
     try:
         with Log(LogView(wanted.directory, checkpoints=checkpoints), None) as log:
-            yield from _of_log(log, wanted, columns, options, damage)
+            yield from _of_log(log, wanted, columns, options, skipped)
     except KafkalogError as error:
         if not is_loss(error):
             raise
@@ -52,17 +53,17 @@ def arrow_batches(
             raise
         tell_loss(str(wanted.topic_partition), wanted.start, wanted.stop, error)
     finally:
-        report_to(options.corrupt_report, wanted, damage)
+        report_to(options.corrupt_report, wanted, skipped)
 
 
 def _of_log(
-    log: Log, wanted: OffsetRange, columns: tuple[str, ...], options: SourceOptions, damage: Damage
+    log: Log, wanted: OffsetRange, columns: tuple[str, ...], options: SourceOptions, skipped: list[Skipped]
 ) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(columns)
     start = wanted.start
     while True:
         scan = RangeScan(
-            log, start, wanted.stop, columns, options, damage, batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES
+            log, start, wanted.stop, columns, options, skipped, batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES
         )
         try:
             for piece in scan:
@@ -73,7 +74,7 @@ def _of_log(
         except IN_A_BATCH as error:
             if not options.skip_corrupt:
                 raise
-            start = after_damage(log, error, start, options, damage)
+            start = after_damage(log, error, start, options, skipped)
 
 
 def _after(batch: pa.RecordBatch, start: int) -> int:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from kafkalog._core.check import find_header
 from kafkalog._core.crc import crc32, crc32c
 from kafkalog.errors import StorageError
-from kafkalog.util.fileio import File
+from kafkalog.storage.lazy_file import DataFile
 
 WINDOW_BYTES: Final = 256 << 10
 HEADER_BYTES: Final = 61
@@ -39,7 +39,7 @@ class Found(NamedTuple):
 NOWHERE: Final = Found(-1, False)
 
 
-def find_batch(file: File, position: int, end: int, lowest_offset: int, budget: Budget) -> Found:
+def find_batch(file: DataFile, position: int, end: int, lowest_offset: int, budget: Budget) -> Found:
     """The first batch from byte `position` to `end` whose checksum holds and whose offsets are possible there.
 
     Every byte is tried; `lowest_offset` is the least a batch may begin with.
@@ -63,7 +63,7 @@ def find_batch(file: File, position: int, end: int, lowest_offset: int, budget: 
     return NOWHERE
 
 
-def is_batch(file: File, position: int, end: int, lowest_offset: int) -> bool:
+def is_batch(file: DataFile, position: int, end: int, lowest_offset: int) -> bool:
     """True when a sound batch begins exactly at `position`."""
     data = _read(file, min(HEADER_BYTES, end - position), position)
     if len(data) < LEAST_BYTES:
@@ -73,7 +73,7 @@ def is_batch(file: File, position: int, end: int, lowest_offset: int) -> bool:
     return checksum_holds(file, position, _size(data, 0))
 
 
-def checksum_holds(file: File, position: int, size: int) -> bool:
+def checksum_holds(file: DataFile, position: int, size: int) -> bool:
     """True when the stored checksum of the batch of `size` bytes at `position` is that of its bytes."""
     data = _read(file, min(size, WINDOW_BYTES), position)
     if len(data) < min(size, HEADER_BYTES):
@@ -91,9 +91,9 @@ def checksum_holds(file: File, position: int, size: int) -> bool:
     return crc == int.from_bytes(data[stored_at : stored_at + 4], "big")
 
 
-def only_zeros(file: File, position: int, end: int) -> bool:
-    """True when every byte from `position` to `end` is zero."""
-    while position < end:
+def only_zeros(file: DataFile, position: int, end: int) -> bool:
+    """Return True if every byte from `position` to `end` is zero; holes of the file are not read."""
+    while (position := file.next_data(position)) < end:
         data = _read(file, min(WINDOW_BYTES, end - position), position)
         if not data or data.count(0) != len(data):
             return not data
@@ -105,7 +105,7 @@ def _size(data: bytes, at: int) -> int:
     return int.from_bytes(data[at + 8 : at + 12], "big", signed=True) + 12
 
 
-def _read(file: File, size: int, position: int) -> bytes:
+def _read(file: DataFile, size: int, position: int) -> bytes:
     try:
         return file.pread(size, position)
     except OSError as error:

@@ -20,6 +20,7 @@ class DataFile(Protocol):
     def pread(self, size: int, position: int) -> bytes: ...
     def pread_into(self, buffer: Any, position: int) -> int: ...
     def stat(self) -> os.stat_result: ...
+    def next_data(self, position: int) -> int: ...
     def expect_whole_read(self) -> None: ...
 
 
@@ -206,6 +207,10 @@ class LazyFile:
     def stat(self) -> os.stat_result:
         """As `File.stat`."""
         return self.opened().stat()
+
+    def next_data(self, position: int) -> int:
+        """As `File.next_data`."""
+        return self.opened().next_data(position)
 
     def expect_whole_read(self) -> None:
         """As `File.expect_whole_read`; a file that cannot be opened tells when it is read."""

@@ -32,9 +32,10 @@ from kafkalog.storage.log_state import (
 )
 from kafkalog.storage.lookup import bounded, offset_for_time
 from kafkalog.storage.producer_state import EXPIRATION_MS, ProducerStateManager, VerificationGuard
-from kafkalog.storage.read import add_aborted, locate_or_offset_only, read_state
+from kafkalog.storage.read import add_aborted, extent_of, locate_or_offset_only, read_state
 from kafkalog.storage.recovery_run import Progress
 from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.segment_reader import Extent
 from kafkalog.storage.transactions import Transactions
 from kafkalog.types import FetchDataInfo, Isolation, LogOffsetMetadata, OffsetAndTimestamp
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
@@ -138,6 +139,10 @@ class UnifiedLog(LogAppender):
         return self
 
     # Reading
+
+    def extent(self, offset: int) -> Extent:
+        """Return the segment in which a walk to `offset` begins, up to the log end; OffsetOutOfRange, LogClosed."""
+        return self._settled(lambda: extent_of(self._state, offset, self.path))
 
     def read(
         self,

@@ -9,6 +9,7 @@ from kafkalog._core.values import OffsetPosition
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.segment_reader import Extent
 from kafkalog.storage.transactions import AbortedTransaction
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata
 
@@ -25,6 +26,18 @@ def out_of_range(offset: int, start: int, end: int, path: str | None = None) -> 
     where = "before the log start" if offset < start else "at or after the log end"
     hint = f"the log holds offsets [{start}, {end})"
     return OffsetOutOfRange(f"the offset lies {where}", path=path, offset=offset, hint=hint)
+
+
+def extent_of(state: LogState, offset: int, path: str) -> Extent:
+    """Return the segment in which a walk to `offset` begins; OffsetOutOfRange outside log start ... log end."""
+    if offset < state.log_start_offset or offset > state.log_end_offset:
+        raise out_of_range(offset, state.log_start_offset, state.log_end_offset, path)
+    segment = state.segments.floor(offset) or state.segments[0]
+    following = state.segments.higher(segment.base_offset)
+    size = state.end_position if segment.base_offset == state.end_base else segment.size
+    bound = state.log_end_offset if following is None else following.base_offset
+    data = segment.records.slice(0, size)
+    return Extent(segment.base_offset, data, bound, following is None, segment.offset_index)
 
 
 def read_state(

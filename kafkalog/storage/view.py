@@ -24,11 +24,13 @@ from kafkalog.errors import (
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_metrics import LOGS, LogMetrics
 from kafkalog.storage.lookup import bounded, first_at
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.storage.read import out_of_range
+from kafkalog.storage.segment_reader import Extent
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.transactions import AbortedTransaction, Transactions
 from kafkalog.storage.view_listing import partition_of
-from kafkalog.storage.view_read import cut_at, largest_timestamp, read_state
+from kafkalog.storage.view_read import cut_at, extent_of, largest_timestamp, read_state
 from kafkalog.storage.view_segment import ViewSegment
 from kafkalog.storage.view_watch import DirectoryWatch, ViewState
 from kafkalog.types import (
@@ -150,10 +152,19 @@ class LogView:
         return self._state.end.problem
 
     @property
+    def tail_damage(self) -> CorruptRecord | None:
+        """The same where the data directory was closed well: then nothing is being written, and records are missing."""
+        trouble = self._state.end.problem
+        if trouble is None or not self._fs.exists(os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE)):
+            return None
+        return trouble
+
+    @property
     def problems(self) -> tuple[KafkalogError, ...]:
         """What is wrong as far as was looked: each error names file, position and what; none is raised here."""
         state = self._state
-        found = [state.end.problem, *state.checkpoints.problems, *(p for s in state.segments for p in s.problems)]
+        found = [state.end.damage, state.end.problem, *state.checkpoints.problems]
+        found += [problem for segment in state.segments for problem in segment.problems]
         found += [self._epoch_problem, *self._transactions.problems]
         return tuple(problem for problem in found if problem is not None)
 
@@ -169,6 +180,21 @@ class LogView:
             self._state = self._watch.looked(self._state)
 
     # Reading
+
+    def extent(self, offset: int) -> Extent:
+        """Return the segment in which a walk to `offset` begins, up to its last whole valid batch.
+
+        OffsetOutOfRange below the log start and above the log end; StorageError (ENOENT) for a file that is gone.
+        """
+        for attempt in range(LOOKS):
+            self._check_open()
+            state = self._state
+            if state.start_offset <= offset <= state.end_offset:
+                return extent_of(state, offset)
+            if attempt:
+                break
+            self._refresh_fully()
+        raise out_of_range(offset, self._state.start_offset, self._state.end_offset, self.path)
 
     def read(
         self,

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from kafkalog.storage.lookup import first_at
+from kafkalog.storage.segment_reader import Extent
 from kafkalog.storage.view_segment import ViewSegment
 from kafkalog.storage.view_watch import ViewState
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata, OffsetAndTimestamp
+
+
+def extent_of(state: ViewState, offset: int) -> Extent:
+    """Return the segment in which a walk to `offset` begins."""
+    segment = state.segments.floor(offset) or state.segments[0]
+    following = state.segments.higher(segment.base_offset)
+    size = state.end.size if following is None else segment.size
+    bound = state.end_offset if following is None else following.base_offset
+    data = segment.records.slice(0, size)
+    return Extent(segment.base_offset, data, bound, following is None, segment.offset_index)
 
 
 def read_state(state: ViewState, start_offset: int, max_length: int, min_one_message: bool) -> FetchDataInfo:

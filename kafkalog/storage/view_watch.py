@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint, KafkalogError, StorageError
 from kafkalog.storage.segments import LogSegments
-from kafkalog.storage.view_end import SegmentEnd, empty_end, extend_end, still_there
+from kafkalog.storage.view_end import SegmentEnd, empty_end, find_end, still_there
 from kafkalog.storage.view_files import Descriptors
 from kafkalog.storage.view_listing import (
     ListedSegment,
@@ -190,7 +190,7 @@ class DirectoryWatch:
         if known is None or known.size > stat.st_size or not still_there(file, known):
             last.forget_indexes()
             known = last.advised_end() or empty_end(last.base_offset)
-        end = extend_end(file, last.base_offset, known, stat.st_size)
+        end = find_end(file, last.base_offset, known, stat.st_size)
         last.set_size(end.size)
         return end, stat.st_size, stat.st_mtime_ns
 

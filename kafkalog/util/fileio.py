@@ -59,6 +59,7 @@ class FileSystem:
     fchown = staticmethod(os.fchown)
     sendfile = staticmethod(SYSTEM.sendfile)
     advise = staticmethod(SYSTEM.advise)
+    next_data = staticmethod(SYSTEM.next_data)
 
     def open_file(self, path: str | os.PathLike[str], mode: str) -> File:
         """The regular file `path`, open: "r", "rw", "create" (made if missing) or "exclusive" (must be new).
@@ -175,6 +176,16 @@ class File:
                 break
             have += read
         return have
+
+    def next_data(self, position: int) -> int:
+        """Return the first byte from `position` on that lies in no hole of the file; 2^63-1 where only a hole follows.
+
+        `position` itself where the file system does not know its holes.
+        """
+        try:
+            return self._fs.next_data(self._fd, position)
+        except OSError as error:
+            return 2**63 - 1 if error.errno == errno.ENXIO else position
 
     def pwrite(self, data: Any, position: int) -> int:
         """The length of `data` in bytes, once all of it is written at `position` (short writes go on).

@@ -54,7 +54,7 @@ class RemoteFileSystem(FileSystem):
         self._block = lru_cache(maxsize=KEPT_BLOCKS)(self._read_block)
         for name in ("open", "close", "pread", "preadv", "fstat", "stat", "listdir", "scandir", "advise"):
             setattr(self, name, getattr(self, f"_{name}"))
-        for name in _WRITING:
+        for name in (*_WRITING, "next_data"):
             setattr(self, name, _refuse)
 
     def path_of(self, remote_path: str) -> str:

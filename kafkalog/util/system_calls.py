@@ -25,7 +25,8 @@ class SystemCalls(NamedTuple):
     """The calls, with the arguments of their Linux namesakes; after `fsync` and `fdatasync` the power may go.
 
     `clone(target, source)` lets the empty file `target` have the blocks of `source`, as they are now, until one of the
-    two is written to (FICLONE). `posix_fallocate`, `advise` and `clone` raise OSError (EOPNOTSUPP) where the system has
+    two is written to (FICLONE). `next_data(fd, position)` is the first byte from there on that lies in no hole
+    (SEEK_DATA). `posix_fallocate`, `advise`, `clone` and `next_data` raise OSError (EOPNOTSUPP) where the system has
     none.
     """
 
@@ -35,6 +36,7 @@ class SystemCalls(NamedTuple):
     advise: Callable[[int, int, int, int], None]
     sendfile: Callable[[int, int, int, int], int]
     clone: Callable[[int, int], object]
+    next_data: Callable[[int, int], int]
     advice_sequential: int
     advice_dont_need: int
 
@@ -50,9 +52,14 @@ def calls_of(system: Any, control: Any, platform: str) -> SystemCalls:
         advise=getattr(system, "posix_fadvise", _cannot),
         sendfile=_sendfile_of_count(system.sendfile) if platform == "darwin" else getattr(system, "sendfile", _cannot),
         clone=_clone_by(control.ioctl) if platform == "linux" else _cannot,
+        next_data=_next_data_by(system) if hasattr(system, "SEEK_DATA") else _cannot,
         advice_sequential=getattr(system, "POSIX_FADV_SEQUENTIAL", 0),
         advice_dont_need=getattr(system, "POSIX_FADV_DONTNEED", 0),
     )
+
+
+def _next_data_by(system: Any) -> Callable[[int, int], int]:
+    return lambda fd, position: system.lseek(fd, position, system.SEEK_DATA)
 
 
 def _clone_by(ioctl: Callable[[int, int, int], object]) -> Callable[[int, int], object]:

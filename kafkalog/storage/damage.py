@@ -1,0 +1,114 @@
+"""Damage in a segment file: what a reader left out, and where the next sound batch begins."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NamedTuple
+
+from kafkalog._core.scan import BatchTable
+from kafkalog.errors import CorruptRecord, KafkalogError
+from kafkalog.records.tables import batch_table
+from kafkalog.storage.batch_search import Budget, find_batch, is_batch
+from kafkalog.storage.file_slice import LOG_OVERHEAD, FileSlice, claimed_size
+from kafkalog.storage.lazy_file import DataFile
+
+__all__ = ["HINT", "Skipped", "SoundBatch", "bad_row", "damage_at", "next_sound", "note_skipped", "sound_rows"]
+
+_LOG: Final = logging.getLogger(__name__)
+HINT: Final = "`kafkalog consume --on-damage skip` reads the rest; a replica or a backup may have what is damaged"
+
+
+class Skipped(NamedTuple):
+    """A piece of a segment file that a reader left out: `size_bytes` from `position`.
+
+    The damage may have held the offsets [offset, next_offset); some of them may never have been used. `next_offset` is
+    where reading went on, or could have gone on: the end of the segment where nothing sound follows in it.
+    """
+
+    path: str
+    position: int
+    size_bytes: int
+    offset: int
+    next_offset: int
+    reason: str
+
+
+def note_skipped(skipped: list[Skipped], piece: Skipped) -> None:
+    """Append `piece` to `skipped` and log it, once."""
+    if piece in skipped:
+        return
+    skipped.append(piece)
+    _LOG.warning(
+        "skipped %d damaged bytes of %s from position %d, offsets %d to %d: %s",
+        piece.size_bytes, piece.path, piece.position, piece.offset, piece.next_offset - 1, piece.reason,
+    )  # fmt: skip
+
+
+class SoundBatch(NamedTuple):
+    """A batch whose checksum holds: its byte in the file and its base offset."""
+
+    position: int
+    base_offset: int
+
+
+def next_sound(file: DataFile, position: int, end: int, next_offset: int) -> SoundBatch | None:
+    """Return the first sound batch behind the damaged one at `position` that begins at `next_offset` or above.
+
+    The place where the damaged batch says it ends comes first: its value may hold whole batches of another log. Then
+    every byte up to `end` is tried. StorageError.
+    """
+    claimed = position + claimed_size(FileSlice(file, position, LOG_OVERHEAD).read())
+    if not position < claimed < end or not is_batch(file, claimed, end, next_offset):
+        claimed = find_batch(file, position + 1, end, next_offset, Budget(end)).position
+        if claimed < 0:
+            return None
+    head = FileSlice(file, claimed, LOG_OVERHEAD).read()
+    return SoundBatch(claimed, int.from_bytes(head[:8], "big", signed=True))
+
+
+def sound_rows(table: BatchTable, data: bytes, next_offset: int, bound: int) -> int:
+    """Return how many rows of a table of `data` are valid and ascend within [next_offset, bound).
+
+    As `BatchTable.sound_rows`, and for compressed messages of v0 and v1 the offsets inside decide which of two
+    contradicting ones is wrong.
+    """
+    rows = table.sound_rows(next_offset, bound)
+    if not 0 < rows < len(table) or table.magic(rows) >= 2:
+        return rows
+    before = table[rows - 1]
+    expected = table.last_offset_of(rows - 2) + 1 if rows > 1 else next_offset
+    contradicts = table[rows].is_valid and expected <= table.base_offset(rows) <= before.last_offset
+    if before.compression and contradicts and _first_offset(data, table, rows - 1) > expected:
+        return rows - 1
+    return rows
+
+
+def _first_offset(data: bytes, table: BatchTable, row: int) -> int:
+    """Return the offset of the first message in a wrapper; -1 where it does not decode."""
+    try:
+        records = batch_table(data, table, row, base_position=table.position(0))
+    except KafkalogError:
+        return -1
+    return records.offsets[0] if len(records) else -1
+
+
+def bad_row(table: BatchTable, row: int, next_offset: int, bound: int, path: str) -> CorruptRecord:
+    """Return the error for the first row that `sound_rows` did not count."""
+    batch = table[row]
+    if not batch.is_valid:
+        what = f"the batch of {batch.size} bytes does not match its CRC"
+    elif batch.last_offset < batch.base_offset:
+        what = f"the batch ends at offset {batch.last_offset}, below its base offset {batch.base_offset}"
+    elif batch.base_offset < next_offset:
+        what = f"the batch begins at offset {batch.base_offset}, below the {next_offset} that comes next"
+    elif batch.last_offset >= bound:
+        what = f"the batch ends at offset {batch.last_offset}, and what follows it begins at {bound}"
+    else:
+        following = table.base_offset(row + 1) if row + 1 < len(table) else bound
+        what = f"the batch begins at offset {batch.base_offset} and the one behind it at {following}"
+    return damage_at(what, path, next_offset, batch.position)
+
+
+def damage_at(what: str, path: str, next_offset: int, position: int) -> CorruptRecord:
+    """Return the error for damage at byte `position`, where offset `next_offset` would have come next."""
+    return CorruptRecord(what, path=path, offset=next_offset, position=position, hint=HINT)

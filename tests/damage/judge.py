@@ -1,0 +1,223 @@
+"""The verdict on one read of a damaged log."""
+
+from collections import Counter
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow
+
+import kafkalog
+from kafkalog.errors import KafkalogError, OffsetOutOfRange
+from tests.damage.logs import FIRST_TIME, STEP_MS, Row
+from tests.damage.oracle import NO_END, Claim, Oracle
+from tests.damage.ways import Read
+
+
+class Verdict(Enum):
+    """What a read did."""
+
+    COMPLETE = "complete"
+    RAISED = "raised"
+    RAISED_APART = "raised, no damage in its range"
+    WARNED = "short, after a warning of the opening"
+    EXACT = "skip exact"
+    OTHER = "skip exact by another reading of the offsets"
+    WRONG_FIRST = "raised after records with wrong offsets"
+    LOSS = "SILENT LOSS"
+    UNREPORTED = "DAMAGE NOT REPORTED"
+    WRONG = "WRONG RECORDS"
+    ALARM = "FALSE ALARM"
+    UNTYPED = "UNTYPED ERROR"
+    INEXACT = "SKIP NOT EXACT"
+    MISREPORTED = "SKIP'S REPORT WRONG"
+
+    @property
+    def is_failure(self) -> bool:
+        """True for what must never happen."""
+        return self.value.isupper()
+
+
+class Result(NamedTuple):
+    """What a read gave, and the error that ended it."""
+
+    items: list[Any]
+    error: Exception | None
+
+
+def run(read: Read, log: kafkalog.Log) -> Result:
+    """All that the read gives."""
+    items: list[Any] = []
+    try:
+        items.extend(read.call(log))  # keeps what came before an error
+    except Exception as error:
+        return Result(items, error)
+    return Result(items, None)
+
+
+def judge(read: Read, result: Result, oracle: Oracle, has_warned: bool = False) -> tuple[Verdict, str]:
+    """The verdict on a read that raises at damage, with the reason for a bad one."""
+    expected = _expected(read, oracle)
+    broken = oracle.broken_in(read.start, read.stop)
+    if result.error is not None:
+        return _judge_error(read, result, oracle, expected, bool(broken), has_warned)
+    given = result.items
+    if read.kind == "end":
+        if given[0] >= expected[0]:
+            return Verdict.COMPLETE, ""
+        return _short(oracle, has_warned, f"{given[0]}, the log ends at {expected[0]}")
+    if read.kind == "time":
+        return _judge_time(read, given[0], oracle, expected, has_warned)
+    missing = Counter(expected) - Counter(given)
+    if missing:
+        is_suffix = not given or min(missing) > max(set(given) & set(expected), default=min(missing))
+        return _short(oracle, has_warned and is_suffix, f"{_text(missing)} missing, no error")
+    wrong = Counter(given) - Counter(expected)
+    allowed = oracle.originals if read.kind != "batches" else oracle.ends
+    if any(count > 1 or item not in allowed for item, count in wrong.items()) or given != sorted(given):
+        return Verdict.WRONG, f"{_text(wrong)} given, no error"
+    silent = [one for one in broken if not (_is_seen(one.claim, read, given) or _is_out_of_sight(one.claim, read))]
+    if silent:
+        verdict = Verdict.WARNED if has_warned else Verdict.UNREPORTED
+        return verdict, f"offsets {silent[0].first} to {silent[0].stop - 1} are left out without an error"
+    return Verdict.COMPLETE, ""
+
+
+def _expected(read: Read, oracle: Oracle) -> list[Any]:
+    if read.kind == "batches":
+        return oracle.batches_in(read.start, read.stop)
+    return [oracle.end] if read.kind == "end" else list(oracle.rows_in(read.start, read.stop))
+
+
+def _text(items: Counter[Any]) -> str:
+    offsets = sorted(item.offset if isinstance(item, Row) else item for item in items)
+    return f"{len(offsets)} ({', '.join(map(str, offsets[:5]))}{', …' if len(offsets) > 5 else ''})"
+
+
+def _short(oracle: Oracle, has_warned: bool, why: str) -> tuple[Verdict, str]:
+    """The verdict on missing sound records: only recovery of a log that was not closed may cut them, with a warning."""
+    return (Verdict.WARNED if has_warned and not oracle.kind.is_closed else Verdict.LOSS), why
+
+
+def _is_seen(claim: Claim, read: Read, given: Sequence[Any]) -> bool:
+    """True where a whole batch with a wrong offset was given under its own one all the same."""
+    if read.kind == "batches":
+        return claim.whole and claim.batch.last in given
+    rows = [row for row in claim.batch.rows if read.start <= row.offset < read.stop]
+    return claim.whole and all(row in given for row in rows)
+
+
+def _is_out_of_sight(claim: Claim, read: Read) -> bool:
+    """True where only the records inside show that an offset is wrong, and the read does not meet all of them."""
+    is_wrapper = claim.batch.data[16] < 2 and claim.batch.data[17] & 7 != 0
+    return claim.whole and is_wrapper and (read.kind == "batches" or read.start > 0 or read.stop < NO_END)
+
+
+def _judge_error(
+    read: Read, result: Result, oracle: Oracle, expected: list[Any], is_broken: bool, has_warned: bool
+) -> tuple[Verdict, str]:
+    error = result.error
+    what = f"{type(error).__name__}: {str(error)[:160]}"
+    if isinstance(error, OffsetOutOfRange) or not isinstance(error, KafkalogError | pyarrow.ArrowException | OSError):
+        if not isinstance(error, OffsetOutOfRange):
+            return Verdict.UNTYPED, what
+        if read.kind in ("rows", "one", "batches") and expected and not result.items:
+            return _short(oracle, has_warned, what)
+        if is_broken and not all(_is_out_of_sight(s.claim, read) for s in oracle.broken_in(read.start, read.stop)):
+            return (Verdict.WARNED if has_warned else Verdict.UNREPORTED), what
+        return Verdict.COMPLETE, ""
+    if read.kind != "batches" and any(isinstance(item, Row) and item not in oracle.originals for item in result.items):
+        wrong = [item for item in result.items if item not in oracle.originals and item not in oracle.rows]
+        if wrong:
+            return Verdict.WRONG_FIRST, f"{_text(Counter(wrong))} given before {what}"
+    if not oracle.broken and not oracle.guessed and oracle.is_ordered and not _has_gap(oracle):
+        return Verdict.ALARM, what
+    return (Verdict.RAISED if is_broken else Verdict.RAISED_APART), what
+
+
+def _has_gap(oracle: Oracle) -> bool:
+    """True where a batch was taken out of the log or doubled, which a reader may hold for damage."""
+    return [claim.batch for claim in oracle.claims if claim not in oracle.tail and claim.piece.data] != [
+        batch
+        for segment in oracle.kind.segments
+        for batch in segment.batches
+        if batch not in [claim.batch for claim in oracle.tail]
+    ]
+
+
+def _judge_time(read: Read, found: Any, oracle: Oracle, expected: list[Any], has_warned: bool) -> tuple[Verdict, str]:
+    wanted = FIRST_TIME + read.start * STEP_MS
+    later = [row for row in oracle.rows if row.timestamp >= wanted]
+    first = min(later, key=lambda row: row.timestamp, default=None)
+    given = None if found is None else (found.offset, found.timestamp)
+    if given is not None and any(given == (row.offset, row.timestamp) for row in oracle.originals):
+        if first is None or given[1] <= first.timestamp:
+            return Verdict.COMPLETE, ""
+    right = None if first is None else (first.offset, first.timestamp)
+    if given != right:
+        return _short(oracle, has_warned, f"{given} found, {right} is the first")
+    stop = NO_END if first is None else first.timestamp
+    before = [
+        span
+        for span in oracle.broken
+        if any(wanted <= row.timestamp < stop for row in span.claim.batch.rows)
+        and not _is_out_of_sight(span.claim, read)
+    ]
+    if before:
+        verdict = Verdict.WARNED if has_warned else Verdict.UNREPORTED
+        return verdict, f"{given} found, offsets {before[0].first} to {before[0].stop - 1} left out without an error"
+    return Verdict.COMPLETE, ""
+
+
+# Reads that skip
+
+
+def judge_skip(read: Read, result: Result, skipped: list[Any], oracle: Oracle, path: Path) -> tuple[Verdict, str]:
+    """The verdict on a read that skips damage, and on its report of what it left out."""
+    if result.error is not None:
+        if isinstance(result.error, OffsetOutOfRange) and not _expected(read, oracle):
+            return Verdict.EXACT, ""
+        return Verdict.INEXACT, f"{type(result.error).__name__}: {str(result.error)[:160]}"
+    given = result.items
+    if read.kind == "batches":
+        given = [last for last in given if last not in oracle.odd_ends]
+    for reading in oracle.readings:
+        if given != _reading_items(read, reading):
+            continue
+        is_true = all(claim.is_honest or claim in oracle.guessed for claim in reading)
+        wrong = _wrong_report(read, skipped, reading, oracle, path)
+        if wrong:
+            return Verdict.MISREPORTED, wrong
+        return (Verdict.EXACT if is_true else Verdict.OTHER), ""
+    expected = _reading_items(read, oracle.readings[0])
+    missing, wrong_ones = Counter(expected) - Counter(result.items), Counter(result.items) - Counter(expected)
+    return Verdict.INEXACT, f"{_text(missing)} missing, {_text(wrong_ones)} too many"
+
+
+def _reading_items(read: Read, reading: list[Claim]) -> list[Any]:
+    if read.kind == "batches":
+        return [claim.last for claim in reading if claim.last >= read.start and claim.base < read.stop]
+    return [row for claim in reading for row in claim.rows if read.start <= row.offset < read.stop]
+
+
+def _wrong_report(read: Read, skipped: list[Any], reading: list[Claim], oracle: Oracle, path: Path) -> str | None:
+    """Why the list of what was left out is wrong; None where it is right."""
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for item in skipped:
+        name = str(Path(item.path).relative_to(path))
+        if item.size_bytes <= 0 or item.offset > item.next_offset or not item.reason:
+            return f"{item} is no piece of a log"
+        spans.setdefault(name, []).append((item.position, item.position + item.size_bytes))
+    for claim in oracle.claims:
+        name = oracle.kind.segments[claim.segment].name
+        first, stop = claim.position, claim.position + len(claim.piece.data)
+        covered = any(a < stop and b > first for a, b in spans.get(name, ()))
+        if claim in reading:
+            if covered:
+                return f"the sound batch at {first} of {name} is said to be left out"
+            continue
+        is_asked_for = read.start <= claim.batch.base and claim.batch.last < read.stop
+        if first < stop and claim not in oracle.tail and is_asked_for and not covered:
+            return f"the damaged batch at {first} of {name} is not reported"
+    return None
