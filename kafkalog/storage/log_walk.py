@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
+from kafkalog._core.scan import BatchTable
 from kafkalog.errors import CorruptRecord
-from kafkalog.storage.damage import next_sound
+from kafkalog.storage.damage import bad_row, next_sound
+from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.storage.segment_reader import Anchor, Chunk, Extent, segment_chunks
 
-__all__ = ["Walkable", "log_chunks", "sound_chunks"]
+__all__ = ["Walkable", "bound_of", "check_rows", "log_chunks", "sound_chunks"]
 
 
 class Walkable(Protocol):
@@ -47,17 +49,21 @@ def log_chunks(log: Walkable, start: int, stop: int, *, check_crc: bool = True) 
 
 
 def sound_chunks(
-    extent: Extent, start: int, stop: int, damaged: Callable[[CorruptRecord], object], *, check_crc: bool = True
+    extent: Extent,
+    start: int,
+    stop: int,
+    damaged: Callable[[CorruptRecord], object],
+    *,
+    anchor: Anchor | None = None,
 ) -> Iterator[Chunk]:
-    """Yield the sound batches of a segment that hold offsets in [start, stop), in order.
+    """Yield the sound batches of a segment that hold offsets in [start, stop), in order, from `anchor` on if given.
 
     `damaged` is called with the error for each damage between them, after the batches before it. StorageError.
     """
-    anchor: Anchor | None = None
     data = extent.data
     while True:
         try:
-            for chunk in segment_chunks(extent, start, stop, anchor=anchor, check_crc=check_crc):
+            for chunk in segment_chunks(extent, start, stop, anchor=anchor):
                 yield chunk
                 start = chunk.next_offset
             return
@@ -68,3 +74,25 @@ def sound_chunks(
         if found is None:
             return
         anchor = Anchor(found.position, expected)
+
+
+def bound_of(segments: Any, base_offset: int) -> int:
+    """Return the offset below which the batches of a segment lie: the base of the next one, if there is one."""
+    following = segments.higher(base_offset)
+    return LARGEST_OFFSET if following is None else int(following.base_offset)
+
+
+def check_rows(table: BatchTable, next_offset: int, bound: int, path: str, base_position: int = 0) -> int:
+    """Return the offset after the last batch of a table, whose batches ascend from `next_offset` to `bound`.
+
+    CorruptRecord for the first one that does not, or whose checksum was compared and is wrong; the table's positions
+    count from `base_position` of the file.
+    """
+    rows = table.sound_rows(next_offset, bound)
+    if rows:
+        next_offset = table.last_offset_of(rows - 1) + 1
+    if rows < len(table):
+        error = bad_row(table, rows, next_offset, bound, path)
+        error.position = table.position(rows) + base_position
+        raise error
+    return next_offset
