@@ -1,4 +1,4 @@
-"""What is derived from batches (producers, transactions, metadata) where damage lies between them: told, never silent."""
+"""What is derived from batches (producers, metadata, surveys) where damage lies between them: told, never silent."""
 
 import logging
 from pathlib import Path
