@@ -1,8 +1,9 @@
 """Look-ups in the entries of `.index` and `.timeindex` files (format.md section 7), one at a time and for whole arrays.
 
-An Entries object reads somebody's buffer (a mapping, or bytes) and only its first `count` entries. Its owner may swap
-the buffer or lower the count while other threads search: a search that runs without the GIL is waited for first, so
-when `attach` and the count's setter return, nobody reads the old buffer or an entry past the new count any more.
+An Entries object reads somebody's buffer, or memory of its own once it is added to, and only the first `count` entries.
+Its owner may swap the buffer or lower the count while other threads search: a search that runs without the GIL is
+waited for first, so when `attach`, `add`, `fit` and the count's setter return, nobody reads the old memory or an entry
+past the new count any more.
 """
 cimport cython
 from cpython.buffer cimport (
@@ -10,7 +11,8 @@ from cpython.buffer cimport (
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memset
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
 
 from kafkalog._core.buffers cimport Held, column, hold, take_view
 from kafkalog._core.endian cimport load32, load64, store32, store64
@@ -30,6 +32,7 @@ cdef enum:
     MOST = 0x7FFFFFFF       # of a relative offset, and of a position
     CHUNK = 8192            # look-ups of an array between two looks at what the owner changed
     RELEASE_GIL_AT = 128    # look-ups that take as long as giving the GIL up is worth
+    LEAST_ROOM = 512        # bytes of memory that the first entry added takes
     APART = 8192            # bytes between two entries: an index interval (4096) and a batch that is not worth skipping
 
 
@@ -41,6 +44,8 @@ cdef class Entries:
     cdef bint held
     cdef bint is_open
     cdef const uint8_t* data
+    cdef uint8_t* mine                  # memory of its own, which `data` is then; NULL while it reads a buffer
+    cdef Py_ssize_t room                # bytes that `data` has
     cdef Py_ssize_t size                # bytes of one entry
     cdef Py_ssize_t used
     cdef int phase
@@ -57,6 +62,7 @@ cdef class Entries:
     def __dealloc__(self):
         if self.held:
             PyBuffer_Release(&self.view)
+        free(self.mine)
 
     cdef int check(self) except -1:
         if not self.is_open:
@@ -76,46 +82,80 @@ cdef class Entries:
 
         ValueError when the buffer is too short for them: the old one stays.
         """
-        cdef Py_buffer old
         cdef Py_buffer view
-        cdef bint had
         if self.size == 0:
             raise ValueError("make OffsetEntries or TimeEntries")
         own = take_view(buffer, &view)
         if count < 0 or view.len // self.size < count:
             PyBuffer_Release(&view)
             raise ValueError(f"{view.len} bytes do not hold {count} entries of {self.size}")
-        old = self.view
-        had = self.held
+        self._read(<const uint8_t*>view.buf, view.len, count, &view, own, NULL)
+
+    cdef int _read(self, const uint8_t* data, Py_ssize_t room, Py_ssize_t count, Py_buffer* view, object own,
+                   uint8_t* mine) except -1:
+        """Reads `room` bytes at `data` from now on, those of `view` or `mine`; the old memory is given back."""
+        cdef Py_buffer old = self.view
+        cdef bint had = self.held
+        cdef uint8_t* was_mine = self.mine
         before = self.own
-        self.view = view
+        if view == NULL:
+            memset(&self.view, 0, sizeof(Py_buffer))    # the garbage collector looks at its object, which is given back
+        else:
+            self.view = view[0]
         self.own = own
-        self.held = True
-        self.data = <const uint8_t*>view.buf
-        self.is_open = True
+        self.held = view != NULL
+        self.mine = mine
+        self.data = data
+        self.room = room
+        self.is_open = view != NULL or mine != NULL
         self.used = count
-        self.wait()
+        self.wait()                 # lets others in, and one of them may attach anew
         if had:
             PyBuffer_Release(&old)
+        free(was_mine)
         del before                  # nobody reads it any more
+        return 0
+
+    def add(self, bytes entries not None):
+        """Put whole entries behind the last one, in memory of its own, which holds a copy of all from the first on."""
+        self.check()
+        cdef Py_ssize_t start = self.used * self.size
+        cdef Py_ssize_t more = len(entries)
+        if more > self.room - start or self.mine == NULL:
+            self._copy(max(2 * start, start + more, <Py_ssize_t>LEAST_ROOM))
+        memcpy(self.mine + start, PyBytes_AS_STRING(entries), more)
+        self.used += more // self.size
+
+    def fit(self):
+        """Give back the memory behind the last entry."""
+        self.check()
+        if self.room > self.used * self.size + LEAST_ROOM:
+            self._copy(self.used * self.size)
+
+    cdef int _copy(self, Py_ssize_t room) except -1:
+        cdef uint8_t* mine = <uint8_t*>malloc(room if room else 1)
+        if mine == NULL:
+            raise MemoryError(f"no {room} bytes for the entries of an index")
+        memcpy(mine, self.data, self.used * self.size)
+        self._read(mine, room, self.used, NULL, None, mine)
+        return 0
+
+    def packed_bytes(self, Py_ssize_t count) -> bytes:
+        """The first `count` entries as they are in the file; ValueError where there are fewer."""
+        self.check()
+        if not 0 <= count <= self.used:
+            raise ValueError(f"no {count} entries: there are {self.used}")
+        return self.data[:count * self.size]
+
+    @property
+    def memory_bytes(self) -> int:
+        """The bytes of memory that the entries take."""
+        return self.room
 
     def close(self, closed_error=None):
-        """Release the buffer; every later use raises what `closed_error()` returns, by default a ValueError."""
-        cdef Py_buffer old
-        cdef bint had
+        """Give the memory back; every later use raises what `closed_error()` returns, by default a ValueError."""
         self.closed_error = closed_error
-        old = self.view
-        had = self.held
-        before = self.own
-        self.own = None
-        memset(&self.view, 0, sizeof(Py_buffer))    # the garbage collector looks at its object, which is given back
-        self.is_open = False
-        self.held = False           # taken by this call: `wait` lets others in, and one of them may attach anew
-        self.used = 0
-        self.wait()
-        if had:
-            PyBuffer_Release(&old)
-        del before                  # as in attach
+        self._read(NULL, 0, 0, NULL, None, NULL)
 
     @property
     def closed(self):
@@ -131,8 +171,8 @@ cdef class Entries:
     @count.setter
     def count(self, Py_ssize_t count):
         self.check()
-        if count < 0 or self.view.len // self.size < count:
-            raise ValueError(f"{self.view.len} bytes do not hold {count} entries of {self.size}")
+        if count < 0 or self.room // self.size < count:
+            raise ValueError(f"{self.room} bytes do not hold {count} entries of {self.size}")
         cdef bint fewer = count < self.used
         self.used = count
         if fewer:

@@ -35,6 +35,7 @@ LEAST_CHUNK = MOST_MARKER_BYTES
 """Bytes a chunk must have at least, where the file has them, so that each marker is looked into."""
 
 cdef int64_t MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+cdef int64_t LARGEST_OFFSET = 0x7FFFFFFFFFFFFFFF
 
 
 @cython.final
@@ -105,7 +106,8 @@ cdef class RecoveryPass(BatchWalk):
         if row.last_offset <= self.tail.last_offset:
             return WALK_ORDER
         relative = subtracted(row.last_offset, self.base_offset)
-        if relative < 0 or relative > MAX_RELATIVE_OFFSET:
+        # the largest offset fits none: a log ends with the offset after its last batch
+        if relative < 0 or relative > MAX_RELATIVE_OFFSET or row.last_offset == LARGEST_OFFSET:
             self.bad_offset = row.last_offset
             return WALK_RANGE
         if pass_batch(self.tail, self.index_interval_bytes, row, &timestamp) and self.add_entries(position, timestamp) < 0:

@@ -15,6 +15,7 @@ from kafkalog.cleaner.types import CheckDone, CleanerStats, Throttled
 from kafkalog.errors import CorruptRecord
 from kafkalog.records.plain_runs import plain_runs
 from kafkalog.storage.file_slice import HINT, LOG_OVERHEAD, bad_size, claimed_size
+from kafkalog.storage.log_walk import bound_of, check_rows
 from kafkalog.storage.read import collect_aborted
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def build_map(
             within = segment.base_offset < start
             reader.begin(segment.records, segment.offset_index.lookup(start).position if within else 0)
             try:
-                for data, table in _chunks(reader, check_done, throttled):
+                range_ = segment.base_offset, bound_of(state.segments, segment.base_offset)
+                for data, table in _chunks(reader, *range_, check_done, throttled):
                     before = filler.messages_read, filler.unusual
                     if not _take(filler, reader, data, table):
                         return False
@@ -90,9 +92,9 @@ def _stretch(filler: MapFiller, before: tuple[int, int], reader: SegmentReader, 
 
 
 def _chunks(
-    reader: SegmentReader, check_done: CheckDone, throttled: Throttled
+    reader: SegmentReader, next_offset: int, bound: int, check_done: CheckDone, throttled: Throttled
 ) -> Iterator[tuple[memoryview, BatchTable]]:
-    """What the reader was begun with: whole sound batches, as many at a time as fit."""
+    """What the reader was begun with: whole sound batches, as many at a time as fit, that ascend up to `bound`."""
     carried = 0
     while True:
         check_done()
@@ -101,7 +103,7 @@ def _chunks(
             return
         throttled(len(data) - carried)
         table = scan(data, base_position=reader.position)
-        _refuse_damage(table, reader.records.path)
+        next_offset = _refuse_damage(table, next_offset, bound, reader.records.path)
         carried = len(data) - table.valid_bytes
         if len(table):
             yield data, table
@@ -122,14 +124,13 @@ def _take(filler: MapFiller, reader: SegmentReader, data: memoryview, table: Bat
     return True
 
 
-def _refuse_damage(table: BatchTable, path: str) -> None:
-    """CorruptRecord for a size field that no batch has, an unknown format, or a checksum that does not match."""
-    if table.first_invalid >= 0:
-        row = table.first_invalid
-        what, position, offset = "a batch does not match its CRC", table.position(row), table.base_offset(row)
-        raise CorruptRecord(what, path=path, offset=offset, position=position, hint=HINT)
+def _refuse_damage(table: BatchTable, next_offset: int, bound: int, path: str) -> int:
+    """Return the offset that comes next; CorruptRecord for a size field that no batch has, an unknown format, a
+    checksum that does not match, or offsets that do not ascend up to `bound`."""
+    next_offset = check_rows(table, next_offset, bound, path)
     if table.stop_reason == REASON_SIZE:
         raise bad_size(table.stop_value, path, table.stop_position)
     if table.stop_reason == REASON_MAGIC:
         what = f"a batch is of format {table.stop_value}, which nobody knows"
         raise CorruptRecord(what, path=path, position=table.stop_position, hint=HINT)
+    return next_offset

@@ -26,6 +26,7 @@ from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, Throttled
 from kafkalog.errors import CleaningAborted, IllegalState, KafkalogError, SegmentOffsetOverflow
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.log_walk import bound_of, check_rows
 from kafkalog.storage.read import collect_aborted
 from kafkalog.storage.segment import LogSegment
 
@@ -239,6 +240,7 @@ class _Pass:
     def _rewrite_segment(self, segment: LogSegment, cleaned: LogSegment | None) -> None:
         """Append what stays of a segment to `cleaned`, chunk by chunk (None: only count it)."""
         reader, stats = self.reader, self.stats
+        next_offset, bound = segment.base_offset, bound_of(self.log.segments, segment.base_offset)
         reader.begin(segment.records)
         try:
             while reader.unread:
@@ -248,11 +250,13 @@ class _Pass:
                     stats.bytes_read += stretch.size
                     stats.messages_read += stretch.messages
                     reader.skip(stretch.size)
+                    next_offset = stretch.last_offset + 1
                     continue
                 found = self.retainer.filter(reader.chunk(most), reader.position, is_checked=stretch is not None)
                 if not found.bytes_read:
                     reader.grow(found.needed_bytes)
                     continue
+                next_offset = check_rows(found.scanned, next_offset, bound, segment.path, reader.position)
                 self.throttled(found.bytes_read)
                 stats.bytes_read += found.bytes_read
                 stats.messages_read += found.messages_read

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from kafkalog.types import TopicPartition
 
 _TOPIC: Final = "__consumer_offsets"
-_CHUNK_BYTES: Final = 1 << 20
 _PARTITIONS: Final = 50
 _SETTINGS: Final = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
 """What a broker makes the topic with, unless it is told otherwise."""
@@ -56,7 +55,7 @@ def _offsets_in(path: str) -> tuple[GroupOffsets, KafkalogError | None]:
             time.sleep(SETTLE_S)
             view.refresh()
         try:
-            replay_log(view, _CHUNK_BYTES, replay)
+            replay_log(view, replay)
         except (CorruptRecord, InvalidRecord) as error:
             return replay.offsets, error
         return replay.offsets, view.damage
@@ -124,6 +123,6 @@ def _home_of(dirs: list[str], group_id: str) -> str:
 
     for _, path in partitions(dirs, topic=_TOPIC):
         with LogView(path) as view:
-            if replay_log(view, _CHUNK_BYTES).offsets.all_of(group_id):
+            if replay_log(view).offsets.all_of(group_id):
                 return path
     raise UnknownTopicOrPartition(f"no partition of {_TOPIC} here has group {ascii(group_id)}")

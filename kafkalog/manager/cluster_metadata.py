@@ -23,11 +23,11 @@ from kafkalog.records.internal import metadata_record
 from kafkalog.records.memory import MemoryRecords
 from kafkalog.records.message import MessageError
 from kafkalog.records.schemas.metadata import RECORDS
+from kafkalog.storage.log_walk import log_chunks
 from kafkalog.storage.names import BOOTSTRAP_FILE, LOG_SUFFIX, METADATA_DIRECTORY, parse_base_offset
 from kafkalog.storage.view import LogView
 from kafkalog.util.fileio import OS, FileSystem
 
-CHUNK_BYTES: Final = 1 << 20
 MAX_SNAPSHOT_BYTES: Final = 1 << 31
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
@@ -121,19 +121,11 @@ def _replay_file(image: ClusterImage, path: str, fs: FileSystem) -> int:
 
 
 def _batches(view: LogView, start: int) -> Iterator[RecordBatch]:
-    """The batches from the first that reaches `start` on, checksums checked."""
-    offset = max(start, view.log_start_offset)
-    while offset < view.log_end_offset:
-        piece = view.read(offset, CHUNK_BYTES).records
-        for batch in MemoryRecords(piece.read()).batches():
-            try:
-                batch.ensure_valid()
-            except CorruptRecord as error:
-                error.path = piece.path
-                raise
-            if batch.next_offset > offset:
-                yield batch
-                offset = batch.next_offset
+    """Yield the batches from the first that reaches `start` on; CorruptRecord for damage between them."""
+    for chunk in log_chunks(view, max(start, view.log_start_offset), view.log_end_offset):
+        first, end = chunk.batches.position(chunk.first), chunk.batches.position(chunk.last - 1)
+        end += chunk.batches.size(chunk.last - 1)
+        yield from MemoryRecords(chunk.data[first - chunk.position : end - chunk.position]).batches()
 
 
 def _replay_batch(image: ClusterImage, batch: RecordBatch, path: str) -> int:

@@ -40,10 +40,10 @@ _TEXT: Final = {
 class FilterResult:
     """What is left of a chunk. Counters are those of the reference's FilterResult; -1 where nothing was kept.
 
-    `data` may be a part of the chunk. `table` has its batches, from position 0 on. `bytes_read` are the whole batches
-    at the chunk's start; where there is none, `needed_bytes` is what the first batch claims to have, or 0 where the
-    chunk does not show that. Of `messages_read`, which are records, `invalid_messages` had no key and were dropped
-    (CLN-6).
+    `scanned` has the batches of the chunk. `data` may be a part of it; `table` has the batches of that, from position 0
+    on. `bytes_read` are the whole batches at the chunk's start; where there is none, `needed_bytes` is what the first
+    batch claims to have, or 0 where the chunk does not show that. Of `messages_read`, which are records,
+    `invalid_messages` had no key and were dropped (CLN-6).
     """
 
     __slots__ = (
@@ -56,11 +56,13 @@ class FilterResult:
         "messages_read",
         "messages_retained",
         "needed_bytes",
+        "scanned",
         "shallow_offset_of_max_timestamp",
         "table",
     )
 
     def __init__(self, chunk: memoryview, scanned: BatchTable, done: RecordFilter) -> None:
+        self.scanned = scanned
         self.data = done.finish()
         whole = len(self.data) == scanned.valid_bytes and done.bytes_retained == done.bytes_read
         self.table = scanned if whole and self.data.obj is chunk.obj else scan(self.data, check_crc=False)

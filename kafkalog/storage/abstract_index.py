@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Final
 
 from kafkalog.errors import IllegalArgument, IllegalState, IndexOffsetOverflow, KafkalogError, LogClosed
-from kafkalog.storage.mapped_file import MappedFile
+from kafkalog.storage.mapped_file import ReservedFile
 from kafkalog.storage.segment_index import P, SegmentIndex
 from kafkalog.util.fileio import OS, FileSystem
 
+_LOG: Final = logging.getLogger(__name__)
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 Brought = tuple[int, int, int, int]
 """What a batch brings to both indexes: last offset, position, the largest time so far (-1: no entry), its offset."""
@@ -20,9 +22,10 @@ class AbstractIndex(SegmentIndex[P]):
 
     A new file has its full length at once (format.md section 7: `max_index_size` rounded down to whole entries,
     sparse); an existing one keeps its length and holds floor(length / entry size) entries (IDX-13). Closing trims it.
-    `MappedFile` says why a full disk cannot kill the interpreter. Our own threads cannot either: before the file gets
-    shorter, the count is lowered, and searches that run without the GIL are waited for. Not protected: a process that
-    ignores the directory's lock and cuts a file that this one has mapped, and a disk that fails to read a mapped page.
+    Look-ups go by a copy of the entries in memory, to which each append adds, so that nothing that happens to the file
+    can kill the interpreter (`ReservedFile`) or change an answer. Where another process has cut or changed the file of
+    an index that is written, `trim_to_valid_size`, and with it a roll and a close, writes the entries again and logs
+    a warning.
 
     Threads: look-ups at any time, from any thread. Everything that changes the index needs the log's lock.
     """
@@ -46,7 +49,7 @@ class AbstractIndex(SegmentIndex[P]):
         """
         super().__init__(base_offset)
         self.max_index_size = max_index_size
-        self._file = MappedFile(path, self.kind, fs, writable)
+        self._file = ReservedFile(path, self.kind, fs, writable)
         self._read_only = not writable
         try:
             if writable and self._file.create():
@@ -74,7 +77,7 @@ class AbstractIndex(SegmentIndex[P]):
             raise
 
     def _attach(self, count: int) -> None:
-        """Let the compiled entries read the file as it now is."""
+        """Take the entries from the file as it now is."""
         buffer = self._file.content(count * self.entry_size)
         self._entries.attach(buffer, min(count, len(buffer) // self.entry_size))
         self._recall()
@@ -85,6 +88,11 @@ class AbstractIndex(SegmentIndex[P]):
     def path(self) -> str:  # type: ignore[override]
         """The file's present name."""
         return self._file.path
+
+    @property
+    def memory_bytes(self) -> int:
+        """The bytes of memory that the entries take."""
+        return self._entries.memory_bytes
 
     @property
     def max_entries(self) -> int:
@@ -146,23 +154,18 @@ class AbstractIndex(SegmentIndex[P]):
         if self._read_only:
             raise self._not_writable()
         end = (self._entries.count + extra_entries) * self.entry_size
-        if end > self._file.reserved or not self._file.mapped:
-            self._reserve(end)
-
-    def _reserve(self, end: int) -> None:
-        self._file.reserve(end)
-        if not self._file.mapped:
-            self._attach(self._entries.count)
+        if end > self._file.reserved:
+            self._file.reserve(end)
 
     def _append(self, entries: bytes, n: int) -> None:
         """Write whole entries from the n-th on, the one after the last, and count them."""
         file = self._file
         position = n * self.entry_size
         end = position + len(entries)
-        if end > file.reserved or not file.mapped:
-            self._reserve(end)
+        if end > file.reserved:
+            file.reserve(end)
         file.write(entries, position)
-        self._entries.count = end // self.entry_size
+        self._entries.add(entries)
 
     def truncate(self) -> None:
         """Drop all entries; the file keeps its length and its bytes."""
@@ -221,15 +224,26 @@ class AbstractIndex(SegmentIndex[P]):
                 self._entries.count = before
                 raise
         self._recall()
-        if changed:
-            self._attach(kept)
+        self._entries.fit()
         if length > kept * self.entry_size:
             self._read_only = False
         return changed
 
     def trim_to_valid_size(self) -> None:
-        """Cut the file behind its last entry."""
-        self.resize(self._entries.count * self.entry_size)
+        """Cut the file behind its last entry; first what another process has cut or changed is written again."""
+        self._check_writable()
+        size = self._entries.count * self.entry_size
+        if not self._file.is_as_known or size != self._file.length:
+            self._restore()
+            self.resize(size)
+            self._file.is_as_known = True
+
+    def _restore(self) -> None:
+        """Write the entries again where the file does not hold them."""
+        entries = self._entries.packed_bytes(self._entries.count)
+        if self._file.content(len(entries)) != entries:
+            _LOG.warning("%s was cut or changed by another process: its entries are written again", self.path)
+            self._file.write(entries, 0)
 
     def flush(self) -> None:
         """Return when entries and length are on disk."""

@@ -16,6 +16,7 @@ from kafkalog.config import LogConfig
 from kafkalog.errors import (
     CorruptRecord,
     IllegalArgument,
+    IllegalState,
     InvalidRecord,
     KafkalogError,
     OffsetsOutOfOrder,
@@ -25,12 +26,12 @@ from kafkalog.errors import (
 )
 from kafkalog.records.format import MAGIC_V2
 from kafkalog.records.validate import Checked, ValidationRules, ValidatorMetrics, check_append
+from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.types import LogAppendInfo
 
 Origin = Literal["client", "replication", "coordinator", "raft_leader"]
 ORIGINS: Final = frozenset({"client", "replication", "coordinator", "raft_leader"})
 NOTHING_APPENDED: Final = LogAppendInfo(-1, -1)
-_LARGEST_OFFSET = 2**63 - 1
 _NOTHING_WRITTEN: Final = "nothing of this append was written"
 _CODEC_MASK: Final = 0x07
 _V2_OVERHEAD_BYTES: Final = 61
@@ -214,6 +215,12 @@ def damaged(table: BatchTable, row: int) -> CorruptRecord:
     )
 
 
+def no_offsets_left(error: ValueError, end_offset: int) -> IllegalState:
+    """Return the typed error for batches that cannot be given offsets, as `error` says."""
+    hint = "a log's last offset is 2^63-2; begin a new topic"
+    return IllegalState(f"the log has no offsets left for these batches: {error}", offset=end_offset, hint=hint)
+
+
 def follower_rows(table: BatchTable, leader_epoch: int) -> int:
     """How many batches of a follower's append are taken: those before the first with a higher epoch (LOG-81).
 
@@ -230,12 +237,12 @@ def follower_rows(table: BatchTable, leader_epoch: int) -> int:
             offset=table.base_offset(0),
             hint=_NOTHING_WRITTEN,
         )
-    if rows and table.last_offset_of(rows - 1) >= _LARGEST_OFFSET:
+    if rows and table.last_offset_of(rows - 1) >= LARGEST_OFFSET:
         raise UnexpectedAppendOffset(
-            f"a batch ends at offset {_LARGEST_OFFSET}, which leaves none for the log end",
-            offset=_LARGEST_OFFSET,
+            f"a batch ends at offset {LARGEST_OFFSET}, which leaves none for the log end",
+            offset=LARGEST_OFFSET,
             first_offset=table.first_offset,
-            last_offset=_LARGEST_OFFSET,
+            last_offset=LARGEST_OFFSET,
             hint=_NOTHING_WRITTEN,
         )
     without = plan.first_without_epoch(table, rows)

@@ -16,6 +16,8 @@ LOG_OVERHEAD: Final = 12
 HEADER_BYTES: Final = 17
 """Bytes that show a batch's offset, size and magic; with fewer left, iteration ends (format.md §5)."""
 HINT: Final = "everything before this position is readable; recovery cuts the rest"
+_NO_END_HINT: Final = 'mode "r" reads what lies before it; `kafkalog verify` says where it lies'
+LARGEST_OFFSET: Final = 2**63 - 1
 MAX_FILE_SIZE: Final = 2**31 - 1
 FIRST_CHUNK: Final = 64 * 1024
 LARGEST_CHUNK: Final = 1024 * 1024
@@ -71,17 +73,18 @@ class FileSlice:
         start, length = clamp(position, size, self.size, self.path)
         return FileSlice(self.file, self.position + start, length)
 
-    def tables(self, *, check_crc: bool = False) -> Iterator[BatchTable]:
+    def tables(self, *, check_crc: bool = False, whole: bool = False) -> Iterator[BatchTable]:
         """Tables of the whole batches of the slice, chunk by chunk; positions are the file's. Errors as `scanned`."""
-        for _, table in self.scanned(check_crc=check_crc):
+        for _, table in self.scanned(check_crc=check_crc, whole=whole):
             yield table
 
-    def scanned(self, *, check_crc: bool = False) -> Iterator[tuple[bytes, BatchTable]]:
+    def scanned(self, *, check_crc: bool = False, whole: bool = False) -> Iterator[tuple[bytes, BatchTable]]:
         """Chunks of the slice with the tables of their whole batches; positions are the file's.
 
-        A chunk begins at the first batch of its table. Any magic is taken (format.md §5); a last batch that is cut
-        off ends it without error. CorruptRecord where a size field is below 14, after the batches before it were
-        handed out.
+        A chunk begins at the first batch of its table. Any magic is taken (format.md §5). A last batch that is cut
+        off, or claims more than the slice holds, ends it without error: that is a torn tail. With `whole` the slice is
+        known to end with a batch, so it is CorruptRecord. So is a size field below 14. The batches before were handed
+        out then.
         """
         position, end, chunk = self.position, self.position + self.size, FIRST_CHUNK
         while end - position >= HEADER_BYTES:
@@ -92,16 +95,19 @@ class FileSlice:
                 yield data, table
             if table.stop_reason == REASON_SIZE:
                 raise bad_size(table.stop_value, self.path, table.stop_position)
+            position = table.stop_position
             if len(data) < wanted:
-                return
-            if table.stop_position > position:
-                position = table.stop_position
+                break
+            if len(table):
                 chunk = min(chunk * 2, LARGEST_CHUNK)
                 continue
             # not one whole batch: read as much as it says it has, if the slice holds that
             chunk = claimed_size(data)
             if chunk <= wanted or chunk > end - position:
-                return
+                break
+        if whole and position < end:
+            message = f"a batch is cut off: {end - position} bytes are left of the segment"
+            raise CorruptRecord(message, path=self.path, position=position, hint=HINT)
 
     def batches(self, *, check_crc: bool = False) -> Iterator[BatchHeader]:
         """The header of each whole batch, in file order; errors as for `tables`."""
@@ -160,6 +166,16 @@ def check_file_size(size: int, path: str | os.PathLike[str]) -> None:
         raise FormatError(
             f"the file has {size} bytes, a segment at most 2^31-1", path=path, hint="it is no Kafka segment"
         )
+
+
+def check_next_offset(last_offset: int, path: str, position: int | None = None) -> int:
+    """Return the offset after `last_offset`; CorruptRecord where there is none, for a log's end is an offset too."""
+    if last_offset < LARGEST_OFFSET:
+        return last_offset + 1
+    raise CorruptRecord(
+        f"a batch ends at offset {last_offset}, which leaves none for the log end",
+        path=path, offset=last_offset, position=position, hint=_NO_END_HINT,
+    )  # fmt: skip
 
 
 def bad_size(value: int, path: str, position: int) -> CorruptRecord:

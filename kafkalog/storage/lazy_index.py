@@ -1,4 +1,4 @@
-"""An index file that is opened when it is first asked for: a log of many segments maps only those in use."""
+"""An index file that is opened when it is first asked for: a log of many segments has only those in use in memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from errno import ENOENT
 from typing import Final, Generic, Protocol, TypeVar
 
-from kafkalog.errors import IllegalState, StorageError
-from kafkalog.util.descriptors import MAPS
+from kafkalog.errors import CorruptIndex, IllegalState, StorageError
+from kafkalog.util.descriptors import INDEXES
 from kafkalog.util.fileio import FileSystem
 
 
@@ -19,6 +19,8 @@ class IndexFile(Protocol):
     def length(self) -> int: ...
     @property
     def size_in_bytes(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
     def flush(self) -> None: ...
     def rename_to(self, path: str) -> None: ...
     def relocate(self, path: str) -> None: ...
@@ -37,15 +39,17 @@ DELETED: Final = 2
 class LazyIndex(Generic[T]):
     """One index of one segment, not opened (and its file not made) before `get`.
 
-    An index that is not `pinned` may be dropped again when there are too many mappings (`util/descriptors.py`): what
-    it says is in its file, and the next `get` opens it anew. Whoever has it goes on using it meanwhile.
+    An index that is not `pinned` may be dropped again when all take too much memory (`util/descriptors.py`): what it
+    says is in its file, and the next `get` opens it again, CorruptIndex if the file has another length then. Who has it
+    goes on using it meanwhile.
 
     Threads: the first `get`, and rename, close and delete, take one lock, so that they never see a half-opened
     index (KAFKA-9156); a `get` after the first is one attribute load.
     """
 
     __slots__ = (
-        "__weakref__", "_fs", "_lock", "_opener", "_state", "_was_opened", "index", "is_pinned", "path", "used",
+        "__weakref__", "_fs", "_length", "_lock", "_opener", "_state", "_was_opened", "index", "is_pinned", "path",
+        "used",
     )  # fmt: skip
 
     def __init__(self, path: str, opener: Callable[[str], T], fs: FileSystem) -> None:
@@ -56,18 +60,20 @@ class LazyIndex(Generic[T]):
         self._opener = opener
         self._fs = fs
         self._state = IN_USE  # guarded by self._lock
+        self._length = -1  # that of the file when the index was dropped; guarded by self._lock
         self._was_opened = False
         self._lock = threading.Lock()
 
     def get(self) -> T:
         """The index, opened (the file made, if it is missing) by the first call.
 
-        IllegalState once closed, StorageError (ENOENT) once its file was unlinked.
+        IllegalState once closed, StorageError (ENOENT) once its file was unlinked, CorruptIndex where another process
+        cut the file of one that was dropped.
         """
         index = self.index
         if index is not None:
             return index
-        MAPS.make_room()
+        INDEXES.make_room()
         with self._lock:
             index = self.index
             if index is None:
@@ -75,11 +81,20 @@ class LazyIndex(Generic[T]):
                     raise StorageError("the index was deleted", errno=ENOENT, path=self.path)
                 if self._state == CLOSED:
                     raise IllegalState("the index is closed", path=self.path)
-                self.index = index = self._opener(self.path)
+                index = self._opener(self.path)
+                if self._length not in (-1, index.length):
+                    index.close_handler()
+                    raise self._other_length(index.length)
+                self.index = index
                 self._was_opened = True
                 if not self.is_pinned:
-                    MAPS.add(self)
+                    INDEXES.add(self, index.memory_bytes)
             return index
+
+    def _other_length(self, length: int) -> CorruptIndex:
+        message = f"the index was {self._length} bytes long and is {length}: another process has changed it"
+        hint = "delete the file and open the log again: it is made from the data"
+        return CorruptIndex(message, path=self.path, hint=hint)
 
     def make(self) -> None:
         """Return when the file is there; one that was missing is made, and the index open."""
@@ -99,15 +114,16 @@ class LazyIndex(Generic[T]):
         """Keep the index once it is open: it is about to be written."""
         with self._lock:
             self.is_pinned = True
-            MAPS.discard(self)
+            INDEXES.discard(self)
 
     def unpin(self) -> None:
         """Let the index be dropped: it is as it is on disk."""
         with self._lock:
             if self.is_pinned:
                 self.is_pinned = False
-                if self.index is not None:
-                    MAPS.add(self)
+                index = self.index
+                if index is not None:
+                    INDEXES.add(self, index.memory_bytes)
 
     def let_go(self) -> bool:
         """Drop the index; False for one that is pinned, at work, or not as its file is."""
@@ -118,6 +134,7 @@ class LazyIndex(Generic[T]):
             if self._state != CLOSED and index is not None:
                 if self.is_pinned or index.length != index.size_in_bytes:
                     return False
+                self._length = index.length
                 self.index = None
             return True
         finally:
@@ -182,7 +199,7 @@ class LazyIndex(Generic[T]):
                 self.index.close()
 
     def close_handler(self) -> None:
-        """Give the mapping and the file back without writing anything."""
+        """Give the memory and the file back without writing anything."""
         with self._lock:
             self._state = CLOSED
             if self.index is not None:

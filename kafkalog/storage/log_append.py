@@ -13,6 +13,7 @@ from kafkalog._core.producers import ORIGIN_CLIENT
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog._core.staged import Staged
 from kafkalog._core.state import LogState
+from kafkalog.errors import KafkalogError
 from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.append import (
     NOTHING_APPENDED,
@@ -27,6 +28,7 @@ from kafkalog.storage.append import (
     first_offset_of,
     follower_rows,
     has_batches,
+    no_offsets_left,
     placed_info,
 )
 from kafkalog.storage.log_replace import LogReplacer
@@ -95,6 +97,10 @@ class LogAppender(LogReplacer):
                 if epoch > state.leader_epoch:
                     self._begin_epoch_locked(epoch, first_offset)
                 duplicate = self._append_locked(data, table, plan, now_ms, first_offset, origin, guard, epoch_bumps)
+        except ValueError as error:
+            if isinstance(error, KafkalogError):
+                raise
+            raise no_offsets_left(error, self._state.log_end_offset) from error
         finally:
             if self._chores:
                 self._do_chores_after_append()
@@ -186,6 +192,10 @@ class LogAppender(LogReplacer):
                 done = self._append_group_locked(view, table, now_ms)
                 if done < table.count:
                     place = self._append_singly_locked(view, table, now_ms, done)
+        except ValueError as error:
+            if isinstance(error, KafkalogError):
+                raise
+            raise no_offsets_left(error, self._state.log_end_offset) from error
         finally:
             if self._chores:
                 self._do_chores_after_append()

@@ -1,11 +1,10 @@
-"""The file under an index: mapped for reading, written with pwrite, its disk space reserved ahead."""
+"""The file under an index: written with pwrite, its disk space reserved ahead, and never mapped."""
 
 from __future__ import annotations
 
 import os
 from typing import Final
 
-from kafkalog._core.mapping import Mapping
 from kafkalog.errors import CorruptIndex, IllegalArgument, StorageError
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import File, FileSystem
@@ -16,22 +15,19 @@ RESERVE_STEP_BYTES: Final = 65536
 _DISK_BLOCK_BYTES: Final = 512  # the unit of st_blocks, whatever the file system's own is
 
 
-class MappedFile:
+class ReservedFile:
     """A file of preallocated length whose first bytes are content and whose rest is free room.
 
-    Why a full disk cannot kill the interpreter: a store into a mapped hole of a full disk would (SIGBUS), so the
-    mapping is for reading only and content is written with pwrite, which raises. `reserve` takes disk space in steps
-    of 64 KiB ahead, so that it raises before anything else was written. Reading a mapped hole needs space too on
-    some file systems (tmpfs), so content that may have holes is handed out as a copy in memory.
-    A file that this process may not write is always copied, since its owner may cut it at any time.
+    It is never mapped: a process that ignores the lock may cut it at any time, and a touched page behind the end of a
+    file, or a store into a hole on a full disk, kills the interpreter (SIGBUS). Content is written with pwrite, which
+    raises. `reserve` takes disk space in steps of 64 KiB ahead, so that it raises before anything else was written.
 
-    No descriptor is held but by a file that is being written, and that only until others are needed more: mappings
-    stay without one.
+    No descriptor is held but by a file that is being written, and that only until others are needed more.
     StorageError, with errno and path, whenever the system refuses. Threads: one at a time, but for `sync`.
     """
 
     __slots__ = (
-        "__weakref__", "_file", "_fs", "_name", "length", "mapped", "path", "reserved", "used", "writable"
+        "__weakref__", "_file", "_fs", "_name", "is_as_known", "length", "path", "reserved", "used", "writable"
     )  # fmt: skip
 
     def __init__(self, path: str | os.PathLike[str], name: str, fs: FileSystem, writable: bool) -> None:
@@ -39,7 +35,7 @@ class MappedFile:
         self.path = os.fspath(path)
         self.length = 0
         self.reserved = 0  # so many bytes from the start have disk space behind them
-        self.mapped = False
+        self.is_as_known = True  # not written to and not resized, since it was opened or last compared
         self.writable = writable
         self.used = False
         self._name = name
@@ -78,20 +74,12 @@ class MappedFile:
         except OSError:
             pass
 
-    def content(self, size: int) -> Mapping | bytes:
-        """A buffer that begins with the first `size` bytes of the file; shorter only if another process cut it."""
-        mappable = self.writable and size <= self.reserved and self.length > 0
-        self.mapped = False
+    def content(self, size: int) -> bytes:
+        """The first `size` bytes of the file; fewer only if another process cut it."""
         try:
-            file = self._opened()
-            try:
-                buffer = Mapping(file.fileno(), self.length) if mappable else file.pread(size, 0)
-            except ValueError:  # another process cut it: what is left is copied
-                buffer, mappable = file.pread(size, 0), False
+            return self._opened().pread(size, 0)
         except OSError as error:
             raise self._failed("read", error) from error
-        self.mapped = mappable
-        return buffer
 
     def reserve(self, end: int) -> None:
         """Return when the bytes before `end` (and up to 64 KiB more) have disk space, as far as the length goes."""
@@ -108,6 +96,7 @@ class MappedFile:
 
     def write(self, data: bytes, position: int) -> None:
         """Write `data` at `position`; after an error the bytes there are unknown."""
+        self.is_as_known = False
         try:
             (self._file or self._opened()).pwrite(data, position)
         except OSError as error:
@@ -117,6 +106,7 @@ class MappedFile:
         """Make the file `length` bytes long. The caller has seen to it that nobody reads what is cut off."""
         if length > MAX_INDEX_BYTES:
             raise IllegalArgument(f"an index of {length} bytes is over 2 GiB", path=self.path)
+        self.is_as_known = False
         try:
             self._opened().truncate(length)
         except OSError as error:
@@ -136,7 +126,7 @@ class MappedFile:
             raise self._failed("sync", error) from error
 
     def rename(self, path: str | os.PathLike[str]) -> None:
-        """Give the file another name; what is mapped stays."""
+        """Give the file another name."""
         target = os.fspath(path)
         try:
             self._fs.rename(self.path, target)

@@ -151,15 +151,16 @@ class ProducerStateManager:
                 self.verified.pop(producer_id, None)
 
     def replay(
-        self, table: BatchTable, data: Any
+        self, table: BatchTable, data: Any, first: int = 0, last: int | None = None
     ) -> list[tuple[CompletedTxn, int]]:
-        """Take over batches that are in the log already: `data` begins at the first of them.
+        """Take over batches that are in the log already, rows `first` to `last`: `data` begins at the table's first.
 
         The transactions that end in them, each with the last stable offset right after its end.
         """
         completed: list[tuple[CompletedTxn, int]] = []
         if table.has_producers:
-            staged = self.producers.stage(table, 0, len(table), data, base_position=table.position(0))
+            staged = self.producers.stage(
+                table, first, len(table) if last is None else last, data, base_position=table.position(0))
             if staged is not None:
                 completed = self.producers.completions(staged)
                 self.producers.commit(staged, 0)

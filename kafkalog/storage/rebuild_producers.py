@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+from bisect import bisect_left
+from typing import Final
+
+from kafkalog.errors import CorruptRecord
+from kafkalog.storage.log_walk import bound_of, sound_chunks
 from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.segment_reader import Extent
 from kafkalog.storage.segments import LogSegments
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 def rebuild_producers(
@@ -39,7 +48,7 @@ def rebuild_producers(
             producers.map_end_offset = start
             if segment.base_offset in marks:
                 producers.take_snapshot(sync=sync)
-            if not _read(producers, segment, start, last_offset):
+            if not _read(producers, segments, segment, start, last_offset):
                 lagging.append(segment)
     producers.map_end_offset = last_offset
     producers.take_snapshot(sync=sync)
@@ -51,17 +60,26 @@ def _marks(segments: LogSegments[LogSegment], last_offset: int) -> list[int]:
     return [*segments.base_offsets[-2:], last_offset]
 
 
-def _read(producers: ProducerStateManager, segment: LogSegment, start: int, last_offset: int) -> bool:
-    """Take over the batches of a segment from offset `start` on, up to the one that holds `last_offset`.
+def _read(
+    producers: ProducerStateManager,
+    segments: LogSegments[LogSegment],
+    segment: LogSegment,
+    start: int,
+    last_offset: int,
+) -> bool:
+    """Take over the sound batches of a segment from offset `start` on, up to the one that holds `last_offset`.
 
-    False where an aborted transaction among them is not in the segment's index.
+    False where an aborted transaction among them is not in the segment's index. Damage between them is logged.
     """
-    first = segment.translate_offset(start)
-    end = segment.translate_offset(last_offset)
-    stop = segment.size if end is None else end[1]
+    data = segment.records.slice(0, segment.size)
+    extent = Extent(segment.base_offset, data, bound_of(segments, segment.base_offset), True, segment.offset_index)
     aborted = -1
-    if first is not None and stop > first[1]:
-        for data, table in segment.records.slice(first[1], stop - first[1]).scanned():
-            ends = [txn.last_offset for txn, _ in producers.replay(table, data) if txn.is_aborted]
-            aborted = max([aborted, *ends])
+    for chunk in sound_chunks(extent, start, last_offset, _tell):
+        stop = bisect_left(chunk.batches.base_offsets, last_offset, chunk.first, chunk.last)
+        done = producers.replay(chunk.batches, chunk.data, chunk.first, stop)
+        aborted = max([aborted, *(txn.last_offset for txn, _ in done if txn.is_aborted)])
     return aborted <= segment.txn_index.last_offset
+
+
+def _tell(damage: CorruptRecord) -> None:
+    _LOG.warning("what producers did there is not known, and is taken for not done: %s", damage)

@@ -16,10 +16,11 @@ from typing import Final, NamedTuple, Protocol
 from kafkalog._core.recovery import BAD_CRC, BAD_ORDER, BAD_RANGE, BAD_SIZE, MORE, PARTIAL, RecoveryPass
 from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.file_records import FileRecords
+from kafkalog.storage.file_slice import check_next_offset
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from kafkalog.storage.producer_state import ProducerStateManager
-from kafkalog.storage.segment import LogSegment, check_end
+from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.time_index import TimeIndex
 from kafkalog.util.scan_buffer import scan_buffer
 
@@ -82,7 +83,7 @@ def scan_segment(segment: HasData, tell: Callable[[int], object] | None = None) 
     if tell is not None:
         tell(found.end - found.position)
     if found.batches:
-        check_end(records.path, found.tail.last_offset + 1)
+        check_next_offset(found.tail.last_offset, records.path)
     return FoundSegment(found, status)
 
 
@@ -92,9 +93,10 @@ def recover_segment(
     """The bytes cut off the end of the segment; its indexes and what `producers` and `epochs` know of it are new.
 
     `scanned` is what `scan_segment` said of it. SegmentOffsetOverflow where a sound batch has an offset that the
-    segment cannot hold; StorageError.
+    segment cannot hold, CorruptRecord where it has the largest there is; StorageError.
     """
     found, status = scanned
+    _refuse_end(segment, scanned)
     segment.txn_index.reset()
     if found.batches:
         done = producers.take_over(found.producers, found.tail.last_offset)
@@ -122,9 +124,15 @@ def rebuild_indexes(segment: LogSegment) -> None:
     SegmentOffsetOverflow where an offset does not fit the segment; StorageError.
     """
     scanned = scan_segment(segment)
+    _refuse_end(segment, scanned)
     _refuse_overflow(segment, scanned)
     segment.offset_index.refill(scanned.found.offset_index)
     segment.time_index.refill(scanned.found.time_index)
+
+
+def _refuse_end(segment: LogSegment, scanned: FoundSegment) -> None:
+    if scanned.status == BAD_RANGE:
+        check_next_offset(scanned.found.bad_offset, segment.path, scanned.found.tail.size)
 
 
 def _refuse_overflow(segment: LogSegment, scanned: FoundSegment) -> None:

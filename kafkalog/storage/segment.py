@@ -17,15 +17,10 @@ from kafkalog.errors import CorruptRecord, IllegalArgument, SegmentOffsetOverflo
 from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.abstract_index import Brought
 from kafkalog.storage.file_records import FileRecords
+from kafkalog.storage.file_slice import check_next_offset
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.lazy_index import LazyIndex
-from kafkalog.storage.names import (
-    MAX_OFFSET,
-    index_file_name,
-    log_file_name,
-    time_index_file_name,
-    txn_index_file_name,
-)
+from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name, txn_index_file_name
 from kafkalog.storage.readable_records import FIRST_WINDOW, SMALL_WINDOW
 from kafkalog.storage.segment_files import SegmentFiles
 from kafkalog.storage.segment_reader import Extent
@@ -47,17 +42,6 @@ NO_TIMESTAMP_YET: Final = 2**63 - 1
 """What `first_batch_timestamp` says of a segment without a time (SEG-33)."""
 NOT_READ: Final = SegmentTail()
 """The tail of a segment that was opened but not made ready for appends."""
-
-
-def check_end(path: str, end_offset: int) -> None:
-    """Return where a log may end there; CorruptRecord behind a batch that leaves no offset for it."""
-    if end_offset > MAX_OFFSET:
-        raise CorruptRecord(
-            f"a batch ends at offset {MAX_OFFSET}, which leaves none for the log end",
-            path=path,
-            offset=MAX_OFFSET,
-            hint="no log has such a batch: copy the sound records elsewhere with `kafkalog export`",
-        )
 
 
 class LogSegment(SegmentFiles):
@@ -341,14 +325,17 @@ class LogSegment(SegmentFiles):
         )
 
     def read_next_offset(self) -> int:
-        """The offset after the last batch; the base offset where there is none (SEG-19)."""
+        """Return the offset after the last batch; the base offset where there is none (SEG-19).
+
+        CorruptRecord for a size that no batch has, and for a last offset with none after it.
+        """
         last = self.offset_index.last_offset
         position = self.offset_index.lookup(last).position
         next_offset = self.base_offset
         for table in self.records.tables(position):
             if len(table):
-                next_offset = table.last_offset_of(len(table) - 1) + 1
-        check_end(self.path, next_offset)
+                row = len(table) - 1
+                next_offset = check_next_offset(table.last_offset_of(row), self.path, table.position(row))
         return next_offset
 
     # Times
@@ -449,12 +436,15 @@ class LogSegment(SegmentFiles):
             self._is_fresh = False
 
     def resize_indexes(self, size: int) -> None:
-        """Give both indexes room for `size` bytes of entries."""
+        """Give both indexes room for `size` bytes; one with more entries keeps them, and the next append rolls."""
         self.pin_indexes()
-        for index in (self.offset_index, self.time_index):
-            if not index.resize(size) and index.read_only:  # it has that length already: lift the write protection
+        offsets, times = self.offset_index, self.time_index
+        final_entry = times.entry_size
+        for index, least in ((offsets, offsets.size_in_bytes), (times, times.size_in_bytes + final_entry)):
+            length = max(size, least)
+            if not index.resize(length) and index.read_only:  # it has that length already: lift the write protection
                 index.trim_to_valid_size()
-                index.resize(size)
+                index.resize(length)
 
     def add_final_time_entry(self) -> None:
         """Write the largest timestamp into the slot that the time index kept free for it."""

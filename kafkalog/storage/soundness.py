@@ -6,6 +6,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.storage.segment import LogSegment
 from kafkalog.util.fileio import FileSystem
 
@@ -88,10 +89,13 @@ def _ends_whole(segment: LogSegment, position: int) -> bool:
     try:
         for table in segment.records.tables(position, check_crc=True):
             if table.first_invalid >= 0:
-                raise _unsound(segment, table.position(table.first_invalid))
+                end = table.position(table.first_invalid)
+                raise _unsound(segment, end)
             for row, (base, last) in enumerate(zip(table.base_offsets, table.last_offsets, strict=True)):
-                if last < base:  # the log would end there, whatever the checksum says
-                    raise _unsound(segment, table.position(row))
+                # the log would end there, whatever the checksum says, or has no offset to end with
+                if last < base or last == LARGEST_OFFSET:
+                    end = table.position(row)
+                    raise _unsound(segment, end)
             end = table.position(len(table) - 1) + table.size(len(table) - 1)
     except CorruptRecord:
         if any(segment.records.read(end, segment.size - end)):

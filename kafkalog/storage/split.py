@@ -58,7 +58,7 @@ def share_out(
     modified_ns = segment.records.last_modified_ns()
     made: list[LogSegment] = []
     try:
-        for data, table in segment.records.slice(0, segment.size).scanned():
+        for data, table in segment.records.slice(0, segment.size).scanned(whole=True):
             _share_out(segment.path, data, table, made, directory, config, fs, clock)
         for entry in aborted:
             _part_of(made, entry.last_offset).add_aborted(entry)

@@ -14,11 +14,15 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from kafkalog._core.scan import scan as scan_batches
 from kafkalog._core.txns import AbortedRanges, TxnScan
 from kafkalog.errors import CorruptRecord, FormatError, KafkalogError, StorageError
 from kafkalog.storage.aborted_txns import ENTRY_BYTES, check_believable, check_sanity, read_aborted_txns
+from kafkalog.storage.file_slice import LARGEST_OFFSET
+from kafkalog.storage.log_walk import sound_chunks
 from kafkalog.storage.names import SNAPSHOT_SUFFIX, parse_base_offset, snapshot_file_name, txn_index_file_name
 from kafkalog.storage.producer_snapshot import read_snapshot
+from kafkalog.storage.segment_reader import Anchor, Extent
 from kafkalog.util.fileio import OS, FileSystem
 
 __all__ = ["AbortedTransaction", "Transactions"]
@@ -248,16 +252,24 @@ class Transactions:
         return dict(open_ones)
 
     def _scan(self, scan: TxnScan, segment: Any, start: int, stop: int, tail: _Tail | None = None) -> None:
-        """Feeds the batches between two positions of a segment; a damaged size field ends it, and is a problem."""
+        """Feed the sound batches between two positions of a segment; damage between them is a problem."""
         records = segment.records
         read = _Window(records)
-        try:
-            for table in records.tables(start, stop):
-                scan.feed(table, read)
-                if tail is not None:
-                    tail.remember(table.position(len(table) - 1))
-        except CorruptRecord as error:
+        extent = Extent(segment.base_offset, records.slice(0, stop), LARGEST_OFFSET, True)
+
+        def damaged(error: CorruptRecord) -> None:
             self._problems[segment.path] = error
+
+        anchor = Anchor(start, segment.base_offset)
+        for chunk in sound_chunks(extent, segment.base_offset, LARGEST_OFFSET, damaged, anchor=anchor):
+            table = chunk.batches
+            if chunk.first or chunk.last < len(table):
+                begin, last = table.position(chunk.first), chunk.last - 1
+                size = table.position(last) + table.size(last) - begin
+                table = scan_batches(chunk.data[begin - chunk.position :][:size], base_position=begin, check_crc=False)
+            scan.feed(table, read)
+            if tail is not None:
+                tail.remember(table.position(len(table) - 1))
 
     # Before the tail
 

@@ -8,11 +8,8 @@ from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.storage.damage import MisplacedBatch, next_sound
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.lazy_file import DataFile
-<<<<<<< HEAD
-from kafkalog.storage.segment_reader import Anchor, Chunk, Extent, SegmentWalk
-=======
 from kafkalog.storage.names import MAX_OFFSET
->>>>>>> 160576a0270014c6e92f2abcbfc5161baafea5b3
+from kafkalog.storage.segment_reader import Anchor, Chunk, Extent, SegmentWalk
 
 HEADER_BYTES: Final = 61
 MAX_OFFSETS: Final = 2**31
@@ -79,7 +76,7 @@ def extend_end(file: DataFile, base_offset: int, end: SegmentEnd, length: int) -
     segment. Zeros up to the end (a preallocated file) are no problem.
     """
     end = end._replace(problem=None)
-    bound = min(base_offset + MAX_OFFSETS, 2**63 - 1)
+    bound = min(base_offset + MAX_OFFSETS, MAX_OFFSET)  # a log's end is an offset too
     extent = Extent(base_offset, FileSlice(file, 0, length), bound, is_last=True)
     try:
         for chunk in SegmentWalk(extent, Anchor(end.size, end.next_offset), 0, bound).chunks():
@@ -91,46 +88,11 @@ def extend_end(file: DataFile, base_offset: int, end: SegmentEnd, length: int) -
     return end
 
 
-<<<<<<< HEAD
 def _after(chunk: Chunk) -> SegmentEnd:
     """Return the end behind a chunk's last batch."""
     table, row = chunk.batches, chunk.last - 1
     position, size = table.position(row), table.size(row)
     at = position - chunk.position
-=======
-def _good_rows(table: BatchTable, base_offset: int, next_offset: int) -> int:
-    """How many batches from the first on are whole, valid, ascending and within the segment's range."""
-    rows = len(table)
-    if rows == 0:
-        return 0
-    rising = rising_rows(table, next_offset)
-    limit = min(base_offset + MAX_RELATIVE_OFFSET, MAX_OFFSET - 1)  # the end has an offset of its own
-    if table.last_offset <= limit:
-        return rising
-    return next((row for row in range(rising) if table.last_offset_of(row) > limit), rising)
-
-
-def rising_rows(table: BatchTable, next_offset: int) -> int:
-    """How many rows from the first on are valid and begin at or above `next_offset`, then above one another.
-
-    Offsets lie outside the CRC, so this is all that shows a damaged one.
-    """
-    rows = len(table) if table.first_invalid < 0 else table.first_invalid
-    if rows <= 0:
-        return 0
-    ends = memoryview(table.last_offsets).tolist()
-    starts = memoryview(table.base_offsets).tolist()
-    if starts[0] < next_offset:
-        return 0
-    if table.monotonic and all(map(lt, ends, starts[1:])):
-        return rows
-    return next((row for row in range(1, rows) if ends[row - 1] >= starts[row]), rows)
-
-
-def _after_row(table: BatchTable, row: int, data: bytes, end: SegmentEnd) -> SegmentEnd:
-    position = table.position(row)
-    at = position - end.size
->>>>>>> 160576a0270014c6e92f2abcbfc5161baafea5b3
     return SegmentEnd(
         size=position + size,
         next_offset=table.last_offset_of(row) + 1,

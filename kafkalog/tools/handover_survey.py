@@ -6,17 +6,15 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkalog._core.scan import scan
 from kafkalog.errors import CorruptCheckpoint, CorruptSnapshot, StorageError
 from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.log_walk import log_chunks
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.producer_snapshot import read_snapshot
 from kafkalog.storage.snapshots import Snapshots
 from kafkalog.storage.view import LogView
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import FileSystem
-
-CHUNK_BYTES = 1 << 20
 
 
 class PartitionSurvey(NamedTuple):
@@ -88,11 +86,7 @@ def _largest_producer_id(view: LogView, path: str, fs: FileSystem) -> int:
 
 
 def _producer_ids(view: LogView, offset: int) -> Iterator[int]:
-    """The producer ids of the batches from `offset` on."""
-    while offset < view.log_end_offset:
-        table = scan(view.read(offset, CHUNK_BYTES).records.read(), check_crc=False)
-        if not len(table):
-            return
-        if table.has_producers:
-            yield from (header.producer_id for header in table)
-        offset = table.last_offset_of(len(table) - 1) + 1
+    """Yield the producer ids of the batches from `offset` on; CorruptRecord for damage between them."""
+    for chunk in log_chunks(view, offset, view.log_end_offset):
+        if chunk.batches.has_producers:
+            yield from (chunk.batches[row].producer_id for row in range(chunk.first, chunk.last))

@@ -6,6 +6,7 @@ from errno import ENOENT
 
 from kafkalog._core.producer import ProducerState
 from kafkalog.errors import CorruptSnapshot, StorageError
+from kafkalog.storage.log_walk import log_chunks
 from kafkalog.storage.producer_snapshot import read_snapshot
 from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.view import LogView
@@ -19,14 +20,8 @@ def seen_producers(view: LogView, now_ms: int, fs: FileSystem) -> tuple[Producer
     """
     known = ProducerStateManager(view.path, fs=fs)
     start = _load_newest(known, view, now_ms)
-    segments = tuple(view.segments)
-    for number, segment in enumerate(segments, 1):
-        if number < len(segments) and segments[number].base_offset <= start:
-            continue
-        first = segment.translate_offset(max(start, segment.base_offset))
-        if first is not None:
-            for data, table in segment.records.slice(first[1], segment.size - first[1]).scanned():
-                known.replay(table, data)
+    for chunk in log_chunks(view, max(start, view.log_start_offset), view.log_end_offset):
+        known.replay(chunk.batches, chunk.data, chunk.first, chunk.last)
     return tuple(known.producers)
 
 

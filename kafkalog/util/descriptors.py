@@ -22,15 +22,16 @@ R = TypeVar("R")
 FEWEST: Final = 8
 """With less a log could not even roll."""
 MOST_BY_DEFAULT: Final = 16_384
-MAPS_BY_DEFAULT: Final = 16_384
-"""A quarter of what Linux lets a process map (`vm.max_map_count`), as it comes."""
+INDEX_PAGES_BY_DEFAULT: Final = 65_536
+"""256 MiB: the indexes of 50 to 100 full segments of a gigabyte, or of 32,768 small ones."""
+_PAGE_BYTES: Final = 4096
 _GIVEN_UP_AT_ONCE: Final = 16
 TOO_MANY_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 """What the system says of an open for which it has no descriptor left."""
 
 
 class Holder(Protocol):
-    """Something that holds one descriptor, or one mapping, and can do without for a while."""
+    """Something that holds one descriptor, or an index in memory, and can do without for a while."""
 
     used: bool
 
@@ -84,17 +85,23 @@ class OpenSet:
 
     def discard(self, holder: Holder) -> None:
         """Count it no more: it was closed, or is to stay open."""
-        self._held.pop(id(holder), None)
+        self._forget(id(holder))
 
     def _gone(self, ref: _Ref) -> None:
         if self._held.get(ref.key) is ref:
-            self._held.pop(ref.key, None)
+            self._forget(ref.key)
+
+    def _forget(self, key: int) -> None:
+        self._held.pop(key, None)
 
     def make_room(self, extra: int = 1) -> None:
         """Let go of as many as are too many once `extra` are added."""
         limit = self.limit
-        while len(self._held) + extra > limit and self._let_one_go():
+        while self._total() + extra > limit and self._let_one_go():
             pass
+
+    def _total(self) -> int:
+        return len(self._held)
 
     def give_up(self, count: int) -> int:
         """How many were let go of at most `count`: the system says that there are too many, whatever the limit."""
@@ -113,17 +120,40 @@ class OpenSet:
                 return False
             holder = ref()
             if holder is None:
+                if key not in held:  # no other has come to lie there
+                    self._forget(key)
                 continue
             if holder.used:
                 holder.used = False
             elif holder.let_go():
                 self.given_up += 1
+                self._forget(key)
                 return True
             held[key] = ref
         return False
 
     def __repr__(self) -> str:
         return f"<OpenSet {len(self._held)} of at most {self.limit}>"
+
+
+class MemorySet(OpenSet):
+    """Holders that take memory; the limit counts pages of 4 KiB, and each holder takes at least one."""
+
+    def __init__(self, default_limit: Callable[[], int]) -> None:
+        super().__init__(default_limit)
+        self._pages: dict[int, int] = {}
+
+    def add(self, holder: Holder, size_bytes: int = 0) -> None:
+        """Count `size_bytes` of memory that `holder` took."""
+        self._pages[id(holder)] = max(1, -(-size_bytes // _PAGE_BYTES))
+        super().add(holder)
+
+    def _total(self) -> int:
+        return sum(self._pages.values())  # one step of the interpreter
+
+    def _forget(self, key: int) -> None:
+        super()._forget(key)
+        self._pages.pop(key, None)
 
 
 def _half_of_the_descriptors() -> int:
@@ -135,8 +165,8 @@ def _half_of_the_descriptors() -> int:
 
 DESCRIPTORS: Final = OpenSet(_half_of_the_descriptors)
 """The files that the logs of this process hold open; by default half of what `ulimit -n` allows."""
-MAPS: Final = OpenSet(lambda: MAPS_BY_DEFAULT)
-"""The mapped indexes of segments that take no appends."""
+INDEXES: Final = MemorySet(lambda: INDEX_PAGES_BY_DEFAULT)
+"""The indexes of segments that take no appends, in memory."""
 
 
 def with_room(call: Callable[..., R], *args: Any) -> R:

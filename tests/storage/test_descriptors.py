@@ -15,7 +15,7 @@ from kafkalog.storage import lazy_file
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.descriptors import DESCRIPTORS, MAPS
+from kafkalog.util.descriptors import DESCRIPTORS, INDEXES
 from kafkalog.util.fileio import OS, FileSystem
 from tests.descriptors import open_descriptors
 from tests.faults import FaultFS
@@ -28,9 +28,9 @@ FEW = 8
 def few() -> Iterator[None]:
     """Only eight files may be open, and eight indexes mapped."""
     gc.collect()
-    DESCRIPTORS.limit = MAPS.limit = FEW
+    DESCRIPTORS.limit = INDEXES.limit = FEW
     yield
-    DESCRIPTORS.limit = MAPS.limit = None
+    DESCRIPTORS.limit = INDEXES.limit = None
 
 
 def many_logs(tmp_path: Path, count: int, fs: FileSystem = OS) -> list[UnifiedLog]:
@@ -299,7 +299,7 @@ def test_readers_and_writers_while_files_come_and_go(tmp_path: Path, few: None) 
         thread.start()
     for _ in range(300):
         DESCRIPTORS.give_up(2)
-        MAPS.give_up(2)
+        INDEXES.give_up(2)
         stop.wait(0.002)
     stop.set()
     for thread in threads:

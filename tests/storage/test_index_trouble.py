@@ -154,7 +154,7 @@ def test_a_failed_creation_leaves_no_file(path: Path) -> None:
 
 
 def test_a_sparse_file_is_read_without_touching_its_holes(path: Path) -> None:
-    """A mapped hole needs disk space on some file systems: an index with holes is copied, and mapped when reserved."""
+    """An index that was not closed well is as long as its free room: what is read of it takes no disk space."""
     path.touch()
     os.truncate(path, 1 << 20)
     index = OffsetIndex(path, BASE, 1 << 20)
@@ -223,7 +223,7 @@ def test_a_really_full_disk_does_not_kill_the_interpreter() -> None:
 
 
 def test_look_ups_while_the_file_is_cut_and_grown(path: Path) -> None:
-    """A search without the GIL never touches what a trim, resize or truncation is about to cut (no SIGBUS)."""
+    """A search without the GIL never touches what a trim, resize or truncation is about to cut."""
     index = OffsetIndex(path, 0, 1 << 20)
     fill(index, range(1, 20_001), step=2)
     targets = np.arange(20_000)

@@ -12,7 +12,7 @@ import pytest
 
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.view import LogView
-from kafkalog.util.descriptors import DESCRIPTORS, MAPS
+from kafkalog.util.descriptors import DESCRIPTORS, INDEXES
 from tests.builder import seal
 from tests.faults import FaultFS
 from tests.storage.logs import NOW, bases, files, lead, log, offset_entries, time_entries
@@ -96,23 +96,23 @@ def test_threads_that_meet_a_damaged_index_first(tmp_path: Path, suffix: str, ca
 
 def test_indexes_are_dropped_when_there_are_too_many(tmp_path: Path) -> None:
     """What they say is the same when they are opened again, while the active segment keeps its own."""
-    MAPS.limit = 8
+    INDEXES.limit = 8
     try:
         closed_log(tmp_path)
         a_log = log(tmp_path, **SETTINGS)
-        held = len(MAPS)
+        held = len(INDEXES)
         entries = [(offset_entries(one), time_entries(one)) for one in a_log.segments]
         assert all(offsets and times for offsets, times in entries[:-1])
-        assert held <= len(MAPS) <= 8
+        assert held <= len(INDEXES) <= 8
         lead(a_log, times=20)
         assert [(offset_entries(one), time_entries(one)) for one in a_log.segments][: len(entries) - 1] == entries[:-1]
-        assert len(MAPS) <= 8
+        assert len(INDEXES) <= 8
         a_log.truncate_to(22)
         lead(a_log, times=10)
         assert [a_log.read(n, 1).fetch_offset_metadata.message_offset for n in range(32)] == list(range(32))
         a_log.close()
     finally:
-        MAPS.limit = None
+        INDEXES.limit = None
 
 
 def test_an_index_that_was_dropped_is_synced_all_the_same(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_an_index_that_was_dropped_is_synced_all_the_same(tmp_path: Path) -> Non
     a_log = log(tmp_path, fs=fs, **SETTINGS)
     lead(a_log, times=7)
     assert len(a_log.segments) == 2
-    MAPS.give_up(1000)
+    INDEXES.give_up(1000)
     DESCRIPTORS.give_up(1000)
     fs.calls.clear()
     a_log.flush()

@@ -87,11 +87,10 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
     async def _load(self, partitions: int, positions: Sequence[KeptPosition]) -> None:
         from kafkalog.server.groups.replay import replay_log  # a fresh directory starts without it
 
-        chunk_bytes = self._node.config["offsets.load.buffer.size"]
         for partition in range(partitions):
             try:
                 log = self._node.replicas.partition(OFFSETS_TOPIC, partition).log
-                self._take(await self._node.run(replay_log, log, chunk_bytes))
+                self._take(await self._node.run(replay_log, log))
             except Exception as error:  # the groups of the other partitions can be used all the same
                 known = isinstance(error, KafkalogError | OSError)
                 told = None if known else error

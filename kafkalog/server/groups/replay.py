@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from kafkalog._core.scan import BatchHeader, BatchTable
-from kafkalog.errors import CorruptRecord
 from kafkalog.records.control import ControlType, control_record
 from kafkalog.records.internal import coordinator_record
 from kafkalog.records.message import MessageError
@@ -17,7 +15,8 @@ from kafkalog.records.tables import batch_table
 from kafkalog.server.groups import records
 from kafkalog.server.groups.consumer_group import ConsumerGroup
 from kafkalog.server.groups.offsets import GroupOffsets
-from kafkalog.types import FetchDataInfo
+from kafkalog.storage.log_walk import Walkable, log_chunks
+from kafkalog.storage.segment_reader import Chunk
 
 _LOG: Final = logging.getLogger(__name__)
 _LEGACY_OFFSET: Final = 0
@@ -107,60 +106,27 @@ class Replay:
         self.offsets.end_transaction(producer_id, is_committed, lambda group_id: True)
 
 
-class ReadableLog(Protocol):
-    """A log of ours, or a view of another's."""
-
-    @property
-    def log_start_offset(self) -> int:
-        """Where it begins."""
-
-    @property
-    def log_end_offset(self) -> int:
-        """Where it ends."""
-
-    def read(self, start_offset: int, max_length: int, /) -> FetchDataInfo:
-        """Some of it, from that offset on."""
-
-
-def replay_log(log: ReadableLog, chunk_bytes: int, into: Replay | None = None) -> Replay:
-    """Reads a partition of `__consumer_offsets` from its start to its end, so many bytes at a time.
+def replay_log(log: Walkable, into: Replay | None = None) -> Replay:
+    """Return what the records of a partition of `__consumer_offsets` say, from its start to its end.
 
     Runs in a thread of the pool. A record that cannot be read is told in the log, and its group in `unreadable`;
-    CorruptRecord, InvalidRecord and StorageError for batches and markers that cannot; `into`, which is empty before,
-    has then what lies before them.
+    CorruptRecord, InvalidRecord and StorageError for damage, and batches and markers that cannot be read; `into`, which
+    is empty before, has then what lies before them.
     """
     replay = Replay() if into is None else into
-    offset, end = log.log_start_offset, log.log_end_offset
-    while offset < end:
-        found = log.read(offset, chunk_bytes)
-        before = offset
-        for data, table in found.records.scanned(check_crc=True):
-            for row in range(len(table)):
-                header = table[row]
-                if not header.is_valid or not offset < header.next_offset <= end:
-                    raise _damaged(header, found.records.path)
-                _replay_batch(replay, data, table, row, found.records.path)
-                offset = header.next_offset
-        if offset == before:
-            break
+    for chunk in log_chunks(log, log.log_start_offset, log.log_end_offset):
+        for row in range(chunk.first, chunk.last):
+            _replay_batch(replay, chunk, row)
     for number, count in sorted(replay.unread.items(), key=str):
         what = "that have no key" if number is None else f"whose keys are of the type {number}"
         _LOG.warning("%d records of groups %s are left as they are: their kind is not kept here", count, what)
     return replay
 
 
-def _damaged(header: BatchHeader, path: str) -> CorruptRecord:
-    return CorruptRecord(
-        "a batch of groups does not match its checksum or its place",
-        path=path, offset=header.base_offset, position=header.position,
-        hint="kafkalog verify says what is damaged, kafkalog repair what can be done",
-    )  # fmt: skip
-
-
-def _replay_batch(replay: Replay, data: bytes, table: BatchTable, row: int, path: str) -> None:
-    header = table[row]
+def _replay_batch(replay: Replay, chunk: Chunk, row: int) -> None:
+    header = chunk.batches[row]
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER
-    for record in batch_table(data, table, row, base_position=table[0].position, path=path):
+    for record in batch_table(chunk.data, chunk.batches, row, base_position=chunk.position, path=chunk.path):
         if header.is_control:
             kind = control_record(record.key, record.value).type
             if kind in (ControlType.COMMIT, ControlType.ABORT):
@@ -169,4 +135,4 @@ def _replay_batch(replay: Replay, data: bytes, table: BatchTable, row: int, path
         try:
             replay.apply(record.key, record.value, record.offset, producer_id)
         except MessageError as error:
-            _LOG.error("a record of groups at offset %d of %s cannot be read: %s", record.offset, path, error)
+            _LOG.error("a record of groups at offset %d of %s cannot be read: %s", record.offset, chunk.path, error)

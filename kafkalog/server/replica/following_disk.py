@@ -86,6 +86,17 @@ def _drop_begin(log: UnifiedLog, records: memoryview) -> None:
             log.truncate_to(log.log_end_offset)
 
 
+def _borne_out(records: memoryview, next_offset: int) -> memoryview:
+    """Return the batches without a last one that begins behind a gap; the next fetch begins with that one.
+
+    A damaged base offset, which no checksum covers, looks like a gap that compaction left. The batch after it shows
+    which of the two it is: where that one goes back, the append refuses both, and nothing is passed over.
+    """
+    table = scan(records, check_crc=False)
+    last = len(table) - 1
+    return records[: table.position(last)] if last > 0 and table.begins_behind_gap(last, next_offset) else records
+
+
 def _may_begin(log: UnifiedLog, epoch: int, offset: int) -> bool:
     """Whether the leader says that its epoch begins at the log's end: all up to there is the same in both logs."""
     return epoch > log.state.leader_epoch and offset == log.log_end_offset
@@ -105,7 +116,7 @@ def _take(partition: Partition, plan: Take, leader_epoch: int) -> None:
     log = partition.log
     if plan.records is not None and len(plan.records):
         _drop_begin(log, plan.records)
-        partition.append_as_follower(plan.records, leader_epoch)
+        partition.append_as_follower(_borne_out(plan.records, log.log_end_offset), leader_epoch)
     if plan.high_watermark >= 0 and plan.high_watermark != log.high_watermark:
         log.update_high_watermark(plan.high_watermark)
     start = min(plan.log_start_offset, log.high_watermark)

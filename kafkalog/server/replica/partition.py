@@ -242,7 +242,7 @@ class Partition:
             return log.append_as_follower(batches, leader_epoch)
         except UnexpectedAppendOffset as error:
             end, first, last = log.log_end_offset, error.first_offset, error.last_offset
-            if first is None or last is None or not (log.log_start_offset == end and first < end <= last):
+            if first is None or last is None or not (log.log_start_offset == end and 0 <= first < end <= last):
                 raise
             _LOG.info("%s: empty, it begins anew at %d instead of %d", self.topic_partition, first, end)
             log.truncate_fully_and_start_at(first)

@@ -14,18 +14,16 @@ from kafkalog.errors import InvalidRecord
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.encoder import encoded
 from kafkalog.records.internal import coordinator_record
-from kafkalog.records.memory import MemoryRecords
 from kafkalog.records.message import MessageError
 from kafkalog.records.schemas.transactions import KEYS, VALUES
+from kafkalog.records.tables import batch_table
 from kafkalog.server.topics import TRANSACTION_STATE
 from kafkalog.server.txns.states import TransactionState
 from kafkalog.server.txns.transaction import Transaction
-from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.view import LogView
+from kafkalog.storage.log_walk import Walkable, log_chunks
 from kafkalog.types import TopicPartition
 
 TOPIC: Final = TRANSACTION_STATE
-LOAD_BYTES: Final = 1 << 20
 _TYPE: Final = 0
 _VERSION: Final = 1
 _SHORT: Final = struct.Struct(">h")
@@ -112,20 +110,19 @@ def transactions_batch(entries: Iterable[tuple[str, Transaction | None]], now_ms
     return builder.build()
 
 
-def read_transactions(log: UnifiedLog | LogView) -> LoadedTransactions:
-    """The last value of each id in a partition. CorruptRecord, with its place, for damage; StorageError.
+def read_transactions(log: Walkable) -> LoadedTransactions:
+    """Return the last value of each id in a partition. CorruptRecord, with its place, for damage; StorageError.
 
     A record of a later format is a problem that is told: an older coordinator passes over it.
     """
     found: dict[str, Transaction] = {}
     problems: list[str] = []
     unreadable: set[str] = set()
-    offset, end = log.log_start_offset, log.log_end_offset
-    while offset < end:
-        before = offset
-        for batch in MemoryRecords(log.read(offset, LOAD_BYTES).records.read()).batches():
-            batch.ensure_valid()
-            for record in () if batch.header.is_control else batch.records():
+    for chunk in log_chunks(log, log.log_start_offset, log.log_end_offset):
+        for row in range(chunk.first, chunk.last):
+            if chunk.batches[row].is_control:
+                continue
+            for record in batch_table(chunk.data, chunk.batches, row, base_position=chunk.position, path=chunk.path):
                 try:
                     transactional_id, transaction = transaction_of(record.key or b"", record.value)
                 except (MessageError, InvalidRecord) as error:
@@ -139,9 +136,6 @@ def read_transactions(log: UnifiedLog | LogView) -> LoadedTransactions:
                     found.pop(transactional_id, None)
                 else:
                     found[transactional_id] = transaction
-            offset = batch.next_offset
-        if offset == before:  # a hole that compaction left at the end
-            break
     return LoadedTransactions(found, problems, unreadable)
 
 

@@ -1,0 +1,98 @@
+"""A log read from one offset to another, segment after segment: damage is raised, or passed over and told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from kafkalog._core.scan import BatchTable
+from kafkalog.errors import CorruptRecord
+from kafkalog.storage.damage import bad_row, next_sound
+from kafkalog.storage.file_slice import LARGEST_OFFSET
+from kafkalog.storage.segment_reader import Anchor, Chunk, Extent, segment_chunks
+
+__all__ = ["Walkable", "bound_of", "check_rows", "log_chunks", "sound_chunks"]
+
+
+class Walkable(Protocol):
+    """A log of ours, or a view of another's."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset behind the last one."""
+
+    def extent(self, offset: int, /) -> Extent:
+        """Return the segment in which a walk to `offset` begins."""
+
+
+def log_chunks(log: Walkable, start: int, stop: int, *, check_crc: bool = True) -> Iterator[Chunk]:
+    """Yield the batches of a log that hold offsets in [start, stop), in order.
+
+    CorruptRecord, with its place, for damage before `stop`; what lies before it was yielded. At the end of a view that
+    was closed well that is damage too. OffsetOutOfRange where the log's start moved past what comes next, StorageError.
+    """
+    while start < stop:
+        extent = log.extent(start)
+        for chunk in segment_chunks(extent, start, stop, check_crc=check_crc):
+            yield chunk
+            start = chunk.next_offset
+        if extent.is_last:
+            break
+        start = max(start, extent.bound)
+    damage: CorruptRecord | None = getattr(log, "tail_damage", None)  # a writer's log has none
+    if damage is not None and stop >= log.log_end_offset:
+        raise damage
+
+
+def sound_chunks(
+    extent: Extent,
+    start: int,
+    stop: int,
+    damaged: Callable[[CorruptRecord], object],
+    *,
+    anchor: Anchor | None = None,
+) -> Iterator[Chunk]:
+    """Yield the sound batches of a segment that hold offsets in [start, stop), in order, from `anchor` on if given.
+
+    `damaged` is called with the error for each damage between them, after the batches before it. StorageError.
+    """
+    data = extent.data
+    while True:
+        try:
+            for chunk in segment_chunks(extent, start, stop, anchor=anchor):
+                yield chunk
+                start = chunk.next_offset
+            return
+        except CorruptRecord as error:
+            damaged(error)
+            position, expected = error.position or 0, error.offset or 0
+        found = next_sound(data.file, position, data.end, expected)
+        if found is None:
+            return
+        anchor = Anchor(found.position, expected)
+
+
+def bound_of(segments: Any, base_offset: int) -> int:
+    """Return the offset below which the batches of a segment lie: the base of the next one, if there is one."""
+    following = segments.higher(base_offset)
+    return LARGEST_OFFSET if following is None else int(following.base_offset)
+
+
+def check_rows(table: BatchTable, next_offset: int, bound: int, path: str, base_position: int = 0) -> int:
+    """Return the offset after the last batch of a table, whose batches ascend from `next_offset` to `bound`.
+
+    CorruptRecord for the first one that does not, or whose checksum was compared and is wrong; the table's positions
+    count from `base_position` of the file.
+    """
+    rows = table.sound_rows(next_offset, bound)
+    if rows:
+        next_offset = table.last_offset_of(rows - 1) + 1
+    if rows < len(table):
+        error = bad_row(table, rows, next_offset, bound, path)
+        error.position = table.position(rows) + base_position
+        raise error
+    return next_offset
