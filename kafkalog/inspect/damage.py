@@ -37,16 +37,24 @@ class SegmentDamage(NamedTuple):
     sound: tuple[tuple[int, int], ...]
 
 
+def damage_in_sample(segment: str, position: int, last: int) -> SegmentDamage:
+    """Return damage that was met in a sample, whose end is not looked for: that could take all of the segment."""
+    what = "no sound batch, or one that contradicts those before it; `kafkalog verify` shows how far it goes"
+    where = f"position {position:,} and on, behind offset {last:,}"
+    return SegmentDamage((DamagedPlace(segment, position, 0, last, None, "sample", where, what),), ())
+
+
 Locate = Callable[[Any, int | None], SegmentDamage]
 """Finds the damage of a segment of an engine; the base offset of the next one is given too, None for the last."""
 
 
 def sound_chunks(
-    segment: Any, position: int, end: int, find: Callable[[], Sequence[tuple[int, int]]]
+    segment: Any, position: int, end: int, find: Callable[[int, int], Sequence[tuple[int, int]]]
 ) -> Iterator[tuple[bytes, BatchTable]]:
     """Yield the chunks of sound batches between two positions of a segment, whose checksums are compared.
 
-    `find` is called at the first sign of damage: the ranges of sound batches of the whole segment. StorageError.
+    `find` is called at the first sign of damage, with the position and the last offset before it: the ranges of sound
+    batches of the segment, as far as they are wanted. StorageError.
     """
     last = segment.base_offset - 1
     try:
@@ -59,7 +67,7 @@ def sound_chunks(
             return
     except CorruptRecord:
         pass
-    for start, stop in find():
+    for start, stop in find(position, last):
         start, stop = max(start, position), min(stop, end)
         if start < stop:
             yield from segment.records.slice(start, stop - start).scanned()

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from errno import ENOENT
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.cleaner.types import bytes_of
 from kafkalog.errors import KafkalogError, StorageError
-from kafkalog.inspect.damage import DamagedPlace, Locate, SegmentDamage, sound_chunks
+from kafkalog.inspect.damage import DamagedPlace, Locate, SegmentDamage, damage_in_sample, sound_chunks
 from kafkalog.inspect.details import DETAIL_BYTES, DetailTally
 from kafkalog.inspect.headers import HeaderColumns
 from kafkalog.inspect.parts import IndexSummary, index_summary
@@ -24,7 +25,7 @@ from kafkalog.inspect.tally import SegmentTally, Tally, spans_between
 from kafkalog.records.format import codec_name
 from kafkalog.storage.file_slice import claimed_size
 from kafkalog.storage.index_view import OffsetIndexView
-from kafkalog.storage.names import index_file_name
+from kafkalog.storage.names import index_file_name, log_file_name
 from kafkalog.types import OffsetPosition, TopicPartition
 
 __all__ = ["Wanted", "survey"]
@@ -65,6 +66,7 @@ class _Survey:
 
     def __init__(self, engine: Any, topic_partition: TopicPartition, wanted: Wanted, locate: Locate) -> None:
         self._locate = locate
+        self._is_whole = False
         self._damage: dict[int, SegmentDamage] = {}
         self._topic_partition = topic_partition
         self._wanted = wanted
@@ -83,6 +85,7 @@ class _Survey:
     def made(self, progress: Callable[[float], object] | None) -> LogStats:
         """The figures, once everything that is wanted was read."""
         chosen, is_whole = windows(self._sizes, self._wanted.most_bytes)
+        self._is_whole = is_whole
         apart = self._chunks_apart(chosen)
         number = done = 0
         total = max(sum(window.size for window in chosen), 1)
@@ -121,7 +124,7 @@ class _Survey:
             size = max(end - position, 0) if end == self._sizes[window.segment] else window.size
             found = False
             stop = position + min(size, segment.size - position)
-            for chunk in sound_chunks(segment, position, stop, lambda: self._damage_of(window.segment).sound):
+            for chunk in sound_chunks(segment, position, stop, partial(self._find, window.segment)):
                 found = True
                 yield chunk
             if not found and window.position:
@@ -156,6 +159,16 @@ class _Survey:
         is_sound = len(table) == 1 and table.first_invalid < 0 and table.base_offset(0) >= base
         return at if is_sound else None
 
+    def _find(self, number: int, position: int, last: int) -> Sequence[tuple[int, int]]:
+        """The sound ranges of a segment in which damage was met; none more of it where it is only sampled."""
+        if self._is_whole:
+            return self._damage_of(number).sound
+        segment = self._segments[number]
+        found = damage_in_sample(os.path.join(self._path, log_file_name(segment.base_offset)), position, last)
+        before = self._damage.get(number, SegmentDamage((), ()))
+        self._damage[number] = SegmentDamage((*before.places, *found.places), ())
+        return ()
+
     def _damage_of(self, number: int) -> SegmentDamage:
         """The damage of a segment, which is looked for once."""
         if number not in self._damage:
@@ -165,7 +178,7 @@ class _Survey:
 
     def _damaged_places(self) -> tuple[DamagedPlace, ...]:
         """All that was found, in the order of the log; a view that ends early has met some in its last segment."""
-        if self._segments and self._problems:
+        if self._segments and self._problems and self._is_whole:
             try:
                 self._damage_of(len(self._segments) - 1)
             except KafkalogError as error:
@@ -176,7 +189,7 @@ class _Survey:
     def _one_batch(segment: Any, position: int) -> Iterator[tuple[bytes, BatchTable]]:
         size = claimed_size(segment.records.read(position, 17))
         if 0 < size <= min(_WHOLE_BATCH, segment.size - position):
-            yield from sound_chunks(segment, position, position + size, tuple)
+            yield from sound_chunks(segment, position, position + size, lambda *_: ())
 
     def _note_place(self, window: Window, table: BatchTable, columns: HeaderColumns) -> None:
         """Notes when it was that the log had so many offsets and bytes."""

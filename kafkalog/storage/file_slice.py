@@ -15,7 +15,7 @@ LOG_OVERHEAD: Final = 12
 """Bytes of a batch before what its size field counts."""
 HEADER_BYTES: Final = 17
 """Bytes that show a batch's offset, size and magic; with fewer left, iteration ends (format.md §5)."""
-HINT: Final = "everything before this position is readable; recovery cuts the rest"
+HINT: Final = "everything before this position is readable; `kafkalog verify` says where sound batches follow"
 MAX_FILE_SIZE: Final = 2**31 - 1
 FIRST_CHUNK: Final = 64 * 1024
 LARGEST_CHUNK: Final = 1024 * 1024

@@ -132,6 +132,7 @@ def _look(
                 index, facts.time_result if by_time else facts.index_result, findings,
                 base_offset=job.base_offset, log_size=facts.good_end,
                 is_open=job.is_last and not job.state.is_clean, is_live=job.state.is_live,
+                is_of_damage=facts.kept != facts.good,
             )  # fmt: skip
     try:
         txn = TxnCheck(job.beside(names.TXN_INDEX_SUFFIX), facts, findings, fs, job.next_base_offset)

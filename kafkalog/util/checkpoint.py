@@ -16,7 +16,10 @@ from kafkalog.util.fileio import OS, FileSystem, atomic_write
 E = TypeVar("E")
 CURRENT_VERSION: Final = 0
 MAX_FILE_BYTES: Final = 1 << 28
-_HINT: Final = "move the file away: it is written anew, and what it said is found by reading the logs"
+_HINT: Final = (
+    "move the file away, and what it said is found by reading the logs; `kafkalog repair --checkpoints --apply` keeps the "
+    "lines that can be read"
+)
 
 
 class CheckpointFile(Generic[E]):

@@ -76,3 +76,13 @@ def test_the_page_and_the_commands_show_damage_and_what_was_checked(
     (found,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert found["checked_batches"] == 23 and found["checked_bytes"] == found["read_bytes"]
     assert [(one["kind"], one["last_sound_offset"]) for one in found["damage"]] == [("crc", 8)]
+
+
+def test_damage_in_a_sample_is_shown_and_its_segment_is_not_read_whole(tmp_path: Path) -> None:
+    log_file = write_log(tmp_path / "t-0", raw_batches.batches(0, 4000, 3))
+    spoil(log_file, 2, 70)
+    with kafkalog.open(tmp_path / "t-0") as log:
+        stats = log.stats(sample_bytes=130 << 10)
+    (place,) = stats.damage
+    assert (place.position, place.last_sound_offset, place.next_sound_offset) == (0, -1, None)
+    assert "`kafkalog verify` shows how far it goes" in stats.problems[0]
