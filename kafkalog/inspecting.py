@@ -6,14 +6,16 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.errors import IllegalArgument, KafkalogError, StorageError
 from kafkalog.keywords import unknown_keyword
 from kafkalog.segment_face import SEGMENT_COLUMNS, Segment
+from kafkalog.storage.names import log_file_name
 from kafkalog.storage.view import LogView
 
 if TYPE_CHECKING:
     from kafkalog._core.producer import ProducerState
     from kafkalog.engine import Engine
+    from kafkalog.inspect.damage import Locate
     from kafkalog.inspect.parts import Epoch, IndexSummary
     from kafkalog.inspect.plot import LogPlot
     from kafkalog.inspect.rows import Rows
@@ -142,7 +144,7 @@ class InspectMixin:
         first_dirty = _first_dirty_offset(engine)
         details = {} if most is not None else {"detail_bytes": None}
         wanted = Wanted(most, sizes=sizes, keys=keys, first_dirty_offset=first_dirty, **details)
-        return survey(engine, self.topic_partition, wanted, progress)
+        return survey(engine, self.topic_partition, wanted, progress, locate=damage_locator(engine))
 
 
     def plot(self, *kinds: str, stats: LogStats | None = None) -> LogPlot:
@@ -191,3 +193,36 @@ def _first_dirty_offset(engine: Engine) -> int | None:
         return read_offset(directory, CLEANER_OFFSET_FILE, engine.topic_partition, fs=engine.fs)
     except KafkalogError:
         return None
+
+
+def damage_locator(engine: Engine) -> Locate:
+    """Return what finds the damage of a segment of the log, for `survey`."""
+    from kafkalog.inspect.damage import DamagedPlace, SegmentDamage
+    from kafkalog.tools.verify_report import Findings, Severity
+    from kafkalog.tools.verify_segment import SegmentPass
+
+    def locate(segment: Any, next_base_offset: int | None) -> SegmentDamage:
+        path = os.path.join(engine.path, log_file_name(segment.base_offset))
+        findings = Findings(path)
+        try:
+            with engine.fs.open_file(path, "r") as file:
+                is_last = next_base_offset is None
+                facts = SegmentPass(
+                    file, segment.base_offset, findings, fs=engine.fs, length=file.size(), is_last=is_last,
+                    is_live=is_last, next_base_offset=next_base_offset,
+                ).run()  # fmt: skip
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise StorageError.from_os(error, "read the segment", path=path) from error
+        places = [
+            DamagedPlace(
+                path, one.position or 0, one.size or 0, one.last_sound_offset, one.next_sound_offset, one.kind,
+                one.where, one.what,
+            )
+            for one in findings.all()
+            if one.severity == Severity.DAMAGE
+        ]  # fmt: skip
+        return SegmentDamage(tuple(places), tuple(facts.kept))
+
+    return locate

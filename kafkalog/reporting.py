@@ -12,6 +12,7 @@ from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.inspect.report import Report
 from kafkalog.inspect.stats import LogStats
 from kafkalog.inspect.survey import Wanted, survey
+from kafkalog.inspecting import damage_locator
 from kafkalog.manager.checkpoints import read_cleaner_offsets
 from kafkalog.manager.known_topics import KnownTopics, read_known_topics
 from kafkalog.storage.names import is_log_file
@@ -59,7 +60,7 @@ def make_report(
             with LogView(one.path) as view:
                 first_dirty = known.first_dirty_offset(one)
                 wanted = Wanted(most, False, keys, detail, first_dirty)
-                logs.append(survey(view, one.topic_partition, wanted, progress))
+                logs.append(survey(view, one.topic_partition, wanted, progress, locate=damage_locator(view)))
         except KafkalogError as error:
             problems.append(f"{one.topic_partition}: {error}")
         if progress is not None:

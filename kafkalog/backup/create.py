@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from kafkalog._version import version
 from kafkalog.backup.copying import Tell
+from kafkalog.backup.damage import damage_notes, damage_of, known_damage, logs_by_directory
 from kafkalog.backup.directory import METADATA, DirectoryCopy
 from kafkalog.backup.making import BackupInProgress
 from kafkalog.backup.manifest import Manifest, Offsets, StoredPartition
@@ -24,6 +25,7 @@ from kafkalog.errors import IllegalArgument, KafkalogError, PartitionNotFound
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.remote import refuse_urls
 from kafkalog.tools.directories import Path, path_list
+from kafkalog.tools.verify_report import Finding
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -57,8 +59,8 @@ def create_backup(
     """Makes a backup of data directories in the directory of backups `target`, which is made where it is missing.
 
     A broker, a server or a writer may work on them all the while. Files that the last backup has are not copied again,
-    unless `full` asks for it. `committed` reads the offsets of groups for the manifest; `tell` is called with bytes as
-    they are done.
+    unless `full` asks for it. Damaged bytes are copied as they are, and noted in the manifest. `committed` reads the
+    offsets of groups for the manifest; `tell` is called with bytes as they are done.
 
     A partition that is deleted meanwhile is not in it. PartitionNotFound for a data directory that does not exist,
     IllegalArgument for one inside the other or for a target that holds something else, DirectoryLocked while another
@@ -76,7 +78,8 @@ def create_backup(
     with StoreLock(target, create=True, fs=fs) as store:
         known = {} if full else store.known()
         with BackupInProgress(store, known, clock.milliseconds(), fs=fs, tell=tell) as making:
-            manifest = Copying(making, paths, fs, clock).run(clock.milliseconds(), committed)
+            copying = Copying(making, paths, fs, clock, earlier=None if full else store.newest())
+            manifest = copying.run(clock.milliseconds(), committed)
             making.commit(manifest)
         store.sweep()
     path = os.path.join(store.path, making.id)
@@ -127,7 +130,10 @@ def check_places(paths: Sequence[str], target: str) -> None:
 
 
 class Copying:
-    """One call: the directories, and the partitions on their way."""
+    """One call: the directories, and the partitions on their way; then `damage` is what the segments copied have.
+
+    `earlier` is the manifest of the backup whose files may be linked to.
+    """
 
     def __init__(
         self,
@@ -136,7 +142,10 @@ class Copying:
         fs: FileSystem,
         clock: Clock,
         topics: frozenset[str] | None = None,
+        earlier: Manifest | None = None,
     ) -> None:
+        self.damage: list[Finding] = []
+        self._earlier = earlier
         self._making = making
         self._fs = fs
         self._clock = clock
@@ -158,6 +167,7 @@ class Copying:
         endings = self._endings({one: copies[one].path for one in turns if one[1] != METADATA})
         for number, key in turns:
             self._finish(number, key, copies[number, key], endings.get((number, key)))
+        self._look_for_damage()
         stored = [each.finish(done) for each, done in zip(self._directories, self._copied, strict=True)]
         partitions = self._partitions()
         places = [self._making.path_of(one.name) for one in self._directories]
@@ -195,6 +205,15 @@ class Copying:
             return
         self._copied[number][key] = copied
         self._notes += copied.notes
+
+    def _look_for_damage(self) -> None:
+        for name, logs in logs_by_directory(self._making.files):
+            directory, _, partition = name.partition("/")
+            source = next(one.path for one in self._directories if one.name == directory)
+            found = damage_of(self._making, name, logs, os.path.join(source, partition), self._fs)
+            self.damage += found
+            self._notes += damage_notes(name, found)
+        self._notes += known_damage(self._making, self._earlier)
 
     def _elsewhere(self, number: int, key: TopicPartition) -> int | None:
         """The data directory that a partition was moved to, if it was."""

@@ -103,6 +103,10 @@ class BackupInProgress:
         """The length of a file that is in it."""
         return self._files[name].size
 
+    def is_linked(self, name: str) -> bool:
+        """True for a file that an earlier backup has too."""
+        return name in self._links
+
     def path_of(self, name: str) -> str:
         """Where a file of the backup lies, or will."""
         return os.path.join(self.path, name)

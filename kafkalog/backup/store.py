@@ -113,19 +113,24 @@ class BackupStore:
     def known(self) -> Known:
         """Files of the newest backup that can be read, and of those that were not finished."""
         found: Known = {}
-        for name in reversed(self.ids()):
-            directory = os.path.join(self.path, name)
-            try:
-                files = read_manifest(directory, self._fs).files
-            except CorruptBackup:
-                continue
-            found |= {file.path: KnownFile(os.path.join(directory, file.path), file, True) for file in files}
-            break
+        newest = self.newest()
+        if newest is not None:
+            directory = os.path.join(self.path, newest.id)
+            found |= {file.path: KnownFile(os.path.join(directory, file.path), file, True) for file in newest.files}
         for name in self.unfinished():
             directory = os.path.join(self.path, name)
             for file in _journalled(os.path.join(directory, JOURNAL), self._fs):
                 found[file.path] = KnownFile(os.path.join(directory, file.path), file, False)
         return found
+
+    def newest(self) -> Manifest | None:
+        """The manifest of the newest backup that can be read; None where there is none."""
+        for name in reversed(self.ids()):
+            try:
+                return read_manifest(os.path.join(self.path, name), self._fs)
+            except CorruptBackup:
+                continue
+        return None
 
     def new_id(self, now_ms: int) -> str:
         """An id for now, above those there are: a clock that was set back brings no backup before another one."""

@@ -51,9 +51,12 @@ def create(
 ) -> int:
     """Make a backup of the data directories in TARGET; `create` may be left out.
 
-    Exit status: 0 made, 1 not made, 2 wrong usage.
+    Bytes are copied as they are. Damage in segments is reported, also with -q, and noted in the backup's manifest.
+
+    Exit status: 0 made, 1 not made, or made of a log that has damage, 2 wrong usage.
     """
     from kafkalog.backup import create_backup, delete_backups, list_backups
+    from kafkalog.backup.damage import DAMAGED
     from kafkalog.tools.verify import total_bytes
 
     common.set_verbosity(quiet, verbose)
@@ -63,8 +66,12 @@ def create(
     if keep is not None:
         delete_backups(target, [one.id for one in list_backups(target)][:-keep])
     manifest = report.manifest
+    damaged = [text for text in manifest.notes if text.startswith(DAMAGED)]
     for text in manifest.notes:
-        common.note(f"kafkalog: note: {text}", quiet=quiet)
+        if text not in damaged:
+            common.note(f"kafkalog: note: {text}", quiet=quiet)
+    for text in damaged:
+        print(f"kafkalog: {text}; its bytes are in the backup as they are", file=sys.stderr)
     if as_json:
         sizes = {"linked": report.linked, "cloned": report.cloned, "copied": report.copied}
         print(json.dumps({**_summary(manifest), "path": report.path, **sizes}))
@@ -73,7 +80,7 @@ def create(
             f"{report.path}: {_told(manifest)}; {report.linked:,} bytes as in the last backup, "
             f"{report.cloned:,} cloned, {report.copied:,} copied"
         )
-    return 0
+    return 1 if damaged else 0
 
 
 @command.command("list")

@@ -39,7 +39,8 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
 
     An export that was stopped goes on with --resume, as one does after new records have come; nothing is there twice.
     Columns are those of Spark's Kafka source, and the directory is the one of `kafkalog spark export`. With --format
-    kafka-dir TARGET becomes a data directory with the same bytes, and a manifest of settings and groups' offsets.
+    kafka-dir TARGET becomes a data directory with the same bytes, and a manifest of settings and groups' offsets; a log
+    with damage is not exported like that.
 
     Exit status: 0 exported, 1 not all of it, 2 wrong usage.
     """

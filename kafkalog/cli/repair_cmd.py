@@ -19,6 +19,7 @@ _INTERVAL = "index.interval.bytes"
 @click.option("--truncate-tail", is_flag=True, help="Cut the log behind its last sound batch.")
 @click.option("--checkpoints", is_flag=True, help="Set right snapshots, leader epochs, the directory's checkpoints.")
 @click.option("--all-indexes", is_flag=True, help="Make sound indexes anew too.")
+@click.option("--excise", is_flag=True, help="Besides, rewrite damaged segments without their damaged bytes.")
 @click.option("--backup-dir", type=click.Path(), metavar="DIR", help="New directory for what is changed or cut off.")
 @common.json_option("One JSON object for each change, and one for the report.")
 @common.settings_option(f"Setting of the topics: {_INTERVAL}")
@@ -30,6 +31,7 @@ def command(
     truncate_tail: bool,
     checkpoints: bool,
     all_indexes: bool,
+    excise: bool,
     backup_dir: str | None,
     as_json: bool,
     settings: dict[str, str],
@@ -40,7 +42,8 @@ def command(
 
     Wrong offset, time and transaction indexes are made anew from the log, as Kafka's recovery makes them, and bytes
     behind the last sound batch of a log are cut off. Wrong snapshots go, leader epochs and the checkpoints of a data
-    directory are made to fit the logs. Damage with sound batches behind it is told and left alone.
+    directory are made to fit the logs. Damage with sound batches behind it is reported and left alone, unless --excise
+    is given: then its segment is rewritten without the damaged bytes, which the backup directory keeps.
 
     Nothing changes without --apply. With it the data directory is locked, so no broker may run on it, and what is
     changed or cut off is first written to the backup directory (by default beside the data directory). -X
@@ -68,6 +71,7 @@ def command(
             truncate_tail=every or truncate_tail,
             checkpoints=every or checkpoints,
             all_indexes=all_indexes,
+            excise=excise,
             index_interval_bytes=interval,
             backup_dir=backup_dir,
             progress=meter.add if meter.shown else None,

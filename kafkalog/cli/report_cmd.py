@@ -33,10 +33,10 @@ def command(
     """Write one HTML page on data directories: rates, sizes, compression, keys, dirty ratios, indexes.
 
     The page has everything in it: no script, nothing to fetch, for light and dark screens, a desk or a phone. Of large
-    logs a sample is read, about 512 MiB in all, and the page says how much. Nothing is locked or changed in the
-    directories, and a broker may run meanwhile.
+    logs a sample is read, about 512 MiB in all, and the page says how much. The checksums of all that is read are
+    compared, and damage is shown. Nothing is locked or changed in the directories, and a broker may run meanwhile.
 
-    Exit status: 0 fine, 1 something could not be read (the page says what), 2 wrong usage.
+    Exit status: 0 fine, 1 something is damaged or could not be read (the page says what), 2 wrong usage.
     """
     from kafkalog.inspect.report import page
     from kafkalog.reporting import REPORT_BYTES, make_report, total_bytes, write_report

@@ -59,11 +59,14 @@ def command(
 
     Partitions are named by -d, -t and -p, or by the paths of data directories and partition directories. Counts come
     from batch headers. Of a log of more than 128 MiB a sample is read, and what is estimated has a ~ before it; a line
-    says how much was read. RATIO is how many bytes of records one byte on disk holds, by the batches that were
-    decompressed to see. Nothing is locked or changed, and a broker may run meanwhile.
+    says how much was read. The checksums of all that is read are compared, and damage is shown. RATIO is how many bytes
+    of records one byte on disk holds, by the batches that were decompressed to see. Nothing is locked or changed, and a
+    broker may run meanwhile.
 
-    Exit status: 0 fine, 1 something could not be read, or a named thing is absent, 2 wrong usage.
+    Exit status: 0 fine, 1 something is damaged, could not be read, or a named thing is absent, 2 wrong usage.
     """
+    from kafkalog.inspect.stats import checked
+
     common.set_verbosity(quiet, verbose)
     found = _found(paths, dirs, topic, partitions)
     is_sound = True
@@ -75,6 +78,8 @@ def command(
     every = list(_told(found, sizes=sizes, keys=by_key, exact=exact, quiet=quiet))
     for number, table in enumerate(_tables(every, batches=batches, segments=segments)):
         print(("\n" if number else "") + table.text())
+    if every:
+        common.note(f"checksums: {checked(every)}", quiet=quiet)
     for stats in every:
         if stats.sampled() and not quiet:
             common.note(f"{stats.name}: {stats.sampled()}")

@@ -16,6 +16,7 @@ from typing import Final
 
 from kafkalog.backup.copying import Copier, Tell, sync_files
 from kafkalog.backup.create import Committed, Copying, check_places
+from kafkalog.backup.damage import refuse_damage
 from kafkalog.backup.directory import CHECKPOINTS
 from kafkalog.backup.making import BackupInProgress
 from kafkalog.backup.manifest import Manifest, Offsets, encode_manifest, parse_manifest
@@ -60,8 +61,8 @@ def export_directory(
     """Makes `target`, which is missing or empty, a data directory with the topics of one, by default all.
 
     An export that was killed goes on where it was when it is run again: what it has copied lies beside the target.
-    UnknownTopicOrPartition; IllegalArgument for a target that holds something, and for several data directories; else
-    as `create_backup`.
+    A log with damage is not exported: CorruptRecord, and `target` is as it was. UnknownTopicOrPartition;
+    IllegalArgument for a target that holds something, and for several data directories; else as `create_backup`.
     """
     given = path_list(dirs)
     refuse_urls(target, *given)
@@ -82,6 +83,9 @@ def export_directory(
         with BackupInProgress(store, store.known(), now_ms, fs=fs, tell=tell) as making:
             copying = Copying(making, paths, fs, SYSTEM_CLOCK, wanted)
             manifest = copying.run(now_ms, lambda _: groups)
+            if copying.damage:
+                shutil.rmtree(store.path)
+                refuse_damage(copying.damage)
             manifest = manifest._replace(topics=_settings(paths, wanted, fs))
             making.commit(manifest)
         made = os.path.join(store.path, making.id, "dir0")

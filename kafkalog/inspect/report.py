@@ -11,7 +11,7 @@ from kafkalog.inspect.html import table
 from kafkalog.inspect.page_style import STYLE
 from kafkalog.inspect.partition_rows import partition_rows
 from kafkalog.inspect.pictures import pictures, rate_pictures
-from kafkalog.inspect.stats import LogStats
+from kafkalog.inspect.stats import LogStats, checked
 from kafkalog.inspect.values import moment, plural, rate
 from kafkalog.shown import human_size
 
@@ -90,7 +90,7 @@ def _counted(count: int, noun: str, about: str = "") -> tuple[str, str]:
 
 
 def _notes(report: Report) -> str:
-    """How much was looked at, where that is not everything, and what is wrong."""
+    """How much was looked at and compared with its checksums, and what is wrong."""
     lines = []
     sampled = [one for one in report.logs if not one.sample.is_whole]
     if sampled:
@@ -101,6 +101,8 @@ def _notes(report: Report) -> str:
             f"Sampled: {human_size(read)} of {human_size(total)} ({share:.2%}) were read, at equal distances in "
             f"{plural(len(sampled), 'partition')}. Counts with ~ are estimates; offsets, bytes and segments are exact."
         )
+    if report.logs:
+        lines.append(f"Checksums: {checked(report.logs)}.")
     found = [*report.problems, *(f"{one.name}: {problem}" for one in report.logs for problem in one.problems)]
     parts = [f"<p>{svg.text(line)}</p>" for line in lines]
     parts += [f'<p class="bad">{svg.text(line)}</p>' for line in found[:_MOST_PROBLEMS]]

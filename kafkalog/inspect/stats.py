@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from kafkalog.inspect.damage import DamagedPlace
 from kafkalog.inspect.details import KeySpread
 from kafkalog.inspect.histogram import Histogram, Step
 from kafkalog.inspect.parts import IndexSummary
@@ -88,7 +89,8 @@ class LogStats:
     that was read; offsets, bytes and segments are always exact. Markers of transactions count as `control_batches`
     only. Times are ms, -1 for none. `spans` are records and bytes by time. `indexes` is a row for each segment;
     `key_sizes`, `value_sizes` and `keys` are None unless they were asked for. `dirty` is None where the topic is not
-    known to be compacted. `problems` are errors in words: what could not be read is left out of the counts.
+    known to be compacted. The checksums of all batches that were read, `checked_batches`, were compared; `damage` are
+    the places that are wrong. `problems` are these and other errors in words: what could not be read is not counted.
     """
 
     topic_partition: TopicPartition
@@ -115,6 +117,8 @@ class LogStats:
     keys: KeySpread | None = None
     dirty: Dirty | None = None
     problems: tuple[str, ...] = ()
+    damage: tuple[DamagedPlace, ...] = ()
+    checked_batches: int = 0
 
     @property
     def name(self) -> str:
@@ -159,6 +163,10 @@ class LogStats:
             f"{plural(one.places, 'place')}; counts with ~ are estimates"
         )
 
+    def checked(self) -> str:
+        """How much was compared with its checksums, in words, and what that showed."""
+        return checked([self])
+
     # Tables
 
     @property
@@ -192,6 +200,7 @@ class LogStats:
             )
         if self.keys is not None:
             yield "keys", self._keys(self.keys)
+        yield "checksums", self.checked()
 
     def _batches(self) -> str:
         text = f"{self.about}{self.batches:,}"
@@ -274,6 +283,16 @@ class LogStats:
         from kafkalog.inspect.html import fragment
 
         return fragment(self.tables(), most=100)
+
+
+def checked(logs: Sequence[LogStats]) -> str:
+    """Return how much of logs was compared with its checksums, in words, and what that showed."""
+    read, total = sum(one.sample.read_bytes for one in logs), sum(one.size for one in logs)
+    damage = sum(len(one.damage) for one in logs)
+    found = plural(damage, "damaged place") if damage else "no damage found"
+    part = "" if all(one.sample.is_whole for one in logs) else " as a sample"
+    batches = plural(sum(one.checked_batches for one in logs), "batch")
+    return f"{batches} checked{part}, {human_size(read)} of {human_size(total)}: {found}"
 
 
 def step_rows(histogram: Histogram, title: str, what: str, part: str = "") -> Rows[Step]:

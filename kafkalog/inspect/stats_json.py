@@ -43,6 +43,9 @@ def as_dict(stats: LogStats) -> dict[str, Any]:
         ],
         "indexes": [{**one._asdict(), "bytes_per_entry": one.bytes_per_entry} for one in stats.indexes],
         "dirty": None if stats.dirty is None else {**stats.dirty._asdict(), "ratio": stats.dirty.ratio},
+        "checked_bytes": sample.read_bytes,
+        "checked_batches": stats.checked_batches,
+        "damage": [one._asdict() for one in stats.damage],
         "problems": list(stats.problems),
     }
     if stats.key_sizes is not None and stats.value_sizes is not None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from errno import ENOENT
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.cleaner.types import bytes_of
 from kafkalog.errors import KafkalogError, StorageError
+from kafkalog.inspect.damage import DamagedPlace, Locate, SegmentDamage, damage_in_sample, sound_chunks
 from kafkalog.inspect.details import DETAIL_BYTES, DetailTally
 from kafkalog.inspect.headers import HeaderColumns
 from kafkalog.inspect.parts import IndexSummary, index_summary
@@ -23,7 +25,7 @@ from kafkalog.inspect.tally import SegmentTally, Tally, spans_between
 from kafkalog.records.format import codec_name
 from kafkalog.storage.file_slice import claimed_size
 from kafkalog.storage.index_view import OffsetIndexView
-from kafkalog.storage.names import index_file_name
+from kafkalog.storage.names import index_file_name, log_file_name
 from kafkalog.types import OffsetPosition, TopicPartition
 
 __all__ = ["Wanted", "survey"]
@@ -44,19 +46,28 @@ class Wanted(NamedTuple):
 
 
 def survey(
-    engine: Any, topic_partition: TopicPartition, wanted: Wanted, progress: Callable[[float], object] | None = None
+    engine: Any,
+    topic_partition: TopicPartition,
+    wanted: Wanted,
+    progress: Callable[[float], object] | None = None,
+    *,
+    locate: Locate,
 ) -> LogStats:
     """The figures of an open log: a `LogView` or a `UnifiedLog`. What cannot be read is told in `problems`.
 
-    `progress` is called, chunk by chunk, with the share of what is to be read that was read: 0 to 1.
+    `progress` is called, chunk by chunk, with the share of what is to be read that was read: 0 to 1. `locate` finds the
+    damage of a segment where there is a sign of some.
     """
-    return _Survey(engine, topic_partition, wanted).made(progress)
+    return _Survey(engine, topic_partition, wanted, locate).made(progress)
 
 
 class _Survey:
     """One survey as it goes on."""
 
-    def __init__(self, engine: Any, topic_partition: TopicPartition, wanted: Wanted) -> None:
+    def __init__(self, engine: Any, topic_partition: TopicPartition, wanted: Wanted, locate: Locate) -> None:
+        self._locate = locate
+        self._is_whole = False
+        self._damage: dict[int, SegmentDamage] = {}
         self._topic_partition = topic_partition
         self._wanted = wanted
         self._path: str = engine.path
@@ -74,6 +85,7 @@ class _Survey:
     def made(self, progress: Callable[[float], object] | None) -> LogStats:
         """The figures, once everything that is wanted was read."""
         chosen, is_whole = windows(self._sizes, self._wanted.most_bytes)
+        self._is_whole = is_whole
         apart = self._chunks_apart(chosen)
         number = done = 0
         total = max(sum(window.size for window in chosen), 1)
@@ -111,7 +123,8 @@ class _Survey:
             end = window.position + window.size
             size = max(end - position, 0) if end == self._sizes[window.segment] else window.size
             found = False
-            for chunk in segment.records.slice(position, min(size, segment.size - position)).scanned():
+            stop = position + min(size, segment.size - position)
+            for chunk in sound_chunks(segment, position, stop, partial(self._find, window.segment)):
                 found = True
                 yield chunk
             if not found and window.position:
@@ -146,11 +159,37 @@ class _Survey:
         is_sound = len(table) == 1 and table.first_invalid < 0 and table.base_offset(0) >= base
         return at if is_sound else None
 
+    def _find(self, number: int, position: int, last: int) -> Sequence[tuple[int, int]]:
+        """The sound ranges of a segment in which damage was met; none more of it where it is only sampled."""
+        if self._is_whole:
+            return self._damage_of(number).sound
+        segment = self._segments[number]
+        found = damage_in_sample(os.path.join(self._path, log_file_name(segment.base_offset)), position, last)
+        before = self._damage.get(number, SegmentDamage((), ()))
+        self._damage[number] = SegmentDamage((*before.places, *found.places), ())
+        return ()
+
+    def _damage_of(self, number: int) -> SegmentDamage:
+        """The damage of a segment, which is looked for once."""
+        if number not in self._damage:
+            following = self._segments[number + 1].base_offset if number + 1 < len(self._segments) else None
+            self._damage[number] = self._locate(self._segments[number], following)
+        return self._damage[number]
+
+    def _damaged_places(self) -> tuple[DamagedPlace, ...]:
+        """All that was found, in the order of the log; a view that ends early has met some in its last segment."""
+        if self._segments and self._problems and self._is_whole:
+            try:
+                self._damage_of(len(self._segments) - 1)
+            except KafkalogError as error:
+                self._problems.append(str(error))
+        return tuple(place for number in sorted(self._damage) for place in self._damage[number].places)
+
     @staticmethod
     def _one_batch(segment: Any, position: int) -> Iterator[tuple[bytes, BatchTable]]:
         size = claimed_size(segment.records.read(position, 17))
         if 0 < size <= min(_WHOLE_BATCH, segment.size - position):
-            yield from segment.records.slice(position, size).scanned()
+            yield from sound_chunks(segment, position, position + size, lambda *_: ())
 
     def _note_place(self, window: Window, table: BatchTable, columns: HeaderColumns) -> None:
         """Notes when it was that the log had so many offsets and bytes."""
@@ -176,6 +215,8 @@ class _Survey:
         records = round(sum(one.records or 0 for one in counted) * scale)
         factor = total / read if read and not is_whole else 1.0
         times = [one for one in tally.segments if one.first_ms >= 0]
+        damage = self._damaged_places()
+        problems = [*map(str, damage), *self._problems, *(details.problems if details is not None else ())]
         return LogStats(
             topic_partition=self._topic_partition, path=self._path, start_offset=self._start, end_offset=self._end,
             size=total, sample=sample, records=min(records, self._end - self._start) if not is_whole else records,
@@ -193,7 +234,8 @@ class _Survey:
             keys=details.spread(was_decoded_whole and not details.is_full and not details.problems)
             if details is not None and self._wanted.keys else None,
             dirty=self._dirty(),
-            problems=tuple(dict.fromkeys([*self._problems, *(details.problems if details is not None else ())])),
+            problems=tuple(dict.fromkeys(problems)), damage=damage,
+            checked_batches=sum(one.batches + one.control_batches for one in tally.segments),
         )  # fmt: skip
 
     def _segment(self, number: int, is_whole: bool) -> SegmentStats:

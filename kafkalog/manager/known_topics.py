@@ -113,7 +113,7 @@ def read_known_topics(directories: Iterable[str], *, fs: FileSystem = OS) -> Kno
                     path=cluster.problem.path,
                     offset=cluster.problem.offset,
                     position=cluster.problem.position,
-                    hint=f"look at it with `kafkalog verify`; `kafkalog repair {cluster.log_path}` cuts a torn end",
+                    hint=f"`kafkalog verify` shows it; `kafkalog repair --apply {cluster.log_path}` cuts a torn end",
                 )
     return KnownTopics(own, cluster, node_id)
 

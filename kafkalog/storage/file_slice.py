@@ -15,7 +15,7 @@ LOG_OVERHEAD: Final = 12
 """Bytes of a batch before what its size field counts."""
 HEADER_BYTES: Final = 17
 """Bytes that show a batch's offset, size and magic; with fewer left, iteration ends (format.md §5)."""
-HINT: Final = "everything before this position is readable; recovery cuts the rest"
+HINT: Final = "everything before this position is readable; `kafkalog verify` says where sound batches follow"
 _NO_END_HINT: Final = 'mode "r" reads what lies before it; `kafkalog verify` says where it lies'
 LARGEST_OFFSET: Final = 2**63 - 1
 MAX_FILE_SIZE: Final = 2**31 - 1

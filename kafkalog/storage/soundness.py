@@ -12,6 +12,10 @@ from kafkalog.util.fileio import FileSystem
 
 _OFFSET_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")
+_UNSOUND: Final = (
+    "`kafkalog verify` shows what lies there; `kafkalog consume --on-damage skip` reads what is sound; "
+    "`kafkalog repair --excise --apply` leaves the damaged bytes out and keeps them aside, and the log opens again"
+)
 Pair = tuple[int, int]
 
 
@@ -109,7 +113,7 @@ def _unsound(segment: LogSegment, position: int) -> CorruptRecord:
         "the last segment does not end with a whole, undamaged batch, though it was closed well",
         path=segment.path,
         position=position,
-        hint='mode "r" reads what lies before it; `kafkalog repair` shows what is behind it',
+        hint=_UNSOUND,
     )
 
 

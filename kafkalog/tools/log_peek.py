@@ -18,7 +18,7 @@ from kafkalog.util.fileio import File, FileSystem
 _HEAD_BYTES: Final = 27  # up to the last offset delta of a v2 batch
 _LAST_DELTA_AT: Final = 23
 _BY_HEADER: Final = range(MAGIC_V2, 128)
-_HINT: Final = "the index points to another place than a batch: rebuild it from the log"
+_HINT: Final = "the index points to another place than a batch: `kafkalog repair --rebuild-indexes --apply` rebuilds it"
 
 
 class BatchPlace(NamedTuple):

@@ -29,6 +29,7 @@ def repair(
     truncate_tail: bool = True,
     all_indexes: bool = False,
     checkpoints: bool = True,
+    excise: bool = False,
     index_interval_bytes: int | None = None,
     backup_dir: Path | None = None,
     progress: Progress | None = None,
@@ -37,7 +38,8 @@ def repair(
     """Repairs data directories or partition directories, or tells what it would do.
 
     Indexes that `verify` finds wrong are made anew as recovery does, sound ones too with `all_indexes`; the last
-    segment is cut behind its last sound batch. A damaged batch with sound ones behind it stays: it is in `left`.
+    segment is cut behind its last sound batch. A damaged batch with sound ones behind it stays: it is in `left`. With
+    `excise` its segment is rewritten without it, and its offsets are missing, as compaction leaves them.
     With `checkpoints` snapshots that are wrong go, leader epochs are taken from the log where their file is malformed
     or late, and the offset checkpoints of a data directory are made to fit its logs, where it is given whole.
     `index_interval_bytes` is the topic's setting by default, 4096 where it is not known.
@@ -58,8 +60,8 @@ def repair(
     >>> repair("data", apply=True, backup_dir="before").ok
     True
     """
-    options = RepairOptions(rebuild_indexes, truncate_tail, all_indexes, checkpoints)
-    if not (rebuild_indexes or truncate_tail or checkpoints):
+    options = RepairOptions(rebuild_indexes, truncate_tail, all_indexes, checkpoints, excise)
+    if not (rebuild_indexes or truncate_tail or checkpoints or excise):
         raise IllegalArgument("neither indexes nor tails nor checkpoints may be repaired", hint="leave one of them on")
     check_interval(index_interval_bytes)
     groups = find_groups(path_list(paths), fs)

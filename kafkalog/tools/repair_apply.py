@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import groupby
 from typing import Final
 
 from kafkalog.errors import IllegalArgument, StorageError
-from kafkalog.tools.repair_plan import Change, partition_owner
-from kafkalog.util.fileio import FileSystem
+from kafkalog.storage.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from kafkalog.tools.repair_excise import sound_ranges
+from kafkalog.tools.repair_plan import Change, kept_name, partition_owner
+from kafkalog.util.fileio import File, FileSystem
 
 COPY_BYTES: Final = 1 << 20
 NEW_SUFFIX: Final = ".repair"
@@ -21,8 +24,8 @@ MANIFEST: Final = "repair.json"
 class Backup:
     """A directory that gets every byte a repair changes or removes, before it does; made by the first use.
 
-    It holds one directory for each partition: files that are replaced, whole, under their names; of a file that is cut,
-    the bytes behind the cut as `<name>.from-<position>`; and `repair.json`, which says what was done to which file.
+    It holds one directory for each partition: files that are replaced, whole, under their names; the bytes behind a cut
+    and each damaged piece as `<name>.from-<position>`; and `repair.json`, which says what was done to which file.
     """
 
     def __init__(self, path: str, fs: FileSystem, within: str | None = None) -> None:
@@ -56,11 +59,16 @@ class Backup:
                     self._fs.fsync_dir(os.path.dirname(os.path.abspath(made)))
             self.is_used = True
             for change in changes:
-                name = os.path.basename(change.path)
                 if change.kind == "cut":
-                    self._copy(change.path, os.path.join(target, f"{name}.from-{change.size_after}"), change.size_after)
+                    kept = os.path.join(target, kept_name(change.path, change.size_after))
+                    self._copy(change.path, kept, change.size_after)
+                elif change.kind == "excise":
+                    for piece in change.pieces:
+                        position = piece.position or 0
+                        kept = os.path.join(target, kept_name(change.path, position))
+                        self._copy(change.path, kept, position, piece.size)
                 elif change.size_before >= 0:
-                    self._copy(change.path, os.path.join(target, name), 0)
+                    self._copy(change.path, os.path.join(target, os.path.basename(change.path)), 0)
             manifest = {"partition": os.path.abspath(partition), "changes": [one.as_json() for one in changes]}
             self._write(os.path.join(target, MANIFEST), json.dumps(manifest, indent=1).encode())
             self._fs.fsync_dir(target)
@@ -69,18 +77,59 @@ class Backup:
                 raise
             raise StorageError.from_os(error, "write the backup", path=error.filename or target) from error
 
-    def _copy(self, source: str, target: str, position: int) -> None:
+    def _copy(self, source: str, target: str, position: int, size: int | None = None) -> None:
         with self._fs.open_file(source, "r") as old, self._fs.open_file(target, "exclusive") as new:
-            at = 0
-            while data := old.pread(COPY_BYTES, position + at):
-                new.pwrite(data, at)
-                at += len(data)
+            copy_ranges(old, new, [(position, old.size() if size is None else position + size)])
             new.sync()
 
     def _write(self, path: str, data: bytes) -> None:
         with self._fs.open_file(path, "exclusive") as file:
             file.pwrite(data, 0)
             file.sync()
+
+
+def apply_changes(changes: Sequence[Change], fs: FileSystem) -> None:
+    """Returns when all changes are on disk, each in its turn; the files of a segment that is excised in one.
+
+    StorageError.
+    """
+    excised = {_segment_of(change.path) for change in changes if change.kind == "excise"}
+    for (segment, is_removal), group in groupby(changes, lambda one: (_segment_of(one.path), one.kind == "remove")):
+        if segment in excised and not is_removal:
+            _excise(list(group), fs)
+            continue
+        for change in group:
+            apply_change(change, fs)
+
+
+def _segment_of(path: str) -> str:
+    directory, name = os.path.split(path)
+    return os.path.join(directory, name.partition(".")[0])
+
+
+def _excise(changes: Sequence[Change], fs: FileSystem) -> None:
+    """Puts a segment in place without its damaged pieces, and the indexes that belong to it.
+
+    All are written aside first. The old indexes go before the segment changes: their positions would be wrong then,
+    while whoever finds none makes them anew from the log. StorageError.
+    """
+    directory = os.path.dirname(changes[0].path)
+    staged: list[Change] = []
+    try:
+        with ExitStack() as stack:
+            for change in changes:
+                staged.append(stage(change, NEW_SUFFIX, fs))
+                stack.enter_context(_removed_on_error(change.path + NEW_SUFFIX, fs))
+            for change in changes:
+                if change.path.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
+                    fs.unlink_if_exists(change.path)
+            fs.fsync_dir(directory)
+            for change in sorted(staged, key=lambda one: one.kind != "excise"):
+                _put_in_place(change, fs)
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError.from_os(error, "repair", path=error.filename or changes[0].path) from error
 
 
 def apply_change(change: Change, fs: FileSystem) -> None:
@@ -107,9 +156,9 @@ def apply_change(change: Change, fs: FileSystem) -> None:
 
 
 def stage(change: Change, suffix: str, fs: FileSystem) -> Change:
-    """The rebuild with its content on disk, synced, in a file beside the one it is for: its name and `suffix`.
+    """The rebuild or excision with its content on disk, synced, in a file beside the one that it is for.
 
-    A file half written is removed. OSError when the system refuses.
+    Its name is that one's and `suffix`. A file half written is removed. OSError when the system refuses.
     """
     user, group, mode = partition_owner(change.path, fs)
     fresh = change.path + suffix
@@ -118,7 +167,11 @@ def stage(change: Change, suffix: str, fs: FileSystem) -> Change:
         fs.fchmod(file.fileno(), mode)
         if (os.geteuid(), os.getegid()) != (user, group):
             fs.fchown(file.fileno(), user, group)
-        file.pwrite(change.data or b"", 0)
+        if change.kind == "excise":
+            with fs.open_file(change.path, "r") as old:
+                copy_ranges(old, file, sound_ranges(change.pieces, change.size_before))
+        else:
+            file.pwrite(change.data or b"", 0)
         file.sync()
     return replace(change, data=None, staged=fresh)
 
@@ -145,3 +198,13 @@ def _removed_on_error(path: str, fs: FileSystem) -> Iterator[None]:
         except OSError:
             pass
         raise
+
+
+def copy_ranges(source: File, target: File, ranges: Iterable[tuple[int, int]]) -> None:
+    """Copies ranges of bytes of one file to the start of another, one behind the other. OSError."""
+    end = 0
+    for start, stop in ranges:
+        while start < stop and (data := source.pread(min(COPY_BYTES, stop - start), start)):
+            target.pwrite(data, end)
+            start += len(data)
+            end += len(data)

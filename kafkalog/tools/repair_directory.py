@@ -21,14 +21,15 @@ from kafkalog.errors import (
 from kafkalog.manager.log_dir import LogDir, is_locked
 from kafkalog.manager.topics import TopicStore
 from kafkalog.storage import names
-from kafkalog.tools.repair_apply import Backup, apply_change
+from kafkalog.tools.repair_apply import Backup, apply_changes
 from kafkalog.tools.repair_checkpoints import plan_checkpoints, plan_epochs
 from kafkalog.tools.repair_index import IndexRules
-from kafkalog.tools.repair_plan import PartitionRepair, RepairOptions, plan_repair
+from kafkalog.tools.repair_plan import Change, PartitionRepair, RepairOptions, cut_of, plan_repair
 from kafkalog.tools.repair_report import PartitionReport
 from kafkalog.tools.verify import is_partition
-from kafkalog.tools.verify_directory import list_partitions, state_of
-from kafkalog.tools.verify_job import State
+from kafkalog.tools.verify_directory import BOOTSTRAP_FILE, list_partitions, state_of
+from kafkalog.tools.verify_job import State, check_segment
+from kafkalog.tools.verify_partition import make_job
 from kafkalog.tools.verify_report import Finding, Findings, Severity
 from kafkalog.tools.verify_segment import Progress
 from kafkalog.types import TopicPartition
@@ -107,8 +108,7 @@ class DirectoryRepair:
         if one.changes:
             backup.save(one.path, one.changes, _CHECKPOINTS if one.path == self._directory else "")
             log_dir.before_first_write()
-            for change in one.changes:
-                apply_change(change, self._fs)
+            apply_changes(one.changes, self._fs)
         self.note(one)
 
     def work(self) -> list[PartitionWork]:
@@ -121,12 +121,27 @@ class DirectoryRepair:
         for one in self.work():
             plan = plan_partition_work(one, self._fs, self._progress)
             yield self._with_epochs(plan) if self._options.checkpoints else plan
-        if self._group.is_whole and self._options.checkpoints:
-            try:
-                changes = plan_checkpoints(self._directory, self._ends, self._fs)
-                yield PartitionRepair(self._directory, changes, [])
-            except StorageError as error:
-                yield PartitionRepair(self._directory, [], [_unreadable(error, self._directory)])
+        if self._group.is_whole:
+            yield self._plan_directory()
+
+    def _plan_directory(self) -> PartitionRepair:
+        """The files of the data directory itself: its checkpoints, and the batches of `bootstrap.checkpoint`."""
+        changes: list[Change] = []
+        left: list[Finding] = []
+        try:
+            if self._options.checkpoints:
+                changes += plan_checkpoints(self._directory, self._ends, self._fs)
+        except StorageError as error:
+            left.append(_unreadable(error, self._directory))
+        path = os.path.join(self._directory, BOOTSTRAP_FILE)
+        job = make_job(path, State(), True, self._fs, base_offset=0, with_indexes=False)
+        if job is not None:
+            outcome = check_segment(job, deep=False, check_crc=True, fs=self._fs)
+            cut = cut_of(outcome.facts) if outcome.facts is not None and self._options.truncate_tail else None
+            changes += [] if cut is None else [cut]
+            problems = [one for one in outcome.findings.all() if one.severity != Severity.NOTE]
+            left += [one for one in problems if cut is None or not one.kind.startswith("tail-")]
+        return PartitionRepair(self._directory, changes, left)
 
     def _with_epochs(self, one: PartitionRepair) -> PartitionRepair:
         """With the change to the leader epochs, where they are malformed or late."""
@@ -169,8 +184,9 @@ class DirectoryRepair:
         path = log_dir.marker_path
         content = self._fs.read_file(path, _MOST_MARKER_BYTES) if log_dir.marker_found else None
         yield
-        kinds = {change.kind for one in self.reports for change in one.changes}
-        if content is not None and kinds == {"rebuild"}:
+        changes = [change for one in self.reports for change in one.changes]
+        of_logs = {one.kind for one in changes if os.path.basename(one.path) != BOOTSTRAP_FILE}
+        if content is not None and changes and of_logs <= {"rebuild"}:
             atomic_write(self._fs, path, content)
 
 

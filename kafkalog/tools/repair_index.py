@@ -4,6 +4,7 @@ entry."""
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kafkalog._core.plan import RollRules, SegmentTail, plan_append
@@ -24,8 +25,12 @@ class IndexRules(NamedTuple):
     segment_index_bytes: int = 10 << 20
 
 
-def rebuilt_indexes(facts: SegmentFacts, rules: IndexRules, fs: FileSystem) -> tuple[bytes, bytes]:
+def rebuilt_indexes(
+    facts: SegmentFacts, rules: IndexRules, fs: FileSystem, *, joined: Sequence[tuple[int, int]] | None = None
+) -> tuple[bytes, bytes]:
     """The content of `.index` and `.timeindex` for the sound batches of a segment; StorageError.
+
+    With `joined` they are for a segment that has only these ranges of its bytes, one behind the other.
 
     Entries that a segment cannot have (an offset below the base, or more than 2^31-1 above it) are left out.
     """
@@ -41,8 +46,8 @@ def rebuilt_indexes(facts: SegmentFacts, rules: IndexRules, fs: FileSystem) -> t
 
     try:
         with fs.open_file(facts.path, "r") as file:
-            for start, end in facts.good:
-                tail = _moved_to(tail, start)
+            for start, end in facts.good if joined is None else joined:
+                tail = _moved_to(tail, start) if joined is None else tail
                 for table in FileSlice(file, start, end - start).tables():
                     plan = plan_append(table, 0, tail, roll, 0, True, True)
                     for last_offset, position, timestamp, its_offset in plan.entries or ():

@@ -3,36 +3,43 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import StorageError
 from kafkalog.storage import names
+from kafkalog.tools.repair_excise import damaged_pieces, sound_ranges, with_lost_markers
 from kafkalog.tools.repair_index import IndexRules, rebuilt_indexes
 from kafkalog.tools.repair_txn import TxnReplay
 from kafkalog.tools.verify_job import SegmentJob, SegmentOutcome, State, check_segment
-from kafkalog.tools.verify_partition import join_partition, plan_partition
+from kafkalog.tools.verify_partition import PartitionPlan, join_partition, plan_partition
 from kafkalog.tools.verify_report import Finding, Severity
 from kafkalog.tools.verify_segment import Progress, SegmentFacts
 from kafkalog.util.fileio import FileSystem
 
 _SNAPSHOT_KINDS: Final = frozenset({"snapshot", "snapshot-entry", "snapshot-ahead"})
+_WITH_POSITIONS: Final = (names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX)
 _ENTRY_BYTES: Final = {names.INDEX_SUFFIX: 8, names.TIME_INDEX_SUFFIX: 12, names.TXN_INDEX_SUFFIX: 34}
 
 
 class RepairOptions(NamedTuple):
-    """What may be repaired: wrong indexes, torn tails, checkpoints; and whether sound indexes are made anew too."""
+    """What may be repaired: wrong indexes, torn tails, checkpoints; and whether sound indexes are made anew too.
+
+    `excise` rewrites segments without their damaged bytes.
+    """
 
     rebuild_indexes: bool = True
     truncate_tail: bool = True
     all_indexes: bool = False
     checkpoints: bool = True
+    excise: bool = False
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change: "rebuild" (the file gets the content `data`), "cut" (it ends at byte `size_after`) or "remove".
+    """One change: "rebuild" (the file gets the content `data`), "cut" (it ends at byte `size_after`), "remove", or
+    "excise" (a segment is rewritten without its damaged `pieces`).
 
     `size_before` is -1 for a file that does not exist. The content of a rebuild may lie on disk already, in the file
     `staged` beside the one that it is for; then `data` is None.
@@ -46,6 +53,7 @@ class Change:
     offset: int | None = None
     data: bytes | None = field(default=None, repr=False)
     staged: str | None = field(default=None, repr=False)
+    pieces: tuple[Finding, ...] = ()
 
     def without_data(self) -> Change:
         """The change as it is told: what to write is not in it."""
@@ -53,10 +61,27 @@ class Change:
 
     def as_json(self) -> dict[str, Any]:
         """The change as plain values, without its data, with `type` "change"."""
-        return {
+        found: dict[str, Any] = {
             "type": "change", "kind": self.kind, "path": self.path, "what": self.what, "offset": self.offset,
             "size_before": self.size_before, "size_after": self.size_after,
         }  # fmt: skip
+        if self.pieces:
+            found["pieces"] = [piece_json(one) for one in self.pieces]
+        return found
+
+
+def piece_json(piece: Finding) -> dict[str, Any]:
+    """Return a damaged piece as plain values, with the name of the file that keeps its bytes in the backup."""
+    return {
+        "segment": os.path.basename(piece.path), "position": piece.position, "bytes": piece.size,
+        "last_sound_offset": piece.last_sound_offset, "next_sound_offset": piece.next_sound_offset,
+        "reason": piece.kind, "what": piece.what, "file": kept_name(piece.path, piece.position or 0),
+    }  # fmt: skip
+
+
+def kept_name(path: str, position: int) -> str:
+    """Return the name that bytes of a file from `position` on have in the backup."""
+    return f"{os.path.basename(path)}.from-{position}"
 
 
 class PartitionRepair(NamedTuple):
@@ -84,42 +109,89 @@ def plan_repair(
     plan = plan_partition(path, state, fs)
     outcomes = [check_segment(job, deep=False, check_crc=True, fs=fs, progress=progress) for job in plan.jobs]
     joined = join_partition(plan, outcomes, is_compacted=False, fs=fs)
-    changes: list[Change] = []
-    cuts: list[Change] = []
     segments = list(zip(plan.segments, outcomes, strict=False))
     replay = _replay(segments, options, fs)
+    cuts = _cuts([*segments, *_of_batch_files(plan, outcomes)], options)
+    changes: list[Change] = []
+    excised: list[Change] = []
     for job, outcome in segments:
         facts = outcome.facts
         if facts is None:
             continue
-        if options.rebuild_indexes:
-            changes += _index_changes(job, outcome, facts, options, rules, replay, fs)
-        if options.truncate_tail and job.is_last and facts.tail is not None:
-            tail = facts.tail
-            what = f"{tail.size} bytes behind the last sound batch: {tail.what}"
-            cuts.append(Change("cut", job.path, what, facts.size, tail.position, facts.next_offset))
-    tails = {change.path for change in cuts}
+        pieces = damaged_pieces(job, facts, with_tail=options.truncate_tail) if options.excise else ()
+        wanted = _index_changes(job, outcome, facts, pieces, options, rules, replay, fs)
+        if pieces:
+            excised += [*wanted, _excision(facts, pieces)]
+            cuts.pop(job.path, None)
+        else:
+            changes += wanted
     facts_of = tuple(outcome.facts for _, outcome in segments if outcome.facts is not None)
-    # a torn end counts as damage where the directory was closed well; batches behind damage make a second range
-    is_certain = len(facts_of) == len(segments) and all(
-        len(one.good) <= 1 and (not one.damaged or one.path in tails) for one in facts_of
-    )
-    last = facts_of[-1] if facts_of else None
-    end = last.next_offset if is_certain and last and (last.tail is None or last.path in tails) else None
+    mended = {*cuts, *(change.path for change in excised)}
+    is_whole = len(facts_of) == len(segments)
+    end = _end_of(facts_of, mended, with_tail=options.truncate_tail) if is_whole else None
     if options.checkpoints:
         changes += _removals(joined.findings, fs)
-        if cuts and end is not None:
+        if mended and end is not None:
             gone = {change.path for change in changes}
             changes += _overtaken([one for one in plan.snapshots if one not in gone], end, fs)
-    touched = {change.path for change in changes}
-    left = [
+    changes += [*excised, *cuts.values()]
+    return PartitionRepair(path, changes, _left(joined.findings, changes), end, facts_of)
+
+
+def _of_batch_files(plan: PartitionPlan, outcomes: Sequence[SegmentOutcome]) -> list[tuple[SegmentJob, SegmentOutcome]]:
+    return list(zip(plan.batch_files, outcomes[len(plan.segments) :], strict=True))
+
+
+def _cuts(files: Sequence[tuple[SegmentJob, SegmentOutcome]], options: RepairOptions) -> dict[str, Change]:
+    """The cuts behind the last sound batches, by path."""
+    found = {}
+    for job, outcome in files:
+        if options.truncate_tail and job.is_last and outcome.facts is not None:
+            change = cut_of(outcome.facts)
+            if change is not None:
+                found[job.path] = change
+    return found
+
+
+def cut_of(facts: SegmentFacts) -> Change | None:
+    """Return the change that cuts a file behind its last sound batch; None where it ends with one."""
+    tail = facts.tail
+    if tail is None:
+        return None
+    what = f"{tail.size} bytes behind the last sound batch: {tail.what}"
+    return Change("cut", facts.path, what, facts.size, tail.position, facts.next_offset)
+
+
+def _excision(facts: SegmentFacts, pieces: tuple[Finding, ...]) -> Change:
+    """The change that rewrites a segment without its damaged pieces."""
+    gone = sum(piece.size or 0 for piece in pieces)
+    what = f"without {gone} damaged bytes in {len(pieces)} place{'' if len(pieces) == 1 else 's'}"
+    return Change("excise", facts.path, what, facts.size, facts.size - gone, pieces[0].offset, pieces=pieces)
+
+
+def _end_of(facts: Sequence[SegmentFacts], mended: Collection[str], *, with_tail: bool) -> int | None:
+    """Where the log ends once the files at the paths `mended` are cut or excised; None where that is not certain."""
+    # a torn end counts as damage where the directory was closed well; batches behind damage make a second range
+    if not facts or any((one.damaged or len(one.good) > 1) and one.path not in mended for one in facts):
+        return None
+    return facts[-1].next_offset if with_tail or facts[-1].tail is None else None
+
+
+def _left(findings: Sequence[Finding], changes: Sequence[Change]) -> list[Finding]:
+    """The findings that no change sees to."""
+    replaced = {change.path for change in changes if change.kind in ("rebuild", "remove")}
+    cut = {change.path for change in changes if change.kind == "cut"}
+    excised = {change.path for change in changes if change.kind == "excise"}
+    pieces = {(piece.path, piece.position) for change in changes for piece in change.pieces}
+    return [
         one
-        for one in joined.findings
+        for one in findings
         if one.severity != Severity.NOTE
-        and one.path not in touched
-        and not (one.path in tails and one.kind.startswith("tail-"))
+        and one.path not in replaced
+        and (one.path, one.position) not in pieces
+        and not (one.kind == "more" and one.path in excised)
+        and not (one.path in cut and one.kind.startswith("tail-"))
     ]
-    return PartitionRepair(path, changes + cuts, left, end, facts_of)
 
 
 def _removals(findings: Sequence[Finding], fs: FileSystem) -> list[Change]:
@@ -170,29 +242,40 @@ def _index_changes(
     job: SegmentJob,
     outcome: SegmentOutcome,
     facts: SegmentFacts,
+    pieces: Sequence[Finding],
     options: RepairOptions,
     rules: IndexRules,
     replay: TxnReplay | None,
     fs: FileSystem,
 ) -> list[Change]:
-    """The indexes of one segment whose content would be another."""
+    """The indexes of one segment whose content would be another; both that hold positions, where bytes are left out."""
     wrong = {one.path for one in outcome.findings.all() if one.severity == Severity.REPAIRABLE}
-    wanted = [suffix for suffix in names.INDEX_SUFFIXES if options.all_indexes or job.beside(suffix) in wrong]
+    wanted = [
+        suffix
+        for suffix in names.INDEX_SUFFIXES
+        if options.rebuild_indexes and (options.all_indexes or job.beside(suffix) in wrong)
+        or (pieces and suffix in _WITH_POSITIONS)
+    ]  # fmt: skip
     made: dict[str, bytes] = {}
     if names.INDEX_SUFFIX in wanted or names.TIME_INDEX_SUFFIX in wanted:
-        made[names.INDEX_SUFFIX], made[names.TIME_INDEX_SUFFIX] = rebuilt_indexes(facts, rules, fs)
+        ranges = sound_ranges(pieces, facts.good_end) if pieces else None
+        made[names.INDEX_SUFFIX], made[names.TIME_INDEX_SUFFIX] = rebuilt_indexes(facts, rules, fs, joined=ranges)
     if names.TXN_INDEX_SUFFIX in wanted and replay is not None:
-        made[names.TXN_INDEX_SUFFIX] = replay.entries_of(job.path)
+        path = job.beside(names.TXN_INDEX_SUFFIX)
+        made[names.TXN_INDEX_SUFFIX] = with_lost_markers(replay.entries_of(job.path), path, pieces, fs)
     changes = []
     for suffix in wanted:
         if suffix in made:
-            change = _rebuild(job.beside(suffix), made[suffix], _ENTRY_BYTES[suffix], fs)
+            is_moved = bool(pieces) and suffix in _WITH_POSITIONS
+            change = _rebuild(job.beside(suffix), made[suffix], _ENTRY_BYTES[suffix], fs, even_the_same=is_moved)
             if change is not None:
                 changes.append(change)
     return changes
 
 
-def _rebuild(path: str, data: bytes, entry_bytes: int, fs: FileSystem) -> Change | None:
+def _rebuild(
+    path: str, data: bytes, entry_bytes: int, fs: FileSystem, *, even_the_same: bool = False
+) -> Change | None:
     """The change that makes `data` the content of an index; None where it is that already."""
     size, same, kept = -1, 0, b""
     try:
@@ -204,7 +287,7 @@ def _rebuild(path: str, data: bytes, entry_bytes: int, fs: FileSystem) -> Change
             return None  # it is made with its first entry
     except OSError as error:
         raise StorageError.from_os(error, "read the index", path=path) from error
-    if size == len(data) and kept == data:
+    if size == len(data) and kept == data and not even_the_same:
         return None
     while same < min(len(kept), len(data)) and kept[same : same + entry_bytes] == data[same : same + entry_bytes]:
         same += entry_bytes

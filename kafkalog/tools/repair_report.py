@@ -10,7 +10,7 @@ from typing import Any, Final
 from kafkalog.tools.repair_plan import Change
 from kafkalog.tools.verify_report import Finding, printable
 
-_VERBS: Final = {"rebuild": "rebuilt", "cut": "cut", "remove": "removed"}
+_VERBS: Final = {"rebuild": "rebuilt", "cut": "cut", "remove": "removed", "excise": "excised"}
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,8 @@ class RepairReport:
                 path, verb = printable(change.path), _VERBS[change.kind] if self.applied else change.kind
                 size = f"{max(change.size_before, 0)} to {change.size_after} bytes"
                 yield f"{verb:<8} {path} ({size}): {change.what}"
+                for piece in change.pieces:
+                    yield f"         {piece.where}: {printable(piece.what)}"
             for finding in one.left:
                 yield printable(f"left     {finding}")
             if several and not one.ok:

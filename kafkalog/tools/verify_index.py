@@ -16,7 +16,8 @@ from kafkalog.util.fileio import FileSystem
 OFFSET_ENTRY: Final = 8
 TIME_ENTRY: Final = 12
 CHUNK_ENTRIES: Final = 16 << 10
-REBUILD: Final = "`kafkalog repair --rebuild-indexes` makes it anew from the log, as Kafka's recovery does"
+REBUILD: Final = "`kafkalog repair --rebuild-indexes --apply` makes it anew from the log, as Kafka's recovery does"
+_OF_DAMAGE: Final = "its segment has damage: `kafkalog repair --excise --apply` leaves that out, and makes the index anew"
 
 
 class IndexBytes(NamedTuple):
@@ -95,14 +96,16 @@ def check_index(
     log_size: int,
     is_open: bool,
     is_live: bool,
+    is_of_damage: bool = False,
 ) -> None:
     """Notes what is wrong with an index, given what the pass over the log says of its entries (`BatchCheck`).
 
     `is_open` says that the segment is the last one and was not closed: free room behind the entries, and old entries
-    in it, are then as they should be.
+    in it, are then as they should be. `is_of_damage` says that batches of the segment contradict each other: what is made
+    anew from them would be wrong too.
     """
     name = "time index" if index.entry_size == TIME_ENTRY else "offset index"
-    add = _Adder(index.path, findings)
+    add = _Adder(index.path, findings, _OF_DAMAGE if is_of_damage else REBUILD)
     if index.is_missing:
         if log_size and not is_live:
             add(Severity.REPAIRABLE, "index-missing", f"the {name} is missing")
@@ -165,10 +168,11 @@ def _entry_text(index: IndexBytes, number: int, base_offset: int, said: int, fou
 class _Adder:
     """Notes findings about an index file, with what to do about them."""
 
-    def __init__(self, path: str, findings: Findings) -> None:
+    def __init__(self, path: str, findings: Findings, hint: str) -> None:
         self._path = path
+        self._hint = hint
         self._findings = findings
 
     def __call__(self, severity: Severity, kind: str, what: str, position: int | None = None) -> None:
-        hint = None if severity == Severity.NOTE else REBUILD
+        hint = None if severity == Severity.NOTE else self._hint
         self._findings.add(severity, kind, what, position=position, path=self._path, hint=hint)

@@ -36,7 +36,10 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class SegmentJob:
-    """A segment to look at. `is_last` of its partition; `with_indexes` False for a file that has none (a snapshot)."""
+    """A segment to look at. `is_last` of its partition; `with_indexes` False for a file that has none (a snapshot).
+
+    `next_base_offset` is that of the segment behind it, None where there is none or it is not known.
+    """
 
     path: str
     base_offset: int
@@ -45,6 +48,7 @@ class SegmentJob:
     state: State
     with_indexes: bool = True
     require_indexes: bool = True
+    next_base_offset: int | None = None
 
     def beside(self, suffix: str) -> str:
         """Another file of the same segment."""
@@ -128,9 +132,10 @@ def _look(
                 index, facts.time_result if by_time else facts.index_result, findings,
                 base_offset=job.base_offset, log_size=facts.good_end,
                 is_open=job.is_last and not job.state.is_clean, is_live=job.state.is_live,
+                is_of_damage=facts.kept != facts.good,
             )  # fmt: skip
     try:
-        txn = TxnCheck(job.beside(names.TXN_INDEX_SUFFIX), facts, findings, fs)
+        txn = TxnCheck(job.beside(names.TXN_INDEX_SUFFIX), facts, findings, fs, job.next_base_offset)
         files += txn.run(is_live=job.is_last and job.state.is_live)
     except StorageError as error:
         unreadable(findings, error, job.path)
@@ -168,5 +173,5 @@ def _pass(
     return SegmentPass(
         file, job.base_offset, findings, fs=fs, length=length, is_last=job.is_last, is_live=job.state.is_live,
         is_clean=job.state.is_clean, check_crc=check_crc, log_start_offset=job.state.log_start_offset,
-        entries=(entries[0], entries[1]), progress=progress,
+        entries=(entries[0], entries[1]), next_base_offset=job.next_base_offset, progress=progress,
     ).run()  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from kafkalog.errors import StorageError
@@ -53,10 +53,16 @@ def plan_partition(path: str, state: State, fs: FileSystem) -> PartitionPlan:
         raise StorageError.from_os(error, "list", path=path) from error
     logs = [name for name in listed if names.is_log_file(name)]
     bases = {names.parse_base_offset(name) for name in logs}
-    for name in logs:
+    for name, following in zip(logs, [*logs[1:], None], strict=False):
         job = make_job(os.path.join(path, name), state, name == logs[-1], fs)
         if job is not None:
-            plan.segments.append(job)
+            next_base = None if following is None else names.parse_base_offset(following)
+            plan.segments.append(replace(job, next_base_offset=next_base))
+        elif os.path.islink(os.path.join(path, name)):
+            plan.findings.add(
+                Severity.DAMAGE, "link", "a symbolic link whose target is missing, with the name of a segment",
+                path=os.path.join(path, name), hint="bring its target back, or remove the link",
+            )  # fmt: skip
     for name in listed:
         full = os.path.join(path, name)
         if name.endswith(names.SNAPSHOT_SUFFIX) and names.parse_base_offset(name) is not None:
@@ -117,6 +123,7 @@ def join_partition(
     segments = outcomes[: len(plan.segments)]
     facts = [outcome.facts for outcome in segments if outcome.facts is not None]
     whole = len(facts) == len(segments)
+    _join_offsets(segments)
     end = facts[-1].next_offset if facts and whole and facts[-1].tail is None else None
     start = plan.segments[0].base_offset if plan.segments else None
     _check_joints(facts, findings, whole and not is_compacted)
@@ -136,6 +143,26 @@ def join_partition(
             sums.batches += outcome.facts.batches
             sums.records += outcome.facts.records
     return PartitionOutcome(found + findings.all(), sums, start, end)
+
+
+def _join_offsets(segments: Sequence[SegmentOutcome]) -> None:
+    """Gives places at the ends of segments the sound offsets of the segments around them."""
+    lasts: list[int | None] = []
+    last: int | None = None
+    for outcome in segments:
+        lasts.append(last)
+        last = _last_sound(outcome.facts, last)
+    following: int | None = None
+    for outcome, before in zip(reversed(segments), reversed(lasts), strict=True):
+        outcome.findings.set_ends(before, following)
+        facts = outcome.facts
+        if facts is not None:
+            facts.places = [place.between(before, following) for place in facts.places]
+        following = facts.first_offset if facts is not None and facts.first_offset >= 0 else following
+
+
+def _last_sound(facts: SegmentFacts | None, before: int | None) -> int | None:
+    return facts.next_offset - 1 if facts is not None and facts.first_offset >= 0 else before
 
 
 def _check_joints(facts: Sequence[SegmentFacts], findings: Findings, tell_gaps: bool) -> None:

@@ -29,7 +29,12 @@ class Severity(StrEnum):
 
 
 class Finding(NamedTuple):
-    """One thing found: `kind` is its name for programs; `offset` and `position` (byte) may mean nothing: None."""
+    """One thing found: `kind` is its name for programs; what does not apply is None.
+
+    A place in a segment has its `position` and `size` in bytes, `offset` as the lowest that it may have held, and the
+    offsets of the sound batches around it: the last one before, which is None where the log begins, and the next one
+    behind, which is None where the log ends.
+    """
 
     severity: Severity
     kind: str
@@ -38,10 +43,38 @@ class Finding(NamedTuple):
     offset: int | None = None
     position: int | None = None
     hint: str | None = None
+    size: int | None = None
+    last_sound_offset: int | None = None
+    next_sound_offset: int | None = None
+
+    @property
+    def lost(self) -> tuple[int, int] | None:
+        """The offsets between the sound batches around a damaged place: the first, and the one behind the last.
+
+        None for what is no such place, or has nothing sound behind it. Where a log is compacted fewer were there.
+        """
+        if self.severity != Severity.DAMAGE or self.size is None or self.next_sound_offset is None:
+            return None
+        first = self.offset if self.last_sound_offset is None else self.last_sound_offset + 1
+        return (first or 0, self.next_sound_offset)
+
+    @property
+    def where(self) -> str:
+        """The place in words: "position 93 (81 bytes), offsets 5 to 9"; "" where it has none."""
+        named = []
+        if self.position is not None:
+            size = "" if self.size is None else f" ({self.size:,} bytes)"
+            named.append(f"position {self.position:,}{size}")
+        if self.lost is not None:
+            first, behind = self.lost
+            many = f"offsets {first:,} to {behind - 1:,}" if behind > first + 1 else f"offset {first:,}"
+            named.append(many if behind > first else "no offset")
+        elif self.offset is not None:
+            named.append(f"offset {self.offset:,}{'' if self.size is None else ' and on'}")
+        return ", ".join(named)
 
     def __str__(self) -> str:
-        named = (("position", self.position), ("offset", self.offset))
-        where = ", ".join(f"{name} {value}" for name, value in named if value is not None)
+        where = self.where
         text = f"{self.severity}: {self.path}{f' ({where})' if where else ''}: {self.what}"
         return f"{text}. Hint: {self.hint}" if self.hint else text
 
@@ -96,6 +129,12 @@ class Report:
         """How many findings have that severity."""
         return sum(finding.severity == severity for finding in self.findings)
 
+    @property
+    def lost_offsets(self) -> int:
+        """How many offsets lie in damaged places that have sound batches behind them; each counts once."""
+        places = {(os.path.dirname(one.path), one.lost) for one in self.findings if one.lost is not None}
+        return sum(max(lost[1] - lost[0], 0) for _, lost in places if lost is not None)
+
     def __iter__(self) -> Iterator[Finding]:
         return (finding for finding in self.findings if finding.severity != Severity.NOTE)
 
@@ -119,6 +158,8 @@ class Report:
             looked += [_counted(sums.batches, "batch", "batches"), _counted(sums.records, "record")]
         told = [(Severity.DAMAGE, "damaged"), (Severity.REPAIRABLE, "repairable"), (Severity.UNREADABLE, "unreadable")]
         found = [f"{self.count(severity):,} {word}" for severity, word in told if self.count(severity)]
+        if self.lost_offsets:
+            found.insert(1, f"{_counted(self.lost_offsets, 'offset')} in damaged places")
         verdict = ", ".join(found) or "sound"
         notes = f" ({_counted(len(self.notes), 'note')})" if self.notes else ""
         return f"{', '.join(looked)}: {verdict}{notes}"
@@ -126,7 +167,7 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """The sums and the verdict as plain values, with `type` "report"; the findings have lines of their own."""
         counts = {str(severity): self.count(severity) for severity in Severity}
-        return {"type": "report", "ok": self.ok, **vars(self.sums), **counts}
+        return {"type": "report", "ok": self.ok, **vars(self.sums), **counts, "lost_offsets": self.lost_offsets}
 
     def json_lines(self) -> Iterator[str]:
         """One JSON object a line: each finding, then the report."""
@@ -141,8 +182,7 @@ def lines_of(findings: Iterable[Finding]) -> Iterator[str]:
         if finding.path != last:
             last = finding.path
             yield printable(last)
-        named = (("position", finding.position), ("offset", finding.offset))
-        where = ", ".join(f"{name} {value:,}" for name, value in named if value is not None)
+        where = finding.where
         yield f"  {finding.severity:<10} {f'{where}: ' if where else ''}{finding.what}"
         if finding.hint and finding.severity != Severity.NOTE:
             yield f"  {'':<10} -> {finding.hint}"
@@ -171,16 +211,28 @@ class Findings:
         position: int | None = None,
         hint: str | None = None,
         path: str | None = None,
+        size: int | None = None,
+        last_sound_offset: int | None = None,
+        next_sound_offset: int | None = None,
     ) -> None:
         """Notes one finding."""
         count = self._counts.get(severity, 0) + 1
         self._counts[severity] = count
         if count <= MOST_FINDINGS_A_FILE:
-            self._kept.append(Finding(severity, kind, path or self.path, what, offset, position, hint))
+            place = (size, last_sound_offset, next_sound_offset)
+            self._kept.append(Finding(severity, kind, path or self.path, what, offset, position, hint, *place))
 
     def extend(self, findings: Iterable[Finding]) -> None:
         """Takes over findings made elsewhere."""
         self._kept += findings
+
+    def set_ends(self, before: int | None, after: int | None) -> None:
+        """Takes the sound offsets around the file for the places at its ends."""
+        for number, one in enumerate(self._kept):
+            if one.size is not None:
+                last = before if one.last_sound_offset is None else one.last_sound_offset
+                following = after if one.next_sound_offset is None else one.next_sound_offset
+                self._kept[number] = one._replace(last_sound_offset=last, next_sound_offset=following)
 
     def all(self) -> list[Finding]:
         """The findings, and a line for those that were only counted."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -21,6 +22,7 @@ from kafkalog._core.check import (
 from kafkalog.errors import StorageError
 from kafkalog.storage.batch_search import NOWHERE, Budget, Found, find_batch, is_batch, only_zeros
 from kafkalog.storage.scan_advice import ScanAdvice
+from kafkalog.tools.verify_chain import Placed, outside_chain, placed_batches
 from kafkalog.tools.verify_report import Findings, Severity
 from kafkalog.util.fileio import File, FileSystem
 from kafkalog.util.scan_buffer import scan_buffer
@@ -28,8 +30,13 @@ from kafkalog.util.scan_buffer import scan_buffer
 PATIENCE: Final = 4
 """How often the end of a file that somebody writes is looked at again before it is told."""
 PATIENCE_S: Final = 0.02
-_RESTORE: Final = "copy this segment from a replica or a backup; `kafkalog consume` still reads what is sound"
-_CUT: Final = "recovery cuts it off, and so does `kafkalog repair --truncate-tail`; no whole batch is lost"
+_REPLICA: Final = "a replica or a backup may have these batches"
+_RESTORE: Final = (
+    f"{_REPLICA}; `kafkalog consume --on-damage skip` reads what is sound, and `kafkalog repair --excise --apply` "
+    "leaves the damaged bytes out of the segment and keeps them aside"
+)
+_CUT: Final = "recovery cuts it off, and so does `kafkalog repair --truncate-tail --apply`; no whole batch is lost"
+_CUT_DAMAGE: Final = f"{_REPLICA}; `kafkalog repair --truncate-tail --apply` cuts them off and keeps them aside"
 
 Progress = Callable[[int], None]
 
@@ -43,6 +50,36 @@ class Tail(NamedTuple):
     what: str
 
 
+class Place(NamedTuple):
+    """Bytes of a segment that are no sound batch, or batches that contradict the others.
+
+    `offset` is the lowest that they may have had; `last_sound_offset` lies before them and `next_sound_offset` behind,
+    None where the segment has no sound batch there. `is_searched` is False where the search behind them was given up.
+    """
+
+    position: int
+    size: int
+    severity: Severity | None
+    kind: str
+    what: str
+    hint: str | None
+    offset: int
+    last_sound_offset: int | None
+    next_sound_offset: int | None = None
+    is_searched: bool = True
+
+    @property
+    def end(self) -> int:
+        """The position of the byte behind them."""
+        return self.position + self.size
+
+    def between(self, before: int | None, after: int | None) -> Place:
+        """Return the place with the sound offsets of other segments where its own has none."""
+        last = before if self.last_sound_offset is None else self.last_sound_offset
+        following = after if self.next_sound_offset is None else self.next_sound_offset
+        return self._replace(last_sound_offset=last, next_sound_offset=following)
+
+
 class Batches(NamedTuple):
     """A place between two batches of a file where the one behind does not begin at the offset after the other's end."""
 
@@ -53,7 +90,11 @@ class Batches(NamedTuple):
 
 @dataclass
 class SegmentFacts:
-    """What the pass over a segment file showed; `good` are the ranges of bytes that hold sound batches."""
+    """What the pass over a segment file showed.
+
+    `good` are the ranges of bytes that hold batches with the right checksums, `kept` those of them that contradict no
+    other batch, and `places` what lies between and behind these.
+    """
 
     path: str
     base_offset: int
@@ -70,6 +111,8 @@ class SegmentFacts:
     damaged: bool = False
     tail: Tail | None = None
     good: list[tuple[int, int]] = field(default_factory=list)
+    kept: list[tuple[int, int]] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
     epoch_runs: list[tuple[int, int, int, int]] = field(default_factory=list)
     aborts: list[tuple[int, int, int]] = field(default_factory=list)
     index_result: tuple[int, int, int, int, int, int] = (0, 0, 0, -1, 0, 0)
@@ -80,8 +123,9 @@ class SegmentPass:
     """One pass over an open `.log` file of `length` bytes; `run` gives the facts, findings go to `findings`.
 
     `is_live` says that somebody writes the directory: then an end that is no batch may become one; `is_clean` that it
-    was closed well: then it is no torn write. What lies below `log_start_offset` is read by nobody. StorageError when
-    the system fails. A file that is cut or grows meanwhile ends where it ends.
+    was closed well: then it is no torn write. What lies below `log_start_offset` is read by nobody. `next_base_offset`
+    is that of the next segment: batches end below it. StorageError when the system fails. A file that is cut or grows
+    meanwhile ends where it ends.
     """
 
     def __init__(
@@ -98,6 +142,7 @@ class SegmentPass:
         check_crc: bool = True,
         log_start_offset: int = 0,
         entries: tuple[bytes, bytes] = (b"", b""),
+        next_base_offset: int | None = None,
         progress: Progress | None = None,
     ) -> None:
         self._file = file
@@ -111,7 +156,10 @@ class SegmentPass:
         self._check.expect_entries(*entries)
         self._facts = SegmentFacts(file.path, base_offset)
         self._budget = Budget(length)
-        self._good_from = 0
+        self._next_base = next_base_offset
+        self._places: list[Place] = []
+        self._misplaced: dict[int, Place] = {}  # batches whose checksums hold, by position
+        self._is_unordered = False
         self._tries = 0
         self._is_stale = False  # the bytes in the buffer are not what the file holds now
         self._told = 0
@@ -165,29 +213,48 @@ class SegmentPass:
         is_end = found.position < 0 and not found.gave_up
         if is_end and not zeros and self._is_live and self._is_last and self._look_again(bad):
             return True
-        if bad > self._good_from:
-            self._facts.good.append((self._good_from, bad))
         if is_end:
             self._end_at(bad, kind, what)
             return False
-        self._facts.damaged = True
         where = f"a sound batch follows at position {found.position}"
+        hint, end = _RESTORE, found.position
         if found.gave_up:
             where = f"from there to position {found.position} no sound batch was found, and the search was given up"
-        self._findings.add(
-            Severity.DAMAGE,
-            kind,
-            f"{what}; {where}",
-            offset=check.next_offset,
-            position=bad,
-            hint=_RESTORE,
-        )
-        self._good_from = found.position
+            hint, end = _REPLICA, check.end
+        behind = None if found.gave_up else self._base_offset_at(end)
+        self._note(bad, end, Severity.DAMAGE, kind, f"{what}; {where}", hint, behind, is_searched=not found.gave_up)
         if found.gave_up:
-            self._good_from = check.end
             return False
         check.skip_to(found.position)
         return True
+
+    def _note(
+        self,
+        position: int,
+        end: int,
+        severity: Severity | None,
+        kind: str,
+        what: str,
+        hint: str | None = None,
+        next_sound_offset: int | None = None,
+        *,
+        is_searched: bool = True,
+    ) -> None:
+        """Keeps a place that is no sound batch; `severity` is None for one that is nothing to tell."""
+        check = self._check
+        last = check.next_offset - 1 if check.first_offset >= 0 else None
+        self._places.append(
+            Place(
+                position, end - position, severity, kind, what, hint, check.next_offset, last, next_sound_offset,
+                is_searched,
+            )
+        )  # fmt: skip
+
+    def _base_offset_at(self, position: int) -> int:
+        try:
+            return int.from_bytes(self._file.pread(8, position), "big", signed=True)
+        except OSError as error:
+            raise StorageError.from_os(error, "read", path=self._file.path, position=position) from error
 
     def _next_sound(self, bad: int, chained: int) -> Found:
         check = self._check
@@ -227,56 +294,40 @@ class SegmentPass:
         if zeros:
             kind, what = "zeros", f"{size} bytes of zeros follow the last batch: room reserved ahead, or never written"
         facts.tail = Tail(kind, position, size, what)
-        self._good_from = check.end
-        name = f"tail-{kind}"
+        severity: Severity | None = Severity.REPAIRABLE
+        hint: str | None = _CUT
         if not self._is_last:
-            facts.damaged = True
+            severity, hint = Severity.DAMAGE, f"{_RESTORE}; recovery in Kafka would drop every later segment"
             what += f"; with these {size} bytes the segment ends, and a later one follows"
-            self._findings.add(
-                Severity.DAMAGE, name, what, offset=check.next_offset, position=position,
-                hint=f"{_RESTORE}; recovery in Kafka would drop every later segment",
-            )  # fmt: skip
         elif self._is_live and zeros:
-            pass  # room that the owner reserved
+            severity, hint = None, None  # room that the owner reserved
         elif self._is_live:
-            self._findings.add(
-                Severity.NOTE, name, f"{what}; the directory is in use, so it may be in the writing",
-                offset=check.next_offset, position=position,
-            )  # fmt: skip
+            severity, hint = Severity.NOTE, None
+            what += "; the directory is in use, so it may be in the writing"
         elif self._is_clean and not zeros:
-            facts.damaged = True
-            self._findings.add(
-                Severity.DAMAGE, name, f"{what}; nothing sound follows, yet the directory was closed well",
-                offset=check.next_offset, position=position,
-                hint="a replica or a backup may have these batches; `kafkalog repair --truncate-tail` cuts them off",
-            )  # fmt: skip
+            severity, hint = Severity.DAMAGE, _CUT_DAMAGE
+            what += "; nothing sound follows, yet the directory was closed well"
         else:
-            self._findings.add(
-                Severity.REPAIRABLE, name, f"{what}; nothing sound follows, so the log ends here",
-                offset=check.next_offset, position=position, hint=_CUT,
-            )  # fmt: skip
+            what += "; nothing sound follows, so the log ends here"
+        self._note(position, check.end, severity, f"tail-{kind}", what, hint)
 
     def _contradiction(self, status: int) -> None:
         """A batch whose checksum holds, but which cannot be where it is, or what it says it is."""
         check = self._check
         position, size, base, last, magic, attributes = check.batch
-        kind, hint = "order", _RESTORE
+        if status == BAD_ORDER:  # this one or one before it: all of them together show which
+            self._is_unordered = True
+            return
         if status == BAD_MAGIC:
             kind, what = "magic", f"the batch has format {magic}: only 0, 1 and 2 are known"
         elif status == BAD_HEADER:
             count, delta = check.counts
             kind = "header"
             what = f"no batch has {count} records, offsets {base} to {last} ({delta} more), attributes {attributes:#x}"
-        elif status == BAD_ORDER:
-            what = (
-                f"the batch has offsets {base} to {last}, but the one before ends at {check.value - 1}: "
-                "one of the two base offsets is wrong"
-            )
         else:
             kind = "range"
             what = f"the offsets {base} to {last} lie outside of a segment that begins at {check.base_offset}"
-        self._facts.damaged = True
-        self._findings.add(Severity.DAMAGE, kind, what, offset=base, position=position, hint=hint)
+        self._misplaced[position] = Place(position, size, Severity.DAMAGE, kind, what, _RESTORE, base, None)
 
     # The file under us
 
@@ -319,15 +370,75 @@ class SegmentPass:
 
     def _gathered(self) -> SegmentFacts:
         check, facts = self._check, self._facts
-        if self._good_from < check.last_good:
-            facts.good.append((self._good_from, check.last_good))
-        facts.size, facts.good_end = check.end, check.last_good
+        facts.size = check.end
         facts.batches, facts.records = check.batches, check.records
         facts.first_offset, facts.next_offset = check.first_offset, check.next_offset
-        facts.max_timestamp = check.max_timestamp
         facts.gaps, facts.thinned = check.gaps, check.thinned
         if check.gaps:
             facts.last_gap = Batches(check.gap_position, check.gap_from, check.gap_to)
+        facts.good_end = check.last_good
+        facts.good = ranges_between(self._places, check.last_good)
+        is_above = self._next_base is not None and check.first_offset >= 0 and check.next_offset > self._next_base
+        if self._misplaced or self._is_unordered or is_above:
+            self._find_misplaced()
+        facts.places = sorted(self._places, key=lambda place: place.position)
+        facts.kept = ranges_between(facts.places, facts.size)
+        facts.damaged = any(place.severity == Severity.DAMAGE for place in facts.places)
+        for place in facts.places:
+            if place.severity is not None:
+                self._findings.add(
+                    place.severity, place.kind, place.what, offset=place.offset, position=place.position,
+                    hint=place.hint, size=place.size, last_sound_offset=place.last_sound_offset,
+                    next_sound_offset=place.next_sound_offset,
+                )  # fmt: skip
+        facts.max_timestamp = check.max_timestamp
         facts.epoch_runs, facts.aborts = check.epoch_runs, check.abort_markers
         facts.index_result, facts.time_result = check.index_result, check.time_result
         return facts
+
+    def _find_misplaced(self) -> None:
+        """Finds the batches that have to go for the offsets of the others to ascend, and what then lies around."""
+        check, facts = self._check, self._facts
+        batches = placed_batches(self._file, facts.good, self._misplaced)
+        outside = outside_chain(batches, check.base_offset, self._next_base)
+        kept = [one for one in batches if one.position not in outside]
+        for one in batches:
+            if one.position in outside:
+                self._misplaced[one.position] = _outside(one, kept, check.base_offset)
+        places = (*self._places, *self._misplaced.values())
+        self._places = [_between(place, kept, check.base_offset) for place in places]
+        facts.first_offset = kept[0].base_offset if kept else -1
+        facts.next_offset = kept[-1].last_offset + 1 if kept else check.base_offset
+        facts.good_end = kept[-1].position + kept[-1].size if kept else 0
+        gaps = [
+            Batches(after.position, before.last_offset + 1, after.base_offset)
+            for before, after in zip(kept, kept[1:], strict=False)
+            if after.position == before.position + before.size and after.base_offset > before.last_offset + 1
+        ]
+        facts.gaps, facts.last_gap = len(gaps), gaps[-1] if gaps else None
+
+
+def ranges_between(places: Sequence[Place], size: int) -> list[tuple[int, int]]:
+    """Return the ranges of the first `size` bytes that lie outside of the places, which ascend."""
+    starts = [0, *(place.end for place in places)]
+    ends = [*(place.position for place in places), size]
+    return [(start, end) for start, end in zip(starts, ends, strict=True) if start < end]
+
+
+def _outside(one: Placed, kept: Sequence[Placed], base_offset: int) -> Place:
+    """The place of a batch that is outside of the chain of the others."""
+    place = _between(Place(one.position, one.size, Severity.DAMAGE, "order", "", _RESTORE, 0, None), kept, base_offset)
+    around = f"the one before ends at {place.offset - 1}"
+    if place.next_sound_offset is not None:
+        around += f" and the one behind begins at {place.next_sound_offset}"
+    what = f"the batch has offsets {one.base_offset} to {one.last_offset}, but {around}: its base offset is wrong"
+    return place._replace(what=what)
+
+
+def _between(place: Place, kept: Sequence[Placed], base_offset: int) -> Place:
+    """The place with the offsets of the sound batches around it."""
+    at = bisect_left(kept, place.position, key=lambda one: one.position)
+    last = kept[at - 1].last_offset if at else None
+    following = kept[at].base_offset if at < len(kept) else None
+    offset = base_offset if last is None else last + 1
+    return place._replace(offset=offset, last_sound_offset=last, next_sound_offset=following)

@@ -6,6 +6,7 @@ from typing import Final
 
 from kafkalog.errors import FormatError, StorageError
 from kafkalog.storage.aborted_txns import ENTRY_BYTES, AbortedTxn, parse_aborted_txns
+from kafkalog.tools.verify_chain import placed_batches
 from kafkalog.tools.verify_index import REBUILD
 from kafkalog.tools.verify_report import Findings, Severity
 from kafkalog.tools.verify_segment import SegmentFacts
@@ -17,7 +18,15 @@ _LEAST_MARKER_BYTES: Final = 61
 class TxnCheck:
     """Compares the transaction index at `path` with what the pass over its segment saw."""
 
-    def __init__(self, path: str, facts: SegmentFacts, findings: Findings, fs: FileSystem) -> None:
+    def __init__(
+        self,
+        path: str,
+        facts: SegmentFacts,
+        findings: Findings,
+        fs: FileSystem,
+        next_base_offset: int | None = None,
+    ) -> None:
+        self._next_base = next_base_offset
         self._path = path
         self._facts = facts
         self._findings = findings
@@ -86,6 +95,8 @@ class TxnCheck:
             if first is None:
                 if facts.damaged or facts.tail is not None or (is_live and entry.last_offset >= facts.next_offset):
                     continue
+                if self._is_left_out(entry.last_offset):
+                    continue  # a segment that was rewritten without damaged bytes keeps what is known of their markers
                 what = f"entry {number}: the log has no ABORT marker of producer {entry.producer_id} there"
                 self._add("txn-entry", what, number * ENTRY_BYTES, entry.last_offset)
             elif 0 <= first < entry.first_offset:
@@ -105,6 +116,17 @@ class TxnCheck:
                     None,
                     offset,
                 )
+
+    def _is_left_out(self, offset: int) -> bool:
+        """True where the segment might have had a batch with the offset, and has none."""
+        facts = self._facts
+        if offset >= facts.next_offset:
+            return self._next_base is not None and offset < self._next_base
+        if facts.first_offset <= facts.base_offset and not facts.gaps:
+            return False
+        with self._fs.open_file(facts.path, "r") as file:
+            batches = placed_batches(file, facts.kept, ())
+        return not any(one.base_offset <= offset <= one.last_offset for one in batches)
 
     def _add(self, kind: str, what: str, position: int | None = None, offset: int | None = None) -> None:
         self._findings.add(

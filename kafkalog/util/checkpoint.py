@@ -18,7 +18,10 @@ _LOG: Final = logging.getLogger(__name__)
 E = TypeVar("E")
 CURRENT_VERSION: Final = 0
 MAX_FILE_BYTES: Final = 1 << 28
-_HINT: Final = "move the file away: it is written anew, and what it said is found by reading the logs"
+_HINT: Final = (
+    "move the file away, and what it said is found by reading the logs; `kafkalog repair --checkpoints --apply` keeps the "
+    "lines that can be read"
+)
 
 
 def checkpoint_content(lines: Sequence[str]) -> bytes:

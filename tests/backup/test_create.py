@@ -294,8 +294,9 @@ def test_damage_with_sound_batches_behind_it_is_kept_and_told(tmp_path: Path, cl
     last.write_bytes(content)
     made = backed_up(tmp_path / "data", tmp_path / "backups", clock)
     assert (made / "dir0" / "orders-0" / last.name).read_bytes() == content
-    (note,) = list_backups(tmp_path / "backups")[0].notes
+    note, damage = list_backups(tmp_path / "backups")[0].notes
     assert str(last) in note and "kept with all that lies behind it" in note
+    assert last.name in damage and "offsets 540 to 544" in damage
 
 
 @dataclass(eq=False)

@@ -69,7 +69,7 @@ def test_what_it_shows(directory: Path) -> None:
                   "\n\\xff\\x00\n", '<script>alert("x")</s...'):  # fmt: skip
         assert shown in text, shown
     assert "\u202e" not in text and "\x1b" not in text
-    assert "broken-0: a batch's size field says 0" in text
+    assert "no batch has the size field 0" in text and "offsets 100 to 109" in text
     assert report.logs[-1].dirty is not None and f"{report.logs[-1].dirty.ratio:.1%}" in text
     assert "Sampled" not in text and "~" not in text
 

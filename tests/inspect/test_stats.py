@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kafkalog
+from kafkalog._core.crc import crc32c
 from kafkalog.errors import IllegalArgument, LogClosed
 from kafkalog.reporting import make_report, total_bytes
 from tests.golden_cases import Case, each_partition
@@ -95,6 +96,7 @@ def test_records_are_not_decoded_unless_asked_for(folder: Path) -> None:
         data = bytearray(path.read_bytes())
         size = int.from_bytes(data[8:12], "big") + 12
         data[61:size] = b"\xff" * (size - 61)
+        data[17:21] = crc32c(data[21:size]).to_bytes(4, "big")
         path.write_bytes(data)
     with kafkalog.open(folder) as log:
         after = log.stats()

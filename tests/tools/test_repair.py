@@ -250,7 +250,7 @@ def test_a_base_offset_that_is_too_high_hides_no_batch(tmp_path: Path) -> None:
     path.write_bytes(bad)
     report = repair(tmp_path / "data", apply=True, backup_dir=tmp_path / "kept")
     assert path.read_bytes() == bad
-    assert [finding.kind for finding in report.left] == ["torn", "order"]
+    assert [finding.kind for finding in report.left] == ["order", "torn"]
 
 
 def test_a_crash_at_any_call_leaves_old_or_new_and_a_whole_backup(directory: Path, tmp_path: Path) -> None:

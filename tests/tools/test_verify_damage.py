@@ -153,12 +153,17 @@ def test_many_damaged_batches_are_one_finding_where_they_touch_and_at_most_a_hun
     assert len(report.problems) == 101 and "300 more" in report.problems[-1].what
 
 
-def test_bytes_made_to_deceive_do_not_hold_the_search_up(tmp_path: Path) -> None:
-    """Headers that promise large batches at every place: the search gives up and says so, and calls it damage."""
+def deceiving_bytes() -> bytes:
+    """Headers that promise large batches at every place."""
     decoy = struct.pack(">qiibIhi", 0, (1 << 22) - 12, 0, 2, 0, 0, 0) + bytes(30) + struct.pack(">i", 1)
+    return b"\xff" * 100 + decoy * (8 << 20 >> 6)
+
+
+def test_bytes_made_to_deceive_do_not_hold_the_search_up(tmp_path: Path) -> None:
+    """The search gives up and says so, and calls it damage."""
     path = tmp_path / "t-0" / LOG
     path.parent.mkdir()
-    path.write_bytes(b"\xff" * 100 + decoy * (8 << 20 >> 6))
+    path.write_bytes(deceiving_bytes())
     report = verify(path)
     assert severities(report) == {"damage"} and "given up" in str(report)
 

@@ -1,0 +1,81 @@
+"""The damage in the segments of a backup that is being made: bytes are copied as they are, and the damage is noted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from kafkalog.backup.making import BackupInProgress
+from kafkalog.backup.manifest import Manifest, StoredFile
+from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.storage.names import is_log_file, parse_base_offset
+from kafkalog.tools.verify_report import Finding, Findings, Severity
+from kafkalog.tools.verify_segment import SegmentPass
+from kafkalog.util.fileio import FileSystem
+
+DAMAGED: Final = "damaged: "
+"""What the notes of damage in a manifest begin with; the file's path in the backup follows."""
+_HINT: Final = (
+    "`kafkalog export --format jsonl --on-damage skip` writes what is sound; `kafkalog repair --excise --apply` leaves "
+    "the damaged bytes out of the log; `kafkalog backup` copies all bytes as they are"
+)
+
+
+def logs_by_directory(files: Iterable[StoredFile]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the directories of a backup's partitions with the names of their segment files; `files` go by path."""
+    for name, group in groupby(files, lambda file: os.path.dirname(file.path)):
+        logs = [log for file in group if is_log_file(log := os.path.basename(file.path))]
+        if logs:
+            yield name, logs
+
+
+def damage_of(
+    making: BackupInProgress, name: str, logs: Sequence[str], source: str, fs: FileSystem
+) -> list[Finding]:
+    """Return the damage in the segments `logs` of the directory `name` of a backup that were copied for it.
+
+    Findings have the paths of the originals, in `source`. Segments that an earlier backup has are not read again.
+    StorageError.
+    """
+    found: list[Finding] = []
+    for log, following in zip(logs, [*logs[1:], None], strict=False):
+        if making.is_linked(f"{name}/{log}"):
+            continue
+        findings = Findings(os.path.join(source, log))
+        next_base = None if following is None else parse_base_offset(following)
+        try:
+            with fs.open_file(making.path_of(f"{name}/{log}"), "r") as file:
+                SegmentPass(
+                    file, parse_base_offset(log) or 0, findings, fs=fs, length=file.size(),
+                    is_last=following is None, next_base_offset=next_base,
+                ).run()  # fmt: skip
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise StorageError.from_os(error, "read the copy", path=making.path_of(f"{name}/{log}")) from error
+        found += [one for one in findings.all() if one.severity == Severity.DAMAGE]
+    return found
+
+
+def damage_notes(name: str, damage: Sequence[Finding]) -> list[str]:
+    """Return the notes of this damage for a manifest, in which the partition's directory is `name`."""
+    return [f"{DAMAGED}{name}/{os.path.basename(one.path)}: {one.where}: {one.what}" for one in damage]
+
+
+def known_damage(making: BackupInProgress, earlier: Manifest | None) -> list[str]:
+    """Return what the manifest of an earlier backup notes of the files that this one links to."""
+    notes = [] if earlier is None else [note for note in earlier.notes if note.startswith(DAMAGED)]
+    return [note for note in notes if making.is_linked(note.removeprefix(DAMAGED).partition(": ")[0])]
+
+
+def refuse_damage(damage: Sequence[Finding]) -> None:
+    """CorruptRecord for the first of the damaged places, where there is one."""
+    if damage:
+        first = damage[0]
+        more = f", and {len(damage) - 1} more damaged places" if len(damage) > 1 else ""
+        raise CorruptRecord(
+            f"{first.what}; {first.where}{more}", path=first.path, offset=first.offset, position=first.position,
+            hint=_HINT,
+        )  # fmt: skip

@@ -1,0 +1,87 @@
+"""A backup copies damaged bytes as they are and says so, each time; a copy as a data directory is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkalog.backup import create_backup, list_backups, restore_backup
+from kafkalog.cli.main import run
+from kafkalog.errors import CorruptRecord
+from kafkalog.exchange.kafka_dir import export_directory
+from kafkalog.tools.repair import repair
+from kafkalog.tools.verify import verify
+from tests.backup.logs import files, fill
+from tests.backup.test_create import Later
+
+FIRST_LOG = "orders-0/00000000000000000000.log"
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A data directory whose first segment has one damaged batch, of offsets 5 to 9."""
+    data = tmp_path / "data"
+    fill(data, records=200)
+    log = data / FIRST_LOG
+    content = bytearray(log.read_bytes())
+    content[int.from_bytes(content[8:12], "big") + 12 + 70] ^= 1
+    log.write_bytes(content)
+    return data
+
+
+def test_a_backup_notes_damage_and_has_the_bytes_as_they_are(tmp_path: Path, damaged: Path) -> None:
+    made = create_backup(damaged, tmp_path / "backups")
+    (note,) = [note for note in made.manifest.notes if note.startswith("damaged: ")]
+    assert note.startswith(f"damaged: dir0/{FIRST_LOG}: position ") and "offsets 5 to 9" in note
+    assert (Path(made.path) / "dir0" / FIRST_LOG).read_bytes() == (damaged / FIRST_LOG).read_bytes()
+
+
+def test_damage_in_a_file_that_an_earlier_backup_has_is_noted_again(tmp_path: Path, damaged: Path) -> None:
+    clock = Later()
+    create_backup(damaged, tmp_path / "backups", clock=clock)
+    clock.hours += 1
+    again = create_backup(damaged, tmp_path / "backups", clock=clock)
+    assert again.linked > 0
+    first, second = ([note for note in one.notes if "damaged: " in note] for one in list_backups(tmp_path / "backups"))
+    assert len(first) == 1 and second == first
+    repair(damaged, excise=True, apply=True)
+    clock.hours += 1
+    last = create_backup(damaged, tmp_path / "backups", clock=clock)
+    assert not [note for note in last.manifest.notes if "damaged: " in note]
+
+
+def test_a_sound_log_has_no_note_of_damage(tmp_path: Path) -> None:
+    fill(tmp_path / "data", records=200)
+    made = create_backup(tmp_path / "data", tmp_path / "backups")
+    assert not [note for note in made.manifest.notes if "damaged" in note]
+
+
+def test_the_command_names_damage_even_when_quiet_and_ends_with_1(
+    tmp_path: Path, damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["backup", "-q", "-d", str(damaged), str(tmp_path / "backups")]) == 1
+    captured = capsys.readouterr()
+    assert "offsets 5 to 9" in captured.err and "as they are" in captured.err
+    assert len(list_backups(tmp_path / "backups")) == 1
+
+
+def test_a_restored_backup_of_damage_is_excised_and_sound(tmp_path: Path, damaged: Path) -> None:
+    create_backup(damaged, tmp_path / "backups")
+    restore_backup(tmp_path / "backups", [tmp_path / "back"])
+    assert repair(tmp_path / "back", excise=True, apply=True).ok
+    assert verify(tmp_path / "back").ok
+
+
+def test_a_data_directory_with_damage_is_not_exported_as_one(
+    tmp_path: Path, damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files(damaged)
+    with pytest.raises(CorruptRecord, match="offsets 5 to 9") as raised:
+        export_directory(damaged, tmp_path / "out")
+    assert raised.value.path == str(damaged / FIRST_LOG) and raised.value.position > 0
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["data"] and files(damaged) == before
+    line = ["export", "-q", "-d", str(damaged), "-t", "orders", "--format", "kafka-dir", str(tmp_path / "out")]
+    assert run(line) == 1
+    captured = capsys.readouterr()
+    assert "exported" not in captured.out and "offsets 5 to 9" in captured.err
+    repair(damaged, excise=True, apply=True)
+    assert run(line) == 0 and verify(tmp_path / "out").ok
