@@ -4,7 +4,6 @@ import json
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import pyarrow.parquet
@@ -46,7 +45,7 @@ def directories() -> Iterator[Directories]:
 
 
 def consumed(out: bytes) -> list[tuple[int, bytes]]:
-    """(offset, value) of each line that `consume -J` printed."""
+    """(offset, value) of each line that `consume -J` and an export to JSON lines have."""
     found = [json.loads(line) for line in out.splitlines()]
     return [(one["offset"], one["payload"].encode()) for one in found]
 
@@ -90,18 +89,14 @@ def test_consume_prints_each_sound_record_or_fails(
 
 def exported(target: Path, format: str) -> list[tuple[int, bytes]]:
     """(offset, value) of each record of an export."""
-    rows: list[dict[str, Any]] = []
-    for path in sorted(target.glob(f"topic=t/**/*.{format}")):
-        if format == "parquet":
-            rows += pyarrow.parquet.read_table(path, columns=["offset", "value"], partitioning=None).to_pylist()
-        else:
-            rows += [json.loads(line) for line in path.read_bytes().splitlines()]
-    return [(row["offset"], as_bytes(row["value"])) for row in rows]
-
-
-def as_bytes(value: bytes | str) -> bytes:
-    """A value as it was appended; JSON lines have text."""
-    return value if isinstance(value, bytes) else value.encode()
+    paths = sorted(target.glob(f"topic=t/**/*.{format}"))
+    if format == "jsonl":
+        return [row for path in paths for row in consumed(path.read_bytes())]
+    rows: list[tuple[int, bytes]] = []
+    for path in paths:
+        table = pyarrow.parquet.read_table(path, columns=["offset", "value"], partitioning=None)
+        rows += zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True)
+    return rows
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
