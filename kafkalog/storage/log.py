@@ -73,6 +73,7 @@ class UnifiedLog(LogAppender):
         on_disk_failure: Report | None = None,
         recovery_threads: int | None = None,
         keeps_begun_epochs: bool = False,
+        refuses_loss: bool = False,
     ) -> UnifiedLog:
         """The log of an existing directory; one without segments gets its first.
 
@@ -83,7 +84,8 @@ class UnifiedLog(LogAppender):
         with `verify_transactions` a transaction begins only with the guard of a coordinator's answer (LOG-64).
         `keeps_begun_epochs` leaves a leader epoch that begins at the log's end, which is forgotten else (LOAD-14): that
         a replica has agreed with a leader who wrote nothing is known from there. `on_disk_failure` is called with
-        errors that the disk is to blame for.
+        errors that the disk is to blame for. With `refuses_loss` an opening that would give sound batches up ends with
+        CorruptRecord and cuts nothing; else they are kept (docs/recovery.md).
         StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
         """
         folder = os.fspath(directory)
@@ -98,7 +100,7 @@ class UnifiedLog(LogAppender):
             folder, config, epochs, producers, fs=fs, clock=clock, log_start_offset=log_start_offset,
             recovery_point=0 if recovery_point is None else recovery_point, had_clean_shutdown=had_clean_shutdown,
             progress=progress, threads=recovery_threads, listed=found,
-            keeps_begun_epochs=keeps_begun_epochs,
+            keeps_begun_epochs=keeps_begun_epochs, refuses_loss=refuses_loss,
         ).load()  # fmt: skip
         try:
             log = cls(

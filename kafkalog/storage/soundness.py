@@ -88,19 +88,20 @@ def _ends_whole(segment: LogSegment, position: int) -> bool:
     try:
         for table in segment.records.tables(position, check_crc=True):
             if table.first_invalid >= 0:
-                raise _unsound(segment, table.position(table.first_invalid))
+                raise unsound_end(segment, table.position(table.first_invalid))
             for row, (base, last) in enumerate(zip(table.base_offsets, table.last_offsets, strict=True)):
                 if last < base:  # the log would end there, whatever the checksum says
-                    raise _unsound(segment, table.position(row))
+                    raise unsound_end(segment, table.position(row))
             end = table.position(len(table) - 1) + table.size(len(table) - 1)
     except CorruptRecord:
         if any(segment.records.read(end, segment.size - end)):
-            raise _unsound(segment, end) from None
+            raise unsound_end(segment, end) from None
         return False
     return end == segment.size
 
 
-def _unsound(segment: LogSegment, position: int) -> CorruptRecord:
+def unsound_end(segment: LogSegment, position: int) -> CorruptRecord:
+    """The error for an end that no crash leaves in a log that was closed well."""
     return CorruptRecord(
         "the last segment does not end with a whole, undamaged batch, though it was closed well",
         path=segment.path,
