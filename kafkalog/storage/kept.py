@@ -52,7 +52,7 @@ class KeptFile(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What an opening gives up: the log in `directory` ends at `offset`, byte `position` of the segment at `base_offset`.
+    """What an opening gives up: the log in `directory` ends at `offset`, byte `position` of a segment.
 
     `reason` says why; `files` hold the sound batches behind it, the rest of that segment first.
     """
@@ -76,14 +76,14 @@ class Loss(NamedTuple):
 
     def refusal(self) -> CorruptRecord:
         """The error of an opening that may not give sound records up."""
-        before = f"the last sound offset before it is {self.offset - 1}" if self.offset else "nothing sound is before it"
+        before = f"the last sound offset before it is {self.offset - 1}" if self.offset else "nothing is before it"
         return CorruptRecord(
             f"recovery would end the log here, since {self.reason}: {before}, and {told(self.sound)} lie behind it",
             path=self.path,
             offset=self.offset,
             position=self.position,
-            hint='nothing was changed; mode "r" reads what is before it, and on_damage="recover" opens the log, cuts it '
-            "there and keeps what is behind (`kafkalog kept list` shows that)",
+            hint="nothing was changed; `kafkalog verify` shows the damage; on_damage=\"recover\" cuts the log there and "
+            "keeps what is behind, which `kafkalog kept restore` gives back",
         )
 
 
@@ -116,11 +116,8 @@ class Kept(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values, with `type` "kept"."""
-        own = {name: getattr(self, name) for name in ("path", "name", "at_ms", "reason", "segment", "position", "offset")}
-        return {
-            "type": "kept", "partition": self.partition, **own, "bytes": self.size, **self.sound._asdict(),
-            "files": [one.as_json() for one in self.files],
-        }  # fmt: skip
+        own = self._asdict() | {"name": self.name, "bytes": self.size, **self.sound._asdict()}
+        return {"type": "kept", **own, "files": [one.as_json() for one in self.files]}
 
 
 def told(sound: SoundCount) -> str:
@@ -197,7 +194,7 @@ def keep(loss: Loss, fs: FileSystem, clock: Clock) -> str:
             hint="make room on this disk, or let this user write there, then open the log again",
         ) from error
     _LOG.warning(
-        "%s ends at offset %d, byte %d of %s: %s; %s behind it are kept in %s (`kafkalog kept` shows and restores them)",
+        "%s ends at offset %d, byte %d of %s: %s; %s behind it are kept in %s, `kafkalog kept restore` gives them back",
         loss.directory, loss.offset, loss.position, os.path.basename(loss.path), loss.reason, told(loss.sound), entry,
     )  # fmt: skip
     return entry

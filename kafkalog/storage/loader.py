@@ -73,8 +73,9 @@ class LogLoader:
     """One opening of one directory; `load` does it, once.
 
     `recovery_point` and `log_start_offset` are what the directory's checkpoints say; `progress` and `threads` as in
-    `RecoveryRun`; `listed` is what is in the directory, if that was looked at just now. `refuses_loss` raises where sound
-    batches would be given up, which else are kept. Threads: one, and those; many directories may load in parallel.
+    `RecoveryRun`; `listed` is what is in the directory, if that was looked at just now. With `refuses_loss` it raises
+    where sound batches would be given up, which else are kept. Threads: one, and those; many directories may load in
+    parallel.
     """
 
     def __init__(
