@@ -78,12 +78,12 @@ class Loss(NamedTuple):
         """The error of an opening that may not give sound records up."""
         before = f"the last sound offset before it is {self.offset - 1}" if self.offset else "nothing is before it"
         return CorruptRecord(
-            f"recovery would end the log here, since {self.reason}: {before}, and {told(self.sound)} lie behind it",
+            f"recovery would end the log here, since {self.reason}: {before}, and {told(self.sound)} are behind",
             path=self.path,
             offset=self.offset,
             position=self.position,
-            hint="nothing was changed; `kafkalog verify` shows the damage; on_damage=\"recover\" cuts the log there and "
-            "keeps what is behind, which `kafkalog kept restore` gives back",
+            hint="nothing was changed; `kafkalog verify` shows the damage; with on_damage='recover' the log is cut "
+            "there, and what is behind is kept (`kafkalog kept restore` gives it back)",
         )
 
 

@@ -103,7 +103,7 @@ def test_it_says_what_the_next_opening_will_cut_and_keep(tmp_path: Path) -> None
     )
     for apply in ([], ["--apply"]):
         told = commands.kafkalog("repair", data, *apply).stdout.decode().splitlines()
-        assert told[0].startswith("rebu") and "0 entries of it can be read" in told[0]
+        assert any(line.startswith("rebu") and "0 entries of it can be read" in line for line in told)
         assert cut in told
     (line,) = [
         one for one in map(json.loads, commands.kafkalog("repair", "-J", data).stdout.splitlines())
