@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kafkalog.engine import Engine
     from kafkalog.errors import KafkalogError
     from kafkalog.opened import OpenedLog
+    from kafkalog.opening import OnDamage
     from kafkalog.storage.damage import Skipped
     from kafkalog.storage.recovery_run import RecoveryProgress
     from kafkalog.tools.verify import Report
@@ -48,6 +49,7 @@ def open(
     mode: Literal["r", "a"] = "r",
     *,
     sync: Sync = False,
+    on_damage: OnDamage = "recover",
     progress: Callable[[RecoveryProgress], object] | None = None,
     **settings: Any,
 ) -> Log:
@@ -60,7 +62,9 @@ def open(
     when appends are forced to disk: False (as Kafka: the page cache), True (each), or a number of milliseconds.
 
     In "a" a data directory that is missing is made, its parent is not; a failed open takes it away again. `progress` is
-    called while a log is recovered, with segments and bytes done and in all (docs/recovery.md).
+    called while a log is recovered, with segments and bytes done and in all. Where recovery ends a log before sound
+    batches, they are kept beside it; with `on_damage="refuse"` it raises CorruptRecord then, and changes nothing
+    (docs/recovery.md).
 
     PartitionNotFound, NotAPartition, StorageError (permissions); in "a" also DirectoryLocked,
     ConfigError, CorruptRecord, CorruptCheckpoint. TypeError for a keyword that is no setting; it names the near ones.
@@ -73,6 +77,7 @@ def open(
     """
     if mode == "r":
         given = ["sync"] * (sync is not False) + ["progress"] * (progress is not None)
+        given += ["on_damage"] * (on_damage != "recover")
         if given or settings:
             raise _not_for_reading(given or list(settings))
         return Log(_view(path), None)
@@ -86,7 +91,7 @@ def open(
 
     for name in settings:
         _check_setting(name)
-    opened = open_for_append(path, settings, sync=sync, progress=progress)
+    opened = open_for_append(path, settings, sync=sync, on_damage=on_damage, progress=progress)
     return Log(opened.log, opened)
 
 
@@ -110,7 +115,7 @@ def _check_setting(name: str) -> None:
     try:
         key_for(name)
     except UnknownConfig as error:
-        nearest = near(name, ("path", "mode", "sync", "progress"))
+        nearest = near(name, ("path", "mode", "sync", "on_damage", "progress"))
         if nearest is not None:
             error.hint = f"did you mean {nearest}?"
         raise

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from kafkalog.dirs_view import DirsView
     from kafkalog.manager.job import Job
     from kafkalog.manager.loading import LoadProgress
+    from kafkalog.opening import OnDamage
 
 Path = str | os.PathLike[str]
-_KEYWORDS = ("dirs", "mode", "sync", "progress")
+_KEYWORDS = ("dirs", "mode", "sync", "on_damage", "progress")
 
 
 def open_dirs(
@@ -41,6 +42,7 @@ def open_dirs(
     mode: Literal["r", "a"] = "r",
     *,
     sync: Sync = False,
+    on_damage: OnDamage = "recover",
     progress: Callable[[LoadProgress], object] | None = None,
     **settings: Any,
 ) -> LogDirs:
@@ -51,7 +53,7 @@ def open_dirs(
     partition for writing, after recovery where a directory was not closed well, holds the directories' locks, makes
     directories that are missing, and runs the jobs of a broker: retention, flushing, checkpoints, cleaning of compacted
     topics. It takes settings by their broker names (`log_retention_hours=24`, `log_segment_bytes=1 << 26`,
-    `log_cleaner_enable=False`); `sync` is as for `kafkalog.open`.
+    `log_cleaner_enable=False`); `sync` and `on_damage` are as for `kafkalog.open`.
     `progress` is called while logs are loaded, with a `LoadProgress`.
 
     Topics have their own settings: from the topics file, or a broker's metadata (`__cluster_metadata-0`). One that
@@ -77,8 +79,10 @@ def open_dirs(
     if not paths:
         raise IllegalArgument("no data directory is given", hint="give the path of at least one")
     if mode == "r":
-        if sync is not False or settings or progress is not None:
-            raise _not_for_reading([*settings, *(["sync"] if sync is not False else []), "progress"])
+        given = ["sync"] * (sync is not False) + ["on_damage"] * (on_damage != "recover")
+        given += ["progress"] * (progress is not None)
+        if settings or given:
+            raise _not_for_reading([*settings, *given])
         from kafkalog.dirs_view import DirsView
 
         return LogDirs(paths, DirsView(paths))
@@ -92,7 +96,7 @@ def open_dirs(
     for path in paths:
         with suppress(OSError):  # told where it is opened
             refuse_partition(path, OS.names(path))
-    store = LogStore.open(paths, settings, sync=sync, progress=progress)
+    store = LogStore.open(paths, settings, sync=sync, on_damage=on_damage, progress=progress)
     try:
         return LogDirs(paths, store)
     except BaseException:  # a Ctrl-C

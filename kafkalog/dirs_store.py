@@ -30,6 +30,7 @@ from kafkalog.manager.opening import open_logs
 from kafkalog.manager.retention import each_log
 from kafkalog.manager.topics import check_partitions
 from kafkalog.opened import StoreLog
+from kafkalog.opening import OnDamage, refuses_loss
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import collides_with, validate_topic
 from kafkalog.storage.partition_metadata import read_partition_metadata
@@ -66,6 +67,7 @@ class LogStore:
         settings: Mapping[str, Any],
         *,
         sync: Sync = False,
+        on_damage: OnDamage = "recover",
         progress: Callable[[LoadProgress], object] | None = None,
         fs: FileSystem = OS,
         clock: Clock = SYSTEM_CLOCK,
@@ -73,7 +75,10 @@ class LogStore:
     ) -> LogStore:
         """The store of these directories; errors as `open_dirs`."""
         config = BrokerConfig.from_mapping(settings)  # what is wrong in the call is told before anything is read
-        opened = open_logs(paths, config, fs=fs, clock=clock, scheduler=scheduler, progress=progress)
+        opened = open_logs(
+            paths, config, fs=fs, clock=clock, scheduler=scheduler, progress=progress,
+            refuses_loss=refuses_loss(on_damage),
+        )  # fmt: skip
         try:
             opened.manager.schedule_jobs()
             return cls(opened.manager, opened.scheduler, sync)

@@ -6,13 +6,14 @@ import logging
 import os
 import stat
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from kafkalog.config import LogConfig, key_for
 from kafkalog.durability import Sync, check_sync
 from kafkalog.errors import (
     CorruptRecord,
     DirectoryLocked,
+    IllegalArgument,
     InvalidRecord,
     NotAPartition,
     PartitionNotFound,
@@ -36,6 +37,7 @@ from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.paths import real_path
 
 _LOG: Final = logging.getLogger(__name__)
+OnDamage = Literal["recover", "refuse"]
 
 
 class _Target(NamedTuple):
@@ -48,6 +50,7 @@ class _Target(NamedTuple):
     fs: FileSystem
     clock: Clock
     progress: Progress
+    refuses_loss: bool
 
     @property
     def directory(self) -> str:
@@ -65,6 +68,7 @@ def open_for_append(
     settings: Mapping[str, Any] | None = None,
     *,
     sync: Sync = False,
+    on_damage: OnDamage = "recover",
     fs: FileSystem = OS,
     clock: Clock = SYSTEM_CLOCK,
     progress: Progress | None = None,
@@ -79,9 +83,11 @@ def open_for_append(
     Raises NotAPartition (a name that is none, a file, a directory with other content), PartitionNotFound
     (neither the data directory nor its parent exists), DirectoryLocked, UnknownConfig, ConfigError, CorruptCheckpoint,
     StorageError. A partition that was not closed well is recovered first: `progress` gets a RecoveryProgress as that
-    goes on, from the threads that read, one call at a time. An interrupt ends it; the next opening begins anew.
+    goes on, from the threads that read, one call at a time. An interrupt ends it; the next opening begins anew. Where
+    that gives sound batches up they are kept; with `on_damage` "refuse" it is CorruptRecord, and nothing was changed.
     """
     check_sync(sync)
+    is_refused = refuses_loss(on_damage)
     given = {key_for(name).name: value for name, value in (settings or {}).items()}
     real = real_path(path)
     interrupts = deferred_interrupts()
@@ -91,7 +97,7 @@ def open_for_append(
         if progress is not None:
             progress(recovery)
 
-    target = _Target(real, partition_of(real), given, sync, fs, clock, tell)
+    target = _Target(real, partition_of(real), given, sync, fs, clock, tell, is_refused)
     warn_if_unsafe(target.directory, durable=sync is not False)
     opened = None
     try:
@@ -104,6 +110,16 @@ def open_for_append(
         if opened is not None:
             opened.close()
         raise
+
+
+def refuses_loss(on_damage: str) -> bool:
+    """True for "refuse", False for "recover"; IllegalArgument otherwise."""
+    if on_damage in ("recover", "refuse"):
+        return on_damage == "refuse"
+    raise IllegalArgument(
+        f"on_damage is {on_damage!r}",
+        hint='use "recover" (cut at the damage, keep what is sound behind it) or "refuse" (where there is any)',
+    )
 
 
 def partition_of(path: str) -> TopicPartition:
@@ -189,6 +205,7 @@ def _open_in(log_dir: LogDir, target: _Target) -> OpenedLog:
         fs=fs,
         clock=target.clock,
         progress=target.progress,
+        refuses_loss=target.refuses_loss,
     )
     try:
         lower_cleaner_offsets(target.directory, {target.topic_partition: log.log_end_offset}, fs=fs)

@@ -125,6 +125,16 @@ def apply_option(command: Command) -> Command:
     )(command)
 
 
+def recovery_option(command: Command) -> Command:
+    """--on-damage, for commands that open logs for writing."""
+    return click.option(
+        "--on-damage",
+        type=click.Choice(["recover", "refuse"]),
+        help="Where a log that was not closed well has damage before sound records: cut it there and keep what is "
+        "behind (recover, the default), or do not open it (refuse).",
+    )(command)
+
+
 def group_option(what: str, *, required: bool = False) -> Callable[[Command], Command]:
     """-G/--group, the name of cursors; `what` it does is the help text."""
     return click.option("-G", "--group", required=required, metavar="NAME", help=what)

@@ -29,6 +29,7 @@ COMMANDS = {
     "export": ("kafkalog.cli.export_cmd", "Write records to Parquet, Arrow or JSON lines, or a data directory."),
     "handover": ("kafkalog.cli.handover_cmd", "Let a Kafka broker take over the topics in its directories."),
     "import": ("kafkalog.cli.import_cmd", "Write records of such files, or of another data directory, to topics."),
+    "kept": ("kafkalog.cli.kept_cmd", "List, restore and remove what recovery cut off logs and kept."),
     "ls": ("kafkalog.cli.ls_cmd", "List the files of a topic: length, bytes used, disk blocks, entries."),
     "mirror": ("kafkalog.cli.mirror_cmd", "Keep a copy of topics of a Kafka cluster."),
     "offsets": ("kafkalog.cli.offsets_cmd", "Find offsets by time; see and move readers' positions."),

@@ -14,6 +14,7 @@ from kafkalog.cli.progress import Meter, RecoveryMeter
 
 if TYPE_CHECKING:
     from kafkalog.opened import OpenedLog
+    from kafkalog.opening import OnDamage
     from kafkalog.records.packing import Compression
     from kafkalog.tools.produce import Producer
     from kafkalog.tools.produce_json import JsonProducer
@@ -41,6 +42,7 @@ PRODUCER_SETTINGS = {"batch.size": 16_384, "linger.ms": 5}
 @click.option("-Z", "nulls", is_flag=True, help="Empty keys and values are written as null.")
 @common.json_option("Lines are JSON objects as `consume -J` prints them.")
 @click.option("--sync", is_flag=True, help="Every write is on disk before the next is begun.")
+@common.recovery_option
 @common.quiet_options
 @click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
 def command(**given: Any) -> None:
@@ -68,6 +70,7 @@ class _Request:
         self.lines: bool = given["lines"]
         self.as_json: bool = given["as_json"]
         self.sync: bool = given["sync"]
+        self.on_damage: OnDamage = given["on_damage"] or "recover"
         self.quiet: bool = given["quiet"]
         self.files: Sequence[str] = given["files"] or ("-",)
         self.settings: dict[str, str] = dict(given["settings"])
@@ -197,7 +200,9 @@ def _open_logs(request: _Request, home: str, stack: ExitStack) -> list[OpenedLog
     for number in numbers:
         path = os.path.join(home, f"{request.topic}-{number}")
         with RecoveryMeter(os.path.basename(path), quiet=request.quiet) as meter:
-            log = open_for_append(path, request.settings, sync=request.sync, progress=meter.tell)
+            log = open_for_append(
+                path, request.settings, sync=request.sync, on_damage=request.on_damage, progress=meter.tell
+            )
         stack.callback(log.close)
         logs.append(log)
     return logs

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--ready-file", type=click.Path(), metavar="FILE", help="Written once it answers: NAME HOST:PORT lines.")
 @click.option("--http", metavar="HOST:PORT", help="Metrics, health and status page; port 0: a free one.")
 @click.option("--memory", is_flag=True, help="Keep all in memory (/dev/shm) and nothing afterwards; takes no -d.")
+@common.recovery_option
 @click.option("--read-only", is_flag=True, help="Serve what a broker left behind, and write nothing there.")
 @click.option("--add-user", metavar="NAME", help="Let NAME log in with a password, and serve nothing.")
 @click.option(
@@ -48,6 +49,7 @@ def command(
     ready_file: str | None,
     http: str | None,
     memory: bool,
+    on_damage: str | None,
     read_only: bool,
     add_user: str | None,
     password_file: str | None,
@@ -71,6 +73,8 @@ def command(
         given["listeners"] = ",".join(one if "://" in one else f"PLAINTEXT://{one}" for one in listeners)
     if http is not None:
         given["kafkalog.http.listener"] = http
+    if on_damage is not None:
+        given["kafkalog.on.damage"] = on_damage
     config = ServerConfig(given)
     if memory and (is_given or read_only or add_user):
         raise click.UsageError("--memory has a directory of its own: leave -d, --read-only and --add-user out")

@@ -72,6 +72,8 @@ class LoadRules(NamedTuple):
     recovers_damage: bool = False
     """Whether a log that was closed well but is damaged is recovered: only in a copy, whose records go nowhere else."""
     keeps_begun_epochs: bool = False
+    refuses_loss: bool = False
+    """Whether a log stays closed whose opening would give sound batches up."""
 
 
 class Configs:
@@ -212,6 +214,7 @@ class DirectoryLoader:
             on_disk_failure=lambda error: rules.on_disk_failure(self.directory, error),
             progress=None if is_clean else lambda recovery: self._tell(place.name, recovery),
             keeps_begun_epochs=rules.keeps_begun_epochs,
+            refuses_loss=rules.refuses_loss,
         )
 
     def _opened(self, place: PartitionPlace, log: UnifiedLog, took_ms: int) -> None:

@@ -83,6 +83,7 @@ class LogManager(LogRemover):
         progress: Callable[[LoadProgress], object] | None = None,
         recovers_damage: bool = False,
         keeps_begun_epochs: bool = False,
+        refuses_loss: bool = False,
     ) -> LogManager:
         """The manager of these data directories, with all their logs open; directories are made where missing.
 
@@ -92,7 +93,7 @@ class LogManager(LogRemover):
         Logs are recovered where a directory was not closed well; `progress` is called from the loading threads, one at
         a time. A directory whose disk fails is offline, and the others are used. So is one with damage that no crash
         leaves in a log that was closed well; with `recovers_damage`, for copies, that log is recovered instead.
-        `keeps_begun_epochs` as for `UnifiedLog.open`.
+        `keeps_begun_epochs` and `refuses_loss` as for `UnifiedLog.open`.
 
         ConfigError (an empty path, or a cordoned one that is none of these), DirectoryLocked (another process, or
         another manager here), NotAPartition (a directory whose name is none), IllegalState (a partition in two
@@ -106,7 +107,7 @@ class LogManager(LogRemover):
             check_cordoned(settings.cordoned_log_dirs, directories)
             topics = StoreTopics(topic_settings)
             manager = cls(directories, settings, topics, fs=fs, clock=clock, scheduler=scheduler)
-            manager._load(progress, is_stray, recovers_damage, keeps_begun_epochs)
+            manager._load(progress, is_stray, recovers_damage, keeps_begun_epochs, refuses_loss)
         except BaseException:
             release_all(directories)
             raise
@@ -118,6 +119,7 @@ class LogManager(LogRemover):
         is_stray: IsStray | None,
         recovers_damage: bool,
         keeps_begun_epochs: bool,
+        refuses_loss: bool,
     ) -> None:
         for directory in tuple(self.online):
             try:
@@ -137,6 +139,7 @@ class LogManager(LogRemover):
             self.note_failure,
             recovers_damage,
             keeps_begun_epochs,
+            refuses_loss,
         )
         inventories = load_directories(
             self.directories, rules, lambda directory: either(is_stray, self._topics.strays_in(directory))

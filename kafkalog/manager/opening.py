@@ -42,6 +42,7 @@ def open_logs(
     progress: Callable[[LoadProgress], object] | None = None,
     recovers_damage: bool = False,
     keeps_begun_epochs: bool = False,
+    refuses_loss: bool = False,
 ) -> OpenedLogs:
     """The logs of these data directories. What a broker's metadata there says counts below what `config` was given.
 
@@ -69,6 +70,7 @@ def open_logs(
             progress=progress,
             recovers_damage=recovers_damage,
             keeps_begun_epochs=keeps_begun_epochs,
+            refuses_loss=refuses_loss,
         )
     except BaseException:
         if scheduler is not None:

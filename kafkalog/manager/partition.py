@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from kafkalog.config import LogConfig
-from kafkalog.errors import NotAPartition, StorageError
+from kafkalog.errors import CorruptRecord, NotAPartition, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TopicEntry, TopicStore
 from kafkalog.storage.failure import Report
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, parse_base_offset
+from kafkalog.storage.next_opening import refuse_loss
 from kafkalog.storage.partition_metadata import read_partition_metadata, write_partition_metadata
 from kafkalog.storage.producer_state import EXPIRATION_MS
 from kafkalog.storage.recovery_run import Progress
@@ -50,14 +51,17 @@ def open_partition(
     on_disk_failure: Report | None = None,
     keeps_begun_epochs: bool = False,
     is_new: bool = False,
+    refuses_loss: bool = False,
 ) -> UnifiedLog:
     """The log of a partition directory in `log_dir`, recovered where it was not closed well.
 
     The directory's marker goes first. With `make`, which makes the directory at its path, the partition is new; where
     that fails, what was made is taken away again. `keeps_begun_epochs`, `is_new` and errors as for `UnifiedLog.open`;
-    DirectoryLocked.
+    DirectoryLocked. With `refuses_loss` what recovery would give up is looked for before anything changes.
     """
     name = os.path.basename(path)
+    if refuses_loss and make is None:
+        _refuse_loss(log_dir, path, found, fs)
     # a partition that was recovered is as well known as one made here
     log_dir.partition_opened(name, make is not None or not found.is_clean)
     before = None if make is None else _names(path, fs)
@@ -78,10 +82,23 @@ def open_partition(
             on_disk_failure=on_disk_failure,
             keeps_begun_epochs=keeps_begun_epochs,
             is_new=is_new,
+            refuses_loss=refuses_loss,
         )
     except BaseException:
         # no record was written: what there was is as whole as before, and what was to be made is taken away
         log_dir.partition_closed(name, found.is_clean if make is None else _removed(path, before, fs))
+        raise
+
+
+def _refuse_loss(log_dir: LogDir, path: str, found: Found, fs: FileSystem) -> None:
+    """CorruptRecord where recovery would give sound batches up; no marker may vouch for that partition later."""
+    try:
+        refuse_loss(
+            path, fs, is_clean=found.is_clean, recovery_point=found.recovery_point,
+            log_start_offset=found.log_start_offset,
+        )  # fmt: skip
+    except CorruptRecord:
+        log_dir.partition_closed(os.path.basename(path), found.is_clean)
         raise
 
 

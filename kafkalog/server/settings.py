@@ -149,6 +149,8 @@ _OWN: Final = (
     _start("kafkalog.handover.timeout.ms", "int", 10_000, between(1, 20_000), "the next leader catches up within that"),
     _start("kafkalog.groups.members.max.bytes", "long", 67_108_864, at_least(0), "memory for members of groups"),
     _start("kafkalog.http.listener", "string", None, None, "HOST:PORT of metrics, health and status page; none: off"),
+    _start("kafkalog.on.damage", "string", "recover", one_of("recover", "refuse"),
+           "refuse: no partition is opened that would lose sound records; it is offline"),
     _start("kafkalog.replicas.jaas.config", "string", None, None, "the login of this node at the others"),
     _start("kafkalog.replicas", "list", (), None, "ID@HOST:PORT of each node that has copies; none: this one is alone"),
 )

@@ -62,7 +62,7 @@ def open_store(
     """
     opened = open_logs(
         directories, config.store, fs=fs, clock=clock, progress=progress, recovers_damage=is_read_only,
-        keeps_begun_epochs=bool(config["kafkalog.replicas"]),
+        keeps_begun_epochs=bool(config["kafkalog.replicas"]), refuses_loss=config["kafkalog.on.damage"] == "refuse",
     )  # fmt: skip
     manager = opened.manager
     try:

@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 from kafkalog.errors import CorruptRecord, FormatError, StorageError
 from kafkalog.storage.directory import Directory
 from kafkalog.storage.file_records import FileRecords
-from kafkalog.storage.file_slice import MAX_FILE_SIZE
 from kafkalog.storage.names import (
     CHECKPOINT_DELETED_SUFFIX,
     CLEANED_SUFFIX,
@@ -30,7 +29,7 @@ from kafkalog.storage.names import (
     log_file_name,
     parse_base_offset,
 )
-from kafkalog.storage.recovery import scan_segment
+from kafkalog.storage.recovery import FileData, scan_segment
 from kafkalog.util.fileio import TMP_SUFFIX, FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
@@ -157,18 +156,9 @@ def _deleted_end(directory: str, names: Iterable[str], fs: FileSystem) -> int:
     except FormatError:  # no file of a log is so long
         return newest
     try:  # as recovery looks at it, for offsets lie outside the checksum
-        return scan_segment(_Data(records, newest)).end_offset
+        return scan_segment(FileData(records, newest)).end_offset
     finally:
         records.close_handlers()
-
-
-class _Data(NamedTuple):
-    """A file as `scan_segment` wants it, for its end alone."""
-
-    records: FileRecords
-    base_offset: int
-    index_interval_bytes: int = MAX_FILE_SIZE
-    max_index_size: int = 0
 
 
 def _is_whole(path: str, fs: FileSystem) -> bool:

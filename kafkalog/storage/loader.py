@@ -3,6 +3,7 @@
     leftovers      files of interrupted cleans, splits and deletes               leftovers.py
     segments       each `.log` with its indexes; those that are missing or damaged are made anew
     recovery       unclean only: from the recovery point on, up to the first damage    recovery.py
+    kept           sound batches behind a cut are kept before it is made, or the opening refuses    kept.py
     log start      a log that ends below it begins anew there
     producers      from the newest snapshot and what lies behind it
 
@@ -20,6 +21,7 @@ from kafkalog._core.plan import SegmentTail
 from kafkalog.config import LogConfig
 from kafkalog.errors import FormatError, IllegalState, SegmentOffsetOverflow
 from kafkalog.storage.directory import Directory, list_directory
+from kafkalog.storage.kept import Loss, find_loss, keep, whole_segments
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.leftovers import clear_leftovers, remove_file, renamed_txn_indexes
 from kafkalog.storage.listed_segment import open_listed
@@ -38,7 +40,13 @@ from kafkalog.storage.recovery import FoundSegment, rebuild_indexes, recover_seg
 from kafkalog.storage.recovery_run import Progress, RecoveryRun
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from kafkalog.storage.segments import LogSegments
-from kafkalog.storage.soundness import ends_whole, last_entries_agree, offset_index_fits, time_index_fits
+from kafkalog.storage.soundness import (
+    ends_whole,
+    last_entries_agree,
+    offset_index_fits,
+    time_index_fits,
+    unsound_end,
+)
 from kafkalog.storage.split import has_overflow, split_segment
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
@@ -65,8 +73,9 @@ class LogLoader:
     """One opening of one directory; `load` does it, once.
 
     `recovery_point` and `log_start_offset` are what the directory's checkpoints say; `progress` and `threads` as in
-    `RecoveryRun`; `listed` is what is in the directory, if that was looked at just now. Threads: one, and those; many
-    directories may load in parallel.
+    `RecoveryRun`; `listed` is what is in the directory, if that was looked at just now. With `refuses_loss` it raises
+    where sound batches would be given up, which else are kept. Threads: one, and those; many directories may load in
+    parallel.
     """
 
     def __init__(
@@ -86,6 +95,7 @@ class LogLoader:
         listed: Directory | None = None,
         keeps_begun_epochs: bool = False,
         is_new: bool = False,
+        refuses_loss: bool = False,
     ) -> None:
         self._directory = directory
         self._found = list_directory(directory, fs) if listed is None else listed
@@ -97,6 +107,7 @@ class LogLoader:
         self._log_start = log_start_offset
         self._keeps_begun_epochs = keeps_begun_epochs
         self._is_new = is_new
+        self._refuses_loss = refuses_loss
         self._recovery_point = recovery_point
         self._clean = had_clean_shutdown
         self._progress = progress
@@ -222,7 +233,10 @@ class LogLoader:
     def _rebuild(self, segment: LogSegment) -> None:
         """Make the indexes anew from the data; what is behind its last sound batch, whatever the marker says, goes."""
         if not ends_whole(segment):
-            self._recover_one(segment)
+            found = scan_segment(segment)
+            if self._clean and self._loss(segment, found) is not None:
+                raise unsound_end(segment, found.found.tail.size)
+            self._recover_one(segment, found)
             return
         segment.pin_indexes()
         rebuild_indexes(segment)
@@ -272,22 +286,18 @@ class LogLoader:
         unflushed = LogSegments(self._segments.values()).values(point, 2**63 - 1) if self._segments else ()
         self._check_flushed(unflushed[0].base_offset if unflushed else 2**63 - 1)
         run = RecoveryRun(self._directory, unflushed, self._progress, self._threads)
+        ends = None
         with closing(run.scanned()) as scanned:
             for done, found in enumerate(scanned):
-                cut = self._recover_one(unflushed[done], found)
-                run.note(found, cut)
-                if cut > 0 and not self._goes_on(unflushed[done], unflushed[done + 1 :]):
-                    self._give_up(unflushed[done + 1 :])
+                if found.is_cut and not _goes_on(found, unflushed[done + 1 :]):
+                    ends = done, found  # files are read ahead: none is moved before that is over
                     break
+                run.note(found, self._recover_one(unflushed[done], found))
+        if ends is not None:
+            done, found = ends
+            run.note(found, self._recover_one(unflushed[done], found, unflushed[done + 1 :]))
+            self._give_up(unflushed[done + 1 :])
         run.tell_end()
-
-    @staticmethod
-    def _goes_on(segment: LogSegment, following: tuple[LogSegment, ...]) -> bool:
-        """True when the next segment begins where this one ends: what was cut off was no record.
-
-        It was room reserved ahead, or a write that failed and was undone, and the trim at the roll was not synced.
-        """
-        return bool(following) and following[0].base_offset == segment.read_next_offset()
 
     def _check_flushed(self, upto: int) -> None:
         """Make the indexes of segments below `upto` sound: their data was flushed, what trimmed them may be lost."""
@@ -304,14 +314,20 @@ class LogLoader:
                 continue
             segment.flush()  # no later flush comes back to what lies behind the recovery point
 
-    def _recover_one(self, segment: LogSegment, found: FoundSegment | None = None) -> int:
-        """The bytes cut; with the producers as they were at its base, and a snapshot of them at its end (LOAD-27)."""
+    def _recover_one(
+        self, segment: LogSegment, found: FoundSegment | None = None, following: tuple[LogSegment, ...] = ()
+    ) -> int:
+        """The bytes cut; with the producers as they were at its base, and a snapshot of them at its end (LOAD-27).
+
+        What is sound behind the cut, in the segment and in those that go with it, is kept before.
+        """
+        found = scan_segment(segment) if found is None else found
+        self._keep(self._loss(segment, found, following))
         producers = self._producers.fresh()
         segments = LogSegments(s for s in self._segments.values() if s.base_offset < segment.base_offset)
         rebuild_producers(
             producers, segments, self._log_start, segment.base_offset, self._clock.milliseconds(), clean=False
         )
-        found = scan_segment(segment) if found is None else found
         segment.pin_indexes()
         cut = recover_segment(segment, producers, self._epochs, found)
         self._settle(segment)
@@ -320,14 +336,38 @@ class LogLoader:
         self._producers.snapshots.refresh()
         return cut
 
+    def _loss(
+        self, segment: LogSegment, found: FoundSegment, following: tuple[LogSegment, ...] = ()
+    ) -> Loss | None:
+        """What is sound of what goes where a segment is cut, and of those that go with it; None for nothing."""
+        if not found.is_cut:
+            return None
+        base, position, bases = segment.base_offset, found.found.tail.size, [one.base_offset for one in following]
+        return find_loss(self._directory, base, position, found.end_offset, found.damage, bases, self._fs)
+
+    def _keep(self, loss: Loss | None) -> None:
+        """Keep what is sound of what goes; whole segments are out of the log then."""
+        if loss is None:
+            return
+        if self._refuses_loss:
+            raise loss.refusal()
+        self._touched = True
+        moved = [self._segments[one.base_offset] for one in loss.files if not one.is_copy]
+        for segment in moved:
+            segment.close_handlers()
+        keep(loss, self._fs, self._clock)
+        for segment in moved:
+            del self._segments[segment.base_offset]
+
     def _give_up(self, segments: tuple[LogSegment, ...]) -> None:
-        """Rename segments, and their snapshots, for a delayed delete, the last one first."""
+        """Rename segments that were not kept, and all snapshots, for a delayed delete, the last one first."""
         self._touched = True
         for segment in reversed(segments):
-            _LOG.warning("%s lies behind damage, or below the log start: given up", segment.path)
-            segment.change_file_suffixes("", DELETED_SUFFIX)
-            del self._segments[segment.base_offset]
-            self._given_up.append(segment)
+            if segment.base_offset in self._segments:
+                _LOG.warning("%s lies behind damage, or below the log start: given up", segment.path)
+                segment.change_file_suffixes("", DELETED_SUFFIX)
+                del self._segments[segment.base_offset]
+                self._given_up.append(segment)
             marked = self._producers.snapshots.mark_deleted(segment.base_offset)
             if marked is not None:
                 self._given_up_files.append(marked)
@@ -340,7 +380,11 @@ class LogLoader:
         if end >= self._log_start:
             return end
         _LOG.warning("%s ends at %d, below its log start %d: it begins anew", self._directory, end, self._log_start)
-        self._give_up(tuple(self._segments.values()))
+        files = whole_segments(self._directory, self._segments, self._fs)
+        reason = f"its log start is {self._log_start}, above its end"
+        segments = tuple(self._segments.values())
+        self._keep(Loss(self._directory, max(self._segments), 0, end, reason, files) if files else None)
+        self._give_up(segments)
         self._tails.clear()
         self._epochs.clear()
         self._producers.truncate_fully_and_start_at(self._log_start)
@@ -388,3 +432,11 @@ class LogLoader:
                 self._recover_one(segment)
             self._producers.forget()
             rebuild_producers(self._producers, segments, start, next_offset, now_ms, clean=False)
+
+
+def _goes_on(found: FoundSegment, following: tuple[LogSegment, ...]) -> bool:
+    """True when the next segment begins where this one ends: what is cut off is no record.
+
+    It is room reserved ahead, or a write that failed and was undone, and the trim at the roll was not synced.
+    """
+    return bool(following) and following[0].base_offset == found.end_offset

@@ -75,6 +75,7 @@ class UnifiedLog(LogAppender):
         recovery_threads: int | None = None,
         keeps_begun_epochs: bool = False,
         is_new: bool = False,
+        refuses_loss: bool = False,
     ) -> UnifiedLog:
         """The log of an existing directory; one without segments gets its first.
 
@@ -86,7 +87,8 @@ class UnifiedLog(LogAppender):
         `keeps_begun_epochs` leaves a leader epoch that begins at the log's end, which is forgotten else (LOAD-14): that
         a replica has agreed with a leader who wrote nothing is known from there. `is_new`: the directory was made just
         now, so the epoch in it begins here, and indexes are made at their first entry. `on_disk_failure` is called with
-        errors that the disk is to blame for.
+        errors that the disk is to blame for. With `refuses_loss` an opening that would give sound batches up ends with
+        CorruptRecord and cuts nothing; else they are kept (docs/recovery.md).
         StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
         """
         folder = os.fspath(directory)
@@ -102,7 +104,7 @@ class UnifiedLog(LogAppender):
             folder, config, epochs, producers, fs=fs, clock=clock, log_start_offset=log_start_offset,
             recovery_point=0 if recovery_point is None else recovery_point, had_clean_shutdown=had_clean_shutdown,
             progress=progress, threads=recovery_threads, listed=found,
-            keeps_begun_epochs=keeps_begun_epochs, is_new=is_new,
+            keeps_begun_epochs=keeps_begun_epochs, is_new=is_new, refuses_loss=refuses_loss,
         ).load()  # fmt: skip
         try:
             log = cls(

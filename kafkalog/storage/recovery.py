@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from kafkalog._core.recovery import BAD_CRC, BAD_ORDER, BAD_RANGE, BAD_SIZE, MORE, PARTIAL, RecoveryPass
 from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.file_records import FileRecords
-from kafkalog.storage.file_slice import check_next_offset
+from kafkalog.storage.file_slice import MAX_FILE_SIZE, check_next_offset
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from kafkalog.storage.producer_state import ProducerStateManager
@@ -46,6 +46,15 @@ class HasData(Protocol):
     def max_index_size(self) -> int: ...
 
 
+class FileData(NamedTuple):
+    """A file as `scan_segment` wants it, for its end alone."""
+
+    records: FileRecords
+    base_offset: int
+    index_interval_bytes: int = MAX_FILE_SIZE
+    max_index_size: int = 0
+
+
 class FoundSegment(NamedTuple):
     """What one pass over a `.log` file shows: the pass, and why it stopped."""
 
@@ -56,6 +65,16 @@ class FoundSegment(NamedTuple):
     def end_offset(self) -> int:
         """The offset behind the last sound batch, the base offset where there is none."""
         return self.found.tail.last_offset + 1 if self.found.batches else self.found.base_offset
+
+    @property
+    def is_cut(self) -> bool:
+        """True where bytes behind the last sound batch go; an offset that does not fit is no damage."""
+        return self.found.tail.size < self.found.end and self.status != BAD_RANGE
+
+    @property
+    def damage(self) -> str:
+        """Why the pass stopped where it did."""
+        return _DAMAGE.get(self.status, "the rest is no batch")
 
 
 def scan_segment(segment: HasData, tell: Callable[[int], object] | None = None) -> FoundSegment:
@@ -95,8 +114,8 @@ def recover_segment(
     `scanned` is what `scan_segment` said of it. SegmentOffsetOverflow where a sound batch has an offset that the
     segment cannot hold, CorruptRecord where it has the largest there is; StorageError.
     """
-    found, status = scanned
     _refuse_end(segment, scanned)
+    found = scanned.found
     segment.txn_index.reset()
     if found.batches:
         done = producers.take_over(found.producers, found.tail.last_offset)
@@ -111,8 +130,8 @@ def recover_segment(
     _refuse_overflow(segment, scanned)
     cut = segment.records.truncate_to(found.tail.size)
     if cut:
-        where, end, why = found.tail.size, scanned.end_offset, _DAMAGE.get(status, "the rest is no batch")
-        _LOG.warning("%s: cut at byte %d, offset %d, %d bytes go: %s", segment.path, where, end, cut, why)
+        where, end = found.tail.size, scanned.end_offset
+        _LOG.warning("%s: cut at byte %d, offset %d, %d bytes go: %s", segment.path, where, end, cut, scanned.damage)
     segment.offset_index.refill(found.offset_index)
     segment.time_index.refill(found.time_index)
     return cut

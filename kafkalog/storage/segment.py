@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from kafkalog._core.plan import NO_ROLL, AppendPlan, RollRules, SegmentTail, plan_append
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.config import LogConfig
-from kafkalog.errors import CorruptRecord, IllegalArgument, SegmentOffsetOverflow
+from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
 from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.abstract_index import Brought
 from kafkalog.storage.file_records import FileRecords

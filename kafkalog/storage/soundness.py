@@ -94,21 +94,22 @@ def _ends_whole(segment: LogSegment, position: int) -> bool:
         for table in segment.records.tables(position, check_crc=True):
             if table.first_invalid >= 0:
                 end = table.position(table.first_invalid)
-                raise _unsound(segment, end)
+                raise unsound_end(segment, end)
             for row, (base, last) in enumerate(zip(table.base_offsets, table.last_offsets, strict=True)):
                 # the log would end there, whatever the checksum says, or has no offset to end with
                 if last < base or last == LARGEST_OFFSET:
                     end = table.position(row)
-                    raise _unsound(segment, end)
+                    raise unsound_end(segment, end)
             end = table.position(len(table) - 1) + table.size(len(table) - 1)
     except CorruptRecord:
         if any(segment.records.read(end, segment.size - end)):
-            raise _unsound(segment, end) from None
+            raise unsound_end(segment, end) from None
         return False
     return end == segment.size
 
 
-def _unsound(segment: LogSegment, position: int) -> CorruptRecord:
+def unsound_end(segment: LogSegment, position: int) -> CorruptRecord:
+    """The error for an end that no crash leaves in a log that was closed well."""
     return CorruptRecord(
         "the last segment does not end with a whole, undamaged batch, though it was closed well",
         path=segment.path,

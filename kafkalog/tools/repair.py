@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from kafkalog.errors import IllegalArgument
 from kafkalog.tools.directories import path_list
 from kafkalog.tools.repair_directory import DirectoryRepair, backups_for, check_interval, find_groups
+from kafkalog.tools.repair_opening import NextOpening
 from kafkalog.tools.repair_plan import Change, RepairOptions
 from kafkalog.tools.repair_report import PartitionReport, RepairReport
 from kafkalog.tools.verify_segment import Progress
@@ -47,7 +48,8 @@ def repair(
     With `apply` the data directory's lock is held, and every byte that goes is first written to `backup_dir` (by
     default a new directory beside the data directory; for several data directories it has one for each). Each file
     changes in one step. The mark of a clean shutdown goes with a cut and with a snapshot, so that whoever opens the log
-    next looks at its end and its producers again. What the system does not let us read is left, and told.
+    next looks at its end and its producers again. What the system does not let us read is left, and told. So is what
+    the next opening for writing will cut off a partition that is changed, or was not closed well (`openings`).
 
     PartitionNotFound, NotAPartition, IllegalArgument for what makes no sense; with `apply` DirectoryLocked while a
     broker or a writer, also one in this process, holds the directory, StorageError when the system refuses.
@@ -66,6 +68,7 @@ def repair(
     check_interval(index_interval_bytes)
     groups = find_groups(path_list(paths), fs)
     reports: list[PartitionReport] = []
+    openings: list[NextOpening] = []
     backups: list[str] = []
     kept = backups_for(groups, None if backup_dir is None else os.fspath(backup_dir), fs)
     for backup in kept.values() if apply else ():
@@ -78,5 +81,6 @@ def repair(
         else:
             work.plan()
         reports += work.reports
+        openings += work.openings
         backups += [backup.path] if backup.is_used else []
-    return RepairReport(tuple(reports), apply, os.pathsep.join(backups) or None)
+    return RepairReport(tuple(reports), apply, os.pathsep.join(backups) or None, tuple(openings))

@@ -24,6 +24,7 @@ from kafkalog.storage import names
 from kafkalog.tools.repair_apply import Backup, apply_changes
 from kafkalog.tools.repair_checkpoints import plan_checkpoints, plan_epochs
 from kafkalog.tools.repair_index import IndexRules
+from kafkalog.tools.repair_opening import NextOpening, next_openings
 from kafkalog.tools.repair_plan import Change, PartitionRepair, RepairOptions, cut_of, plan_repair
 from kafkalog.tools.repair_report import PartitionReport
 from kafkalog.tools.verify import is_partition
@@ -69,6 +70,7 @@ class DirectoryRepair:
         fs: FileSystem,
     ) -> None:
         self.reports: list[PartitionReport] = []
+        self.openings: list[NextOpening] = []
         self._ends: dict[TopicPartition, int] = {}
         self._directory = directory
         self._group = group
@@ -79,14 +81,20 @@ class DirectoryRepair:
 
     def plan(self) -> None:
         """Fills `reports`; nothing on disk changes."""
+        changes = []
         for repair in self._plans():
+            changes += _light(repair.changes)
             self.note(repair)
+        self.openings = next_openings(self._directory, self._group.partitions, changes, self._fs)
 
     def apply(self, backup: Backup) -> None:
         """Makes the changes; those noted when an error is raised were made."""
+        changes = []
         with self.held() as log_dir:
             for one in self._plans():
+                changes += _light(one.changes)
                 self.carry_out(one, log_dir, backup)
+        self.openings = next_openings(self._directory, self._group.partitions, changes, self._fs)
 
     def refuse_in_use(self) -> None:
         """DirectoryLocked while a broker or a writer, also one in this process, has the data directory."""
@@ -188,6 +196,11 @@ class DirectoryRepair:
         of_logs = {one.kind for one in changes if os.path.basename(one.path) != BOOTSTRAP_FILE}
         if content is not None and changes and of_logs <= {"rebuild"}:
             atomic_write(self._fs, path, content)
+
+
+def _light(changes: Iterable[Change]) -> list[Change]:
+    """The changes without the content of indexes: only the partition that is at work has that in memory."""
+    return [one if one.path.endswith("-checkpoint") else one.without_data() for one in changes]
 
 
 def check_interval(index_interval_bytes: int | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kafkalog.tools.repair_opening import NextOpening, opening_lines
 from kafkalog.tools.repair_plan import Change
 from kafkalog.tools.verify_report import Finding, printable
 
@@ -38,12 +39,14 @@ class PartitionReport:
 class RepairReport:
     """What a repair changes, or has changed where `applied`, and the findings it does not touch, by partition.
 
-    `backup` is the directory that holds what was changed, None where nothing was.
+    `backup` is the directory that holds what was changed, None where nothing was. `openings` say what the next opening
+    for writing does to partitions that are changed, or were not closed well.
     """
 
     partitions: tuple[PartitionReport, ...]
     applied: bool
     backup: str | None = None
+    openings: tuple[NextOpening, ...] = ()
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -77,6 +80,7 @@ class RepairReport:
                 yield printable(f"left     {finding}")
             if several and not one.ok:
                 yield f"         {printable(one.path)}: {_counted(len(one.changes))}, {len(one.left)} left alone"
+        yield from opening_lines(self.openings)
         yield self.summary()
 
     def summary(self) -> str:
@@ -97,9 +101,9 @@ class RepairReport:
         }  # fmt: skip
 
     def json_lines(self) -> Iterator[str]:
-        """One JSON object a line: each change and finding that is left, the partitions, then the report."""
+        """One JSON object a line: each change and finding that is left, partitions, next openings, then the report."""
         told = [one.as_json() for one in self.changes] + [one.as_json() for one in self.left]
-        told += [one.as_json() for one in self.partitions]
+        told += [one.as_json() for one in self.partitions] + [one.as_json() for one in self.openings]
         for one in (*told, self.as_json()):
             yield json.dumps(one, ensure_ascii=True)
 

@@ -14,6 +14,7 @@ import pytest
 from kafkalog._core.scan import scan
 from kafkalog.config import LogConfig
 from kafkalog.errors import CorruptCheckpoint
+from kafkalog.storage.kept import KEPT_DIRECTORY
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.producer_snapshot import format_snapshot, parse_snapshot
 from kafkalog.util.clock import MockClock
@@ -113,14 +114,21 @@ def state_of(log: UnifiedLog) -> dict[str, Any]:
     }
 
 
+def listed(folder: Path) -> list[tuple[str, Path]]:
+    """The files by name; a segment that was kept goes by the name that the reference gives it up with."""
+    found = [(path.name, path) for path in folder.iterdir() if path.name != KEPT_DIRECTORY]
+    for path in folder.glob(f"{KEPT_DIRECTORY}/*/*"):
+        if path.suffix in (".log", ".index", ".timeindex", ".txnindex"):
+            found.append((f"{path.name}.deleted", path))
+    return sorted(found)
+
+
 def names(folder: Path) -> list[list[Any]]:
-    return [[p.name, p.stat().st_size] for p in sorted(folder.iterdir())]
+    return [[name, path.stat().st_size] for name, path in listed(folder)]
 
 
 def digests(folder: Path) -> list[list[Any]]:
-    return [
-        [p.name, p.stat().st_size, hashlib.sha256(p.read_bytes()).hexdigest()] for p in sorted(folder.iterdir())
-    ]
+    return [[name, p.stat().st_size, hashlib.sha256(p.read_bytes()).hexdigest()] for name, p in listed(folder)]
 
 
 def same_files(folder: Path, expected: dict[str, bytes]) -> bool:

@@ -146,9 +146,15 @@ def test_damage_below_the_recovery_point_is_not_met(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("damaged", "left"), [(0, [0]), (5, [0, 5]), (10, [0, 5, 10])])
 def test_what_lies_behind_damage_is_given_up(tmp_path: Path, damaged: int, left: list[int]) -> None:
-    """LOAD-11: later segments are renamed and removed after their delay, their snapshots at once; the log goes on."""
+    """LOAD-11: later segments are renamed and removed after their delay, their snapshots at once; the log goes on.
+
+    That is, where nothing in them is sound: else they are kept.
+    """
     folder = filled(tmp_path, killed=True)
     flip(folder / name(damaged), 170)
+    for base in (5, 10):
+        if base not in left:
+            (folder / name(base)).write_bytes(b"no batch" * 60)
     clock = MockClock(NOW)
     scheduler = MockScheduler(clock)
     again = log(tmp_path, clock=clock, scheduler=scheduler, **UNCLEAN)
@@ -219,14 +225,14 @@ def test_the_recovery_point_and_the_high_watermark_after_it(tmp_path: Path) -> N
 # Log start
 
 def test_a_log_that_ends_below_its_start_begins_anew(tmp_path: Path) -> None:
-    """LOAD-13: its files are renamed, epochs and producers forgotten; a segment and an empty snapshot at the start."""
+    """LOAD-13: its files are kept, epochs and producers forgotten; a segment and an empty snapshot at the start."""
     folder = filled(tmp_path)
     clock = MockClock(NOW)
     again = log(tmp_path, clock=clock, scheduler=MockScheduler(clock), log_start_offset=500, **SETTINGS)
     assert (bases(again), again.log_start_offset, again.log_end_offset, again.recovery_point) == ([500], 500, 500, 500)
     assert (again.leader_epochs, again.producers) == ((), ())
     listed = set(files(folder))
-    assert {name(0, ".log.deleted"), name(5, ".index.deleted"), name(10, ".timeindex.deleted")} <= listed
+    assert {name(0), name(5, ".index"), name(10, ".timeindex")} <= set(files(next(folder.glob("kafkalog-kept/*"))))
     assert {name(500), name(500, ".snapshot")} <= listed and not {name(0), name(5), name(10)} & listed
     assert read_snapshot(str(folder / name(500, ".snapshot"))) == []
     again.close()

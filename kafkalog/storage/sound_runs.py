@@ -1,0 +1,123 @@
+"""The sound batches in a part of a file that may be damaged: runs of batches that a segment could hold as they are."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from kafkalog.errors import CorruptRecord
+from kafkalog.storage.batch_search import Budget, find_batch, is_batch
+from kafkalog.storage.file_slice import FileSlice, claimed_size
+from kafkalog.util.fileio import File
+
+_HEADER_BYTES: Final = 17
+_MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+
+
+class SoundRun(NamedTuple):
+    """Batches from byte `start` to `end`, one behind the other, whose checksums hold and whose offsets ascend."""
+
+    start: int
+    end: int
+    first_offset: int
+    last_offset: int
+    batches: int
+    records: int
+
+
+class SoundCount(NamedTuple):
+    """What sound batches come to; the offsets are -1 where there is none."""
+
+    batches: int = 0
+    records: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+
+    def __add__(self, other: tuple[object, ...]) -> SoundCount:
+        """Both together."""
+        assert isinstance(other, SoundCount)
+        if not self.batches or not other.batches:
+            return other if other.batches else self
+        return SoundCount(
+            self.batches + other.batches,
+            self.records + other.records,
+            min(self.first_offset, other.first_offset),
+            max(self.last_offset, other.last_offset),
+        )
+
+
+def counted(runs: Iterable[SoundRun]) -> SoundCount:
+    """What the batches of these runs come to."""
+    total = SoundCount()
+    for run in runs:
+        total += SoundCount(run.batches, run.records, run.first_offset, run.last_offset)
+    return total
+
+
+def sound_runs(file: File, position: int, end: int, base_offset: int) -> Iterator[SoundRun]:
+    """The runs of sound batches from byte `position` to `end`; `base_offset` is the least offset that may be there.
+
+    Damage between them is passed over, wherever the next batch begins. StorageError.
+    """
+    budget = Budget(end - position)
+    position = _data_from(file, position, end)
+    lowest = base_offset
+    while position < end:
+        run = _run_from(file, position, end, lowest)
+        if run is not None:
+            yield run
+            position, lowest = run.end, max(lowest, run.last_offset + 1)
+            continue
+        following = _behind(file, position, end, base_offset, budget)
+        if following < 0:
+            return
+        position = following
+
+
+def _behind(file: File, position: int, end: int, base_offset: int, budget: Budget) -> int:
+    """Where the next sound batch begins behind bytes that are none; -1 for nowhere.
+
+    The size of the damaged batch is believed first: what its records hold may look like a batch.
+    """
+    following = position + claimed_size(file.pread(_HEADER_BYTES, position))
+    if position < following < end and is_batch(file, following, end, base_offset):
+        return following
+    found = find_batch(file, position + 1, end, base_offset, budget)
+    return -1 if found.gave_up else found.position
+
+
+def _run_from(file: File, position: int, end: int, lowest: int) -> SoundRun | None:
+    """The run that begins at `position`; None where no sound batch does."""
+    at, first, last, batches, records = position, -1, -1, 0, 0
+    try:
+        for table in FileSlice(file, position, end - position).tables(check_crc=True):
+            for row, header in enumerate(table):
+                if not header.is_valid or header.last_offset < header.base_offset or header.last_offset <= last:
+                    raise _Stop
+                if first < 0:
+                    # what a batch of the old formats begins with may be known only inside it
+                    first = header.base_offset if header.magic >= 2 else min(header.base_offset, lowest)
+                if header.last_offset - first > _MAX_RELATIVE_OFFSET:
+                    raise _Stop
+                at, last = table.position(row) + table.size(row), header.last_offset
+                batches += 1
+                records += max(header.count, 1 if header.magic < 2 else 0)
+    except (CorruptRecord, _Stop):
+        pass
+    return SoundRun(position, at, first, last, batches, records) if batches else None
+
+
+class _Stop(Exception):
+    """The run ends here."""
+
+
+def _data_from(file: File, position: int, end: int) -> int:
+    """Where the first byte from `position` on may be that is not room reserved ahead, which is skipped unread."""
+    try:
+        return min(max(position, os.lseek(file.fileno(), position, os.SEEK_DATA)), end)
+    except OSError as error:
+        return end if error.errno == errno.ENXIO else position
+    except AttributeError:  # a system that knows no holes
+        return position

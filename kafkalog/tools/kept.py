@@ -1,0 +1,219 @@
+"""What openings kept of logs that recovery had to cut (docs/recovery.md): listed, restored, removed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from kafkalog.config import LogConfig
+from kafkalog.errors import IllegalArgument, PartitionNotFound, StorageError
+from kafkalog.manager.deletion import remove_tree
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.partition import Found, open_partition
+from kafkalog.storage import kept
+from kafkalog.storage.file_slice import FileSlice
+from kafkalog.storage.kept import Kept, told
+from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name
+from kafkalog.storage.sound_runs import SoundCount, SoundRun, counted, sound_runs
+from kafkalog.tools.directories import partitions_below, path_list
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.fileio import OS, FileSystem, make_directories
+
+__all__ = ["Kept", "Restored", "list_kept", "remove_kept", "restore_kept"]
+
+Path = str | os.PathLike[str]
+_COPY_BYTES: Final = 1 << 20
+
+
+class Restored(NamedTuple):
+    """A partition that was restored to the directory `path`; `doubled` batches were there twice and are once."""
+
+    partition: str
+    path: str
+    sound: SoundCount
+    doubled: int
+
+    def __str__(self) -> str:
+        twice = f"; {self.doubled} batches were kept twice" if self.doubled else ""
+        return f"{self.partition}: {told(self.sound)} restored to {self.path}{twice}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain values, with `type` "restored"."""
+        own = {"type": "restored", "partition": self.partition, "path": self.path, "doubled": self.doubled}
+        return {**own, **self.sound._asdict()}
+
+
+class _Part(NamedTuple):
+    """A run of sound batches in a kept file."""
+
+    path: str
+    run: SoundRun
+    owner: Kept
+
+
+def list_kept(
+    paths: Path | Iterable[Path], *, topics: Sequence[str] = (), entries: Sequence[str] = (), fs: FileSystem = OS
+) -> list[Kept]:
+    """Return what was kept in data directories or partition directories, of these topics and names (none: all).
+
+    PartitionNotFound where a path does not exist, or nothing of such a name was kept; UnknownTopicOrPartition,
+    FormatError for a manifest that cannot be read, StorageError.
+
+    >>> list_kept("data")
+    []
+    """
+    given = path_list(paths)
+    found = [one for place in partitions_below(given, topics, fs) for one in kept.list_kept(place.path, fs)]
+    missing = sorted({*entries} - {one.name for one in found})
+    if missing:
+        known = ", ".join(one.name for one in found)
+        raise PartitionNotFound(
+            f"nothing was kept by the name {ascii(missing[0])}", path=os.pathsep.join(given),
+            hint=f"there are {known}" if known else "nothing is kept there",
+        )  # fmt: skip
+    return [one for one in found if not entries or one.name in entries]
+
+
+def shown(one: Kept) -> str:
+    """Return one line on what was kept."""
+    when = f"{datetime.fromtimestamp(one.at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return (
+        f"{one.partition}  {one.name}  {told(one.sound)}, {one.size} bytes; kept {when}: the log ended at offset "
+        f"{one.offset}, byte {one.position} of {one.segment}, since {one.reason}"
+    )
+
+
+def restore_kept(
+    paths: Path | Iterable[Path],
+    to: Path,
+    *,
+    topics: Sequence[str] = (),
+    entries: Sequence[str] = (),
+    fs: FileSystem = OS,
+    clock: Clock = SYSTEM_CLOCK,
+) -> list[Restored]:
+    """Write the sound batches that were kept to partition directories below `to`, a data directory of its own.
+
+    Offsets stay as they were, indexes are made from the batches, and what was kept stays where it is. Arguments and
+    errors as for `list_kept`; IllegalArgument where `to` has such a partition, or lies in a directory that is read,
+    and where offsets were kept twice with different records: then `entries` says which.
+    """
+    by_partition: dict[str, list[Kept]] = {}
+    for one in list_kept(paths, topics=topics, entries=entries, fs=fs):
+        by_partition.setdefault(one.partition, []).append(one)
+    target = os.path.abspath(os.fspath(to))
+    plans = {name: _plan(found, fs) for name, found in by_partition.items()}
+    for name, found in by_partition.items():
+        _check_target(target, name, found, fs)
+    return [_restored(target, name, *plan, fs, clock) for name, plan in plans.items()]
+
+
+def remove_kept(
+    paths: Path | Iterable[Path],
+    *,
+    apply: bool = False,
+    topics: Sequence[str] = (),
+    entries: Sequence[str] = (),
+    fs: FileSystem = OS,
+) -> list[Kept]:
+    """Return what goes, or went with `apply`; arguments and errors as for `list_kept`. The logs are not touched."""
+    found = list_kept(paths, topics=topics, entries=entries, fs=fs)
+    for one in found if apply else ():
+        try:
+            remove_tree(one.path, fs)
+            root = os.path.dirname(one.path)
+            if not fs.names(root):
+                fs.rmdir(root)
+        except OSError as error:
+            raise StorageError.from_os(error, "remove what was kept", path=one.path) from error
+    return found
+
+
+def _check_target(target: str, name: str, found: Sequence[Kept], fs: FileSystem) -> None:
+    for one in found:
+        source = os.path.realpath(os.path.join(one.path, "..", "..", ".."))
+        if os.path.commonpath([source, os.path.realpath(target)]) == source:
+            raise IllegalArgument(
+                "the place to restore to lies in the data directory itself", path=target, hint="give another one"
+            )
+    if fs.exists(os.path.join(target, name)):
+        raise IllegalArgument(
+            f"the directory has {name} already", path=target, hint="restore to a directory that does not exist yet"
+        )
+
+
+def _plan(found: Sequence[Kept], fs: FileSystem) -> tuple[list[_Part], int]:
+    """The runs to write, by offset and without one that is there already, and how many batches that left out."""
+    parts = sorted((part for one in found for part in _parts(one, fs)), key=lambda part: part.run.first_offset)
+    chosen: list[_Part] = []
+    doubled = 0
+    for part in parts:
+        last = chosen[-1].run.last_offset if chosen else -1
+        if part.run.first_offset <= last:
+            if part.owner != chosen[-1].owner:
+                raise IllegalArgument(
+                    f"offset {part.run.first_offset} was kept twice: in {chosen[-1].owner.name} and {part.owner.name}",
+                    path=part.owner.path, hint="restore one of them (--entry), or each to a directory of its own",
+                )  # fmt: skip
+            rest = _behind(part, last, fs)
+            doubled += part.run.batches - (rest.run.batches if rest is not None else 0)
+            if rest is None:
+                continue
+            part = rest
+        chosen.append(part)
+    return chosen, doubled
+
+
+def _parts(one: Kept, fs: FileSystem) -> Iterator[_Part]:
+    for kept_file in one.files:
+        path = os.path.join(one.path, kept_file.name)
+        try:
+            with fs.open_file(path, "r") as file:
+                for run in sound_runs(file, 0, file.size(), kept_file.base_offset):
+                    yield _Part(path, run, one)
+        except OSError as error:
+            raise StorageError.from_os(error, "read what was kept", path=path) from error
+
+
+def _behind(part: _Part, last_offset: int, fs: FileSystem) -> _Part | None:
+    """The batches of a run that begin above an offset; None where there is none."""
+    run = part.run
+    with fs.open_file(part.path, "r") as file:
+        for batch in FileSlice(file, run.start, run.end - run.start).batches():
+            if batch.base_offset > last_offset:
+                (rest,) = sound_runs(file, batch.position, run.end, batch.base_offset)
+                return part._replace(run=rest)
+    return None
+
+
+def _restored(
+    target: str, name: str, parts: Sequence[_Part], doubled: int, fs: FileSystem, clock: Clock
+) -> Restored:
+    """Write a segment for each run, then open the log once: that makes indexes, epochs and producers from them."""
+    path = os.path.join(target, name)
+    try:
+        make_directories(fs, path)
+        for part in parts:
+            base = part.run.first_offset
+            _write(part, os.path.join(path, log_file_name(base)), fs)
+            for index in (index_file_name(base), time_index_file_name(base)):  # filled as the log is opened
+                fs.open_file(os.path.join(path, index), "create").close()
+        fs.fsync_dir(path)
+    except OSError as error:
+        raise StorageError.from_os(error, "restore what was kept", path=path) from error
+    with LogDir.acquire(target, fs=fs) as log_dir:
+        log = open_partition(log_dir, path, LogConfig(), Found(False), fs=fs, clock=clock)
+        log.close()
+        log_dir.partition_closed(name, True)
+    return Restored(name, path, counted(part.run for part in parts), doubled)
+
+
+def _write(part: _Part, target: str, fs: FileSystem) -> None:
+    with fs.open_file(part.path, "r") as source, fs.open_file(target, "exclusive") as made:
+        at = part.run.start
+        while at < part.run.end and (data := source.pread(min(_COPY_BYTES, part.run.end - at), at)):
+            made.pwrite(data, at - part.run.start)
+            at += len(data)
+        made.sync()

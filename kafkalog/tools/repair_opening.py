@@ -1,0 +1,114 @@
+"""What the next opening for writing will do to partitions that are repaired: what recovery will cut, and will keep."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from kafkalog.errors import CorruptCheckpoint, KafkalogError, NotAPartition
+from kafkalog.storage.kept import told
+from kafkalog.storage.names import parse_dir
+from kafkalog.storage.next_opening import Cut, foresee_cuts
+from kafkalog.tools.repair_plan import Change
+from kafkalog.tools.verify_directory import state_of
+from kafkalog.tools.verify_report import printable
+from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint, whole_number
+from kafkalog.util.fileio import FileSystem
+
+
+class NextOpening(NamedTuple):
+    """What the next opening for writing does to a partition; `recovery_point` is None where it was closed well."""
+
+    path: str
+    recovery_point: int | None
+    cuts: tuple[Cut, ...]
+
+    @property
+    def what(self) -> str:
+        """The same in words."""
+        since = "" if self.recovery_point is None else f"recovers from {_place(self.recovery_point)} and "
+        if not self.cuts:
+            return f"the next opening for writing {since}cuts nothing"
+        return f"the next opening for writing {since}will cut " + "; ".join(_told(cut) for cut in self.cuts)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain values, with `type` "opening"."""
+        cuts = [
+            {**cut._replace(loss=None)._asdict(), "kept": None if cut.loss is None else cut.loss.sound._asdict()}
+            for cut in self.cuts
+        ]
+        for cut in cuts:
+            del cut["loss"]
+        return {"type": "opening", "path": self.path, "recovery_point": self.recovery_point, "cuts": cuts}
+
+
+def opening_lines(openings: Iterable[NextOpening]) -> Iterator[str]:
+    """One line for each partition that will be cut, and one for all others of which the same is to be said."""
+    for what, alike in groupby(sorted(openings, key=lambda one: (bool(one.cuts), one.what)), lambda one: one.what):
+        paths = [one.path for one in alike]
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        yield printable(f"next     {paths[0]}{more}: {what}")
+
+
+def next_openings(
+    directory: str, partitions: Sequence[str], changes: Sequence[Change], fs: FileSystem
+) -> list[NextOpening]:
+    """What the next opening does to those of the partitions that were not closed well, or have one of the changes.
+
+    The changes are planned, or done. A partition that cannot be read is left out: that is told elsewhere.
+    """
+    is_clean = state_of(directory, fs).is_clean and all(one.kind == "rebuild" for one in changes)
+    points, starts = (_offsets_after(directory, name, changes, fs) for name in (RECOVERY_POINT_FILE, LOG_START_FILE))
+    changed = {one.path for one in changes}
+    touched = {os.path.dirname(path) for path in changed}
+    found = []
+    for path in partitions:
+        try:
+            key, kind = parse_dir(os.path.basename(path))
+        except NotAPartition:
+            continue
+        if kind or is_clean and path not in touched:
+            continue
+        point = points.get(key, 0)
+        try:
+            cuts = foresee_cuts(
+                path, fs, is_clean=is_clean, recovery_point=point, log_start_offset=starts.get(key, 0)
+            )
+        except (KafkalogError, OSError):
+            continue
+        left = tuple(cut for cut in cuts if not _is_repaired(cut, changed))
+        found.append(NextOpening(path, None if is_clean else point, left))
+    return found
+
+
+def _is_repaired(cut: Cut, changed: set[str]) -> bool:
+    """True where the repair changes the segment itself, or makes the index that recovery would read it for."""
+    return cut.path in changed or f"{os.path.splitext(cut.path)[0]}.index" in changed and not cut.later
+
+
+def _offsets_after(
+    directory: str, name: str, changes: Sequence[Change], fs: FileSystem
+) -> dict[TopicPartition, int]:
+    """What a checkpoint says once it is repaired; nothing where it cannot be read."""
+    path = os.path.join(directory, name)
+    data = next((one.data for one in changes if one.path == path and one.data is not None), None)
+    if data is None:
+        try:
+            return OffsetCheckpoint(path, fs=fs).read() if fs.exists(path) else {}
+        except (CorruptCheckpoint, OSError):
+            return {}
+    rows = [line.split() for line in data.decode().splitlines()[2:]]
+    return {TopicPartition(topic, whole_number(number)): whole_number(offset) for topic, number, offset in rows}
+
+
+def _place(point: int) -> str:
+    return f"offset {point} on" if point else "its beginning on"
+
+
+def _told(cut: Cut) -> str:
+    later = f", {cut.later} later segment{'' if cut.later == 1 else 's'} with it" if cut.later else ""
+    kept = "nothing sound is behind it" if cut.loss is None else f"and keep {told(cut.loss.sound)} behind it"
+    return f"{cut.path} at byte {cut.position}, offset {cut.offset} ({cut.reason}{later}), {kept}"

@@ -1,0 +1,66 @@
+"""A real broker starts on a data directory in which an opening kept what was behind damage, and leaves it alone."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.storage.kept import KEPT_DIRECTORY
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
+from kafkalog.tools.kept import restore_kept
+from tests.crash.disk import read_image
+from tests.interop.broker import Broker
+from tests.interop.reference import Reference
+from tests.storage.test_kept import FIRST, flip, positions
+from tests.tools.test_kept import values
+
+confluent = pytest.importorskip("confluent_kafka", reason="it is not installed: pip install kafkalog[test]")
+FEW = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+
+
+def produce(broker: Broker, *values: bytes) -> None:
+    producer = confluent.Producer({"bootstrap.servers": broker.bootstrap})
+    for value in values:
+        producer.produce("orders", value=value, partition=0)
+        assert producer.flush(30) == 0
+
+
+def test_a_broker_ignores_what_was_kept_and_deletes_it_with_the_topic(tmp_path: Path, reference: Reference) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    path = data / "orders-0"
+    with Broker(reference, tmp_path / "work", data, FEW) as broker:
+        produce(broker, b"first")
+    with kafkalog.open(path, "a") as log:
+        for number in range(12):
+            if number % 4 == 3:
+                log.roll()
+            log.append(b"%d" % number)
+    flip(path / FIRST, positions(path / FIRST)[2] + 65)
+    (data / CLEAN_SHUTDOWN_FILE).unlink()
+    for point in data.glob("recovery-point-*"):
+        point.unlink()
+    kafkalog.open(path, "a").close()
+    kept = read_image(path / KEPT_DIRECTORY)
+    assert len([name for name in kept if name.endswith(".log")]) == 3
+    with Broker(reference, tmp_path / "again", data, FEW) as broker:
+        assert [record[0] for record in broker.consume("orders")] == [0, 1]
+        produce(broker, b"after")
+        assert [record[0] for record in broker.consume("orders")] == [0, 1, 2]
+        for sign in ("-stray", "Found invalid", "ERROR"):
+            assert sign not in broker.log(), sign
+    assert read_image(path / KEPT_DIRECTORY) == kept
+    (data / CLEAN_SHUTDOWN_FILE).unlink()  # its recovery passes over them too
+    with Broker(reference, tmp_path / "unclean", data, FEW) as broker:
+        assert [record[0] for record in broker.consume("orders")] == [0, 1, 2]
+        assert read_image(path / KEPT_DIRECTORY) == kept
+        restore_kept(data, tmp_path / "to")
+        assert list(values(tmp_path / "to" / "orders-0")) == list(range(3, 13))
+        from confluent_kafka.admin import AdminClient
+
+        AdminClient({"bootstrap.servers": broker.bootstrap}).delete_topics(["orders"])["orders"].result(30)
+        deadline = time.monotonic() + 90
+        while list(data.glob("orders-0*")) and time.monotonic() < deadline:
+            time.sleep(0.5)
+        assert not list(data.glob("orders-0*"))
