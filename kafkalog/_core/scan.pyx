@@ -229,9 +229,9 @@ cdef class BatchTable:
         return &self.rows[i]
 
     def sound_rows(self, int64_t next_offset, int64_t bound) -> int:
-        """Return how many rows from the first on hold: checksums match, offsets ascend from `next_offset` to `bound`.
+        """Return how many rows from the first on hold: known formats, right checksums, and offsets that ascend.
 
-        A base offset lies outside its batch's checksum. Where one goes back below the end of the batch before it, and
+        They lie in [next_offset, bound). A base offset lies outside its batch's checksum. Where one goes back below the end of the batch before it, and
         that one began behind a gap, the batch before is the wrong one: it is not counted either. A compressed message
         of v0 or v1 shows its last offset alone, so there the later one is taken for wrong.
         """
@@ -241,7 +241,7 @@ cdef class BatchTable:
         cdef int64_t expected = next_offset
         for i in range(self.count):
             row = &self.rows[i]
-            if row.valid == 0 or row.last_offset < row.base_offset or row.last_offset >= bound:
+            if row.valid == 0 or row.magic > 2 or row.magic < 0 or row.last_offset < row.base_offset or row.last_offset >= bound:
                 return i
             if row.base_offset < expected:
                 if i > 0 and row.base_offset >= earlier and self.shows_gap(i - 1, earlier):

@@ -113,6 +113,9 @@ def bad_row(table: BatchTable, row: int, next_offset: int, bound: int, path: str
     batch = table[row]
     if not batch.is_valid:
         return damage_at(f"the batch of {batch.size} bytes does not match its CRC", path, next_offset, batch.position)
+    if not 0 <= batch.magic <= 2:
+        what = f"the batch has format {batch.magic}: only 0, 1 and 2 are known"
+        return damage_at(what, path, next_offset, batch.position)
     if batch.last_offset < batch.base_offset:
         what = f"the batch ends at offset {batch.last_offset}, below its base offset {batch.base_offset}"
     elif batch.base_offset < next_offset:

@@ -18,8 +18,10 @@ from contextlib import closing
 from typing import Final, NamedTuple
 
 from kafkalog._core.plan import SegmentTail
+from kafkalog._core.recovery import BAD_RANGE
 from kafkalog.config import LogConfig
 from kafkalog.errors import FormatError, IllegalState, SegmentOffsetOverflow
+from kafkalog.storage.damage import next_sound
 from kafkalog.storage.directory import Directory, list_directory
 from kafkalog.storage.kept import Loss, find_loss, keep, whole_segments
 from kafkalog.storage.leader_epoch import LeaderEpochCache
@@ -201,13 +203,13 @@ class LogLoader:
             if segment.size:
                 _LOG.warning("%s: an index is missing or damaged, all are made anew", segment.path)
             if self._clean:
-                self._recover_one(segment)
+                self._reindex(segment, following)
             else:
                 self._unindexed.append(segment)
         elif self._clean and not (has_times and (following is not None or self._ends_well(segment))):
             if segment.size:
                 _LOG.warning("the indexes of %s are missing or damaged: they are made anew", segment.path)
-            self._rebuild(segment)
+            self._rebuild(segment, following)
 
     @staticmethod
     def _is_txn_index_sound(segment: LogSegment) -> bool:
@@ -230,13 +232,31 @@ class LogLoader:
             self._fs, stem + TIME_INDEX_SUFFIX, offsets
         )
 
-    def _rebuild(self, segment: LogSegment) -> None:
-        """Make the indexes anew from the data; what is behind its last sound batch, whatever the marker says, goes."""
-        if not ends_whole(segment):
-            found = scan_segment(segment)
-            if self._clean and self._loss(segment, found) is not None:
+    def _reindex(self, segment: LogSegment, bound: int | None, found: FoundSegment | None = None) -> None:
+        """Rebuild all that is derived from a segment whose data was flushed; damage in it stays where it is.
+
+        `bound` is the base offset of the next segment, None for the last one. There a torn batch at the end goes, and
+        other damage is CorruptRecord.
+        """
+        if bound is None:
+            is_whole = ends_whole(segment)
+            found = scan_segment(segment).within(None, None)
+            if is_whole and found.is_cut or self._clean and self._loss(segment, found) is not None:
                 raise unsound_end(segment, found.found.tail.size)
             self._recover_one(segment, found)
+            return
+        found = (scan_segment(segment) if found is None else found).within(bound, None)
+        is_complete = found.end_offset == bound and self._loss(segment, found) is None
+        self._recover_one(segment, found, cuts=is_complete)
+
+    def _rebuild(self, segment: LogSegment, bound: int | None) -> None:
+        """Rebuild the indexes of a segment whose data was flushed; what is no sound batch is left to `_reindex`."""
+        if bound is None:
+            if not ends_whole(segment):
+                self._reindex(segment, bound)
+                return
+        elif (found := scan_segment(segment)).found.tail.size < found.found.end:
+            self._reindex(segment, bound, found)
             return
         segment.pin_indexes()
         rebuild_indexes(segment)
@@ -289,6 +309,7 @@ class LogLoader:
         ends = None
         with closing(run.scanned()) as scanned:
             for done, found in enumerate(scanned):
+                found = self._judged(unflushed, done, found)
                 if found.is_cut and not _goes_on(found, unflushed[done + 1 :]):
                     ends = done, found  # files are read ahead: none is moved before that is over
                     break
@@ -299,6 +320,16 @@ class LogLoader:
             self._give_up(unflushed[done + 1 :])
         run.tell_end()
 
+    @staticmethod
+    def _judged(segments: tuple[LogSegment, ...], done: int, found: FoundSegment) -> FoundSegment:
+        """Return what a pass found, with an offset that does not fit as damage where the log goes on below it."""
+        if found.status != BAD_RANGE:
+            return found
+        segment, position = segments[done], found.found.tail.size
+        behind = next_sound(segment.records.slice(0, 0).file, position, segment.size, found.end_offset)
+        bound = segments[done + 1].base_offset if done + 1 < len(segments) else None
+        return found.within(bound, None if behind is None else behind.base_offset)
+
     def _check_flushed(self, upto: int) -> None:
         """Make the indexes of segments below `upto` sound: their data was flushed, what trimmed them may be lost."""
         segments = list(self._segments.values())
@@ -306,30 +337,37 @@ class LogLoader:
             if segment.base_offset >= upto:
                 return
             if segment in self._unindexed:
-                self._recover_one(segment)
+                self._reindex(segment, following.base_offset)
             elif not self._indexes_fit(segment, following.base_offset - segment.base_offset):
                 _LOG.warning("the indexes of %s are damaged: they are made anew", segment.path)
-                self._rebuild(segment)
+                self._rebuild(segment, following.base_offset)
             else:
                 continue
             segment.flush()  # no later flush comes back to what lies behind the recovery point
 
     def _recover_one(
-        self, segment: LogSegment, found: FoundSegment | None = None, following: tuple[LogSegment, ...] = ()
+        self,
+        segment: LogSegment,
+        found: FoundSegment | None = None,
+        following: tuple[LogSegment, ...] = (),
+        *,
+        cuts: bool = True,
     ) -> int:
         """The bytes cut; with the producers as they were at its base, and a snapshot of them at its end (LOAD-27).
 
-        What is sound behind the cut, in the segment and in those that go with it, is kept before.
+        What is sound behind the cut, in the segment and in those that go with it, is kept before. Without `cuts` the
+        data stays as it is.
         """
         found = scan_segment(segment) if found is None else found
-        self._keep(self._loss(segment, found, following))
+        if cuts:
+            self._keep(self._loss(segment, found, following))
         producers = self._producers.fresh()
         segments = LogSegments(s for s in self._segments.values() if s.base_offset < segment.base_offset)
         rebuild_producers(
             producers, segments, self._log_start, segment.base_offset, self._clock.milliseconds(), clean=False
         )
         segment.pin_indexes()
-        cut = recover_segment(segment, producers, self._epochs, found)
+        cut = recover_segment(segment, producers, self._epochs, found, cuts=cuts)
         self._settle(segment)
         self._tails[segment.base_offset] = found.found.tail
         producers.take_snapshot()
@@ -429,7 +467,8 @@ class LogLoader:
         if lagging:
             for segment in lagging:
                 _LOG.warning("%s: its transaction index is not complete, all indexes are made anew", segment.path)
-                self._recover_one(segment)
+                following = segments.higher(segment.base_offset)
+                self._reindex(segment, None if following is None else following.base_offset)
             self._producers.forget()
             rebuild_producers(self._producers, segments, start, next_offset, now_ms, clean=False)
 

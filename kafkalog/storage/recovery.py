@@ -20,7 +20,7 @@ from kafkalog.storage.file_slice import MAX_FILE_SIZE, check_next_offset
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from kafkalog.storage.producer_state import ProducerStateManager
-from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from kafkalog.storage.time_index import TimeIndex
 from kafkalog.util.scan_buffer import scan_buffer
 
@@ -66,6 +66,18 @@ class FoundSegment(NamedTuple):
         """The offset behind the last sound batch, the base offset where there is none."""
         return self.found.tail.last_offset + 1 if self.found.batches else self.found.base_offset
 
+    def within(self, bound: int | None, behind: int | None) -> FoundSegment:
+        """Return the same with an offset too high for the segment as damage, where the log goes on below it.
+
+        `bound` is the offset at which the next segment begins, `behind` the base offset of the batch behind that one;
+        None where there is none. Offsets that really do not fit (KAFKA-6264) are below those of the batches that
+        follow, and no segment's span above those before.
+        """
+        following = min((offset for offset in (bound, behind) if offset is not None), default=2**63)
+        bad = self.found.bad_offset
+        is_damage = self.status == BAD_RANGE and (following <= bad or bad - self.end_offset > MAX_RELATIVE_OFFSET)
+        return self._replace(status=BAD_ORDER) if is_damage else self
+
     @property
     def is_cut(self) -> bool:
         """True where bytes behind the last sound batch go; an offset that does not fit is no damage."""
@@ -107,11 +119,17 @@ def scan_segment(segment: HasData, tell: Callable[[int], object] | None = None) 
 
 
 def recover_segment(
-    segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochCache, scanned: FoundSegment
+    segment: LogSegment,
+    producers: ProducerStateManager,
+    epochs: LeaderEpochCache,
+    scanned: FoundSegment,
+    *,
+    cuts: bool = True,
 ) -> int:
     """The bytes cut off the end of the segment; its indexes and what `producers` and `epochs` know of it are new.
 
-    `scanned` is what `scan_segment` said of it. SegmentOffsetOverflow where a sound batch has an offset that the
+    `scanned` is what `scan_segment` said of it. Without `cuts` the data stays as it is, and the indexes end at the
+    first damage. SegmentOffsetOverflow where a sound batch has an offset that the
     segment cannot hold, CorruptRecord where it has the largest there is; StorageError.
     """
     _refuse_end(segment, scanned)
@@ -128,10 +146,13 @@ def recover_segment(
             segment.txn_index.extend(aborted)
     take_over_epochs(epochs, found)
     _refuse_overflow(segment, scanned)
-    cut = segment.records.truncate_to(found.tail.size)
+    where, end = found.tail.size, scanned.end_offset
+    cut = segment.records.truncate_to(where) if cuts else 0
     if cut:
-        where, end = found.tail.size, scanned.end_offset
         _LOG.warning("%s: cut at byte %d, offset %d, %d bytes go: %s", segment.path, where, end, cut, scanned.damage)
+    elif scanned.is_cut:
+        text = "%s: damaged at byte %d, offset %d, and left as it is; its indexes end there: %s"
+        _LOG.warning(text, segment.path, where, end, scanned.damage)
     segment.offset_index.refill(found.offset_index)
     segment.time_index.refill(found.time_index)
     return cut

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.storage.file_slice import LARGEST_OFFSET
-from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from kafkalog.util.fileio import FileSystem
 
 _OFFSET_ENTRY: Final = Struct(">ii")
@@ -89,7 +89,7 @@ def ends_whole(segment: LogSegment) -> bool:
 
 
 def _ends_whole(segment: LogSegment, position: int) -> bool:
-    end = position
+    end, before = position, 2**63
     try:
         for table in segment.records.tables(position, check_crc=True):
             if table.first_invalid >= 0:
@@ -97,9 +97,10 @@ def _ends_whole(segment: LogSegment, position: int) -> bool:
                 raise unsound_end(segment, end)
             for row, (base, last) in enumerate(zip(table.base_offsets, table.last_offsets, strict=True)):
                 # the log would end there, whatever the checksum says, or has no offset to end with
-                if last < base or last == LARGEST_OFFSET:
+                if last < base or last == LARGEST_OFFSET or base - before > MAX_RELATIVE_OFFSET:
                     end = table.position(row)
                     raise unsound_end(segment, end)
+                before = last
             end = table.position(len(table) - 1) + table.size(len(table) - 1)
     except CorruptRecord:
         if any(segment.records.read(end, segment.size - end)):

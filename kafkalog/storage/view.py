@@ -21,7 +21,7 @@ from kafkalog.errors import (
     LogClosed,
     StorageError,
 )
-from kafkalog.storage.damage import MisplacedBatch
+from kafkalog.storage.damage import MisplacedBatch, damage_at
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_metrics import LOGS, LogMetrics
 from kafkalog.storage.lookup import bounded, first_at
@@ -158,11 +158,13 @@ class LogView:
 
         A data directory that was closed well has no torn write.
         """
-        trouble = self._state.end.problem
-        if trouble is None or isinstance(trouble, MisplacedBatch):
+        state = self._state
+        trouble = state.end.problem
+        if isinstance(trouble, MisplacedBatch) or state.length <= state.end.size:
             return trouble
-        was_closed = self._fs.exists(os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE))
-        return trouble if was_closed else None
+        if not self._fs.exists(os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE)):
+            return None
+        return trouble or damage_at("zeros follow the last batch", state.active.path, state.end_offset, state.end.size)
 
     @property
     def problems(self) -> tuple[KafkalogError, ...]:

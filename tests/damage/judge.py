@@ -85,6 +85,12 @@ def judge(read: Read, result: Result, oracle: Oracle, has_warned: bool = False) 
     return Verdict.COMPLETE, ""
 
 
+def missing_offsets(read: Read, result: Result, oracle: Oracle) -> set[int]:
+    """The offsets of sound records, or batches, that the read left out."""
+    missing = Counter(_expected(read, oracle)) - Counter(result.items)
+    return {item.offset if isinstance(item, Row) else item for item in missing}
+
+
 def _expected(read: Read, oracle: Oracle) -> list[Any]:
     if read.kind == "batches":
         return oracle.batches_in(read.start, read.stop)

@@ -24,8 +24,9 @@ from typing import Any, NamedTuple
 
 import kafkalog
 from kafkalog.errors import KafkalogError
+from kafkalog.tools.kept import restore_kept
 from tests.damage import damages
-from tests.damage.judge import Result, Verdict, judge, judge_skip, run
+from tests.damage.judge import Result, Verdict, judge, judge_skip, missing_offsets, run
 from tests.damage.logs import CLOSURES, FAMILIES, PARTITION, LogKind, log_of
 from tests.damage.oracle import Oracle
 from tests.damage.ways import CAN_SKIP, pick_reads, pick_skips
@@ -173,12 +174,25 @@ def outcomes(case: Case, directories: Directories) -> Iterator[Outcome]:
                 log.close()
 
 
+def kept_offsets(path: Path) -> set[int]:
+    """The offsets of the records that the opening kept, read from a restored copy."""
+    with tempfile.TemporaryDirectory() as target:
+        if not restore_kept(path / PARTITION, target):
+            return set()
+        with kafkalog.open(Path(target) / PARTITION) as log:
+            offsets = {record.offset for record in log.records(on_damage="skip")}
+            return offsets | {batch.header.last_offset for batch in log.batches(on_damage="skip")}
+
+
 def _read(
     case: Case, log: kafkalog.Log, oracle: Oracle, rng: random.Random, path: Path, store: Path, said: Warnings
 ) -> Iterator[Outcome]:
+    kept = kept_offsets(path) if said.has_cut else set()
     for read in pick_reads(case.kind, oracle, rng, store, case.mode):
         result = run(read, log)
         verdict, why = judge(read, result, oracle, said.has_cut)
+        if verdict is Verdict.LOSS and not case.kind.is_closed and missing_offsets(read, result, oracle) <= kept:
+            verdict = Verdict.WARNED  # what is missing is kept
         yield Outcome(case, read.text, verdict, why)
     if not CAN_SKIP:
         return
