@@ -18,7 +18,7 @@ from kafkalog.errors import KafkalogError, MalformedRequest
 from kafkalog.server.context import Close, Connection
 from kafkalog.server.net.frames import LENGTH_BYTES, MIN_FRAME_BYTES, FrameReader
 from kafkalog.server.net.outgoing import Outgoing, Progress, warm
-from kafkalog.server.net.request_memory import LARGE, SMALL, STRANGER
+from kafkalog.server.net.request_memory import LARGE, SMALL, STRANGER, STRANGERS_READ_BYTES
 
 if TYPE_CHECKING:
     from kafkalog.server.net.listener import Network
@@ -211,7 +211,9 @@ class Channel:
         """A whole frame, if one was finished by this read."""
         room = self._frames.room()
         into = self._network.buffer if room is None else room
-        if self._network.unfinished.is_tight and not self._frames.is_inside:
+        if self.kind == STRANGER:
+            into = into[:STRANGERS_READ_BYTES]
+        elif self._network.unfinished.is_tight and not self._frames.is_inside:
             into = into[:LENGTH_BYTES]
         try:
             count = self._sock.recv_into(into)
