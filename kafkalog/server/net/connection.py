@@ -18,7 +18,7 @@ from kafkalog.errors import KafkalogError, MalformedRequest
 from kafkalog.server.context import Close, Connection
 from kafkalog.server.net.frames import LENGTH_BYTES, MIN_FRAME_BYTES, FrameReader
 from kafkalog.server.net.outgoing import Outgoing, Progress, warm
-from kafkalog.server.net.request_memory import LARGE, SMALL, STRANGER
+from kafkalog.server.net.request_memory import LARGE, SMALL, STRANGER, STRANGERS_READ_BYTES
 
 if TYPE_CHECKING:
     from kafkalog.server.net.listener import Network
@@ -33,7 +33,7 @@ class Channel:
     __slots__ = (
         "_counted", "_fd", "_frames", "_held", "_is_shaking", "_is_writing", "_loop", "_network", "_on_secured", "_out",
         "_sock", "_task", "_unread", "active_ms", "connection", "is_busy", "is_closed", "is_ending", "is_reading",
-        "kind", "reserved_bytes",
+        "is_unfinished", "kind", "reserved_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +63,7 @@ class Channel:
         self.is_busy = False
         self.is_closed = False
         self.is_ending = False  # closed once the request at hand is answered
+        self.is_unfinished = False  # the network's unfinished requests have it
         self.active_ms = network.monotonic_ms()
 
     @property
@@ -210,7 +211,9 @@ class Channel:
         """A whole frame, if one was finished by this read."""
         room = self._frames.room()
         into = self._network.buffer if room is None else room
-        if self._network.unfinished.is_tight and not self._frames.is_inside:
+        if self.kind == STRANGER:
+            into = into[:STRANGERS_READ_BYTES]
+        elif self._network.unfinished.is_tight and not self._frames.is_inside:
             into = into[:LENGTH_BYTES]
         try:
             count = self._sock.recv_into(into)
@@ -262,7 +265,8 @@ class Channel:
 
     def _began(self, frame: bytearray) -> None:
         self.is_busy = True
-        self._network.unfinished.over(self)
+        if self.is_unfinished:
+            self._network.unfinished.over(self)
         self._network.counts.working += 1
         work = self._network.dispatch(self.connection, frame)
         del frame

@@ -164,7 +164,8 @@ class Network:
         if self.channels.pop(connection.id, None) is None:
             return
         self._waiting.discard(channel)
-        self.unfinished.over(channel)
+        if channel.is_unfinished:
+            self.unfinished.over(channel)
         if connection.sasl is not None:
             connection.sasl.end()
         self.by_address[connection.peer_host] -= 1

@@ -8,6 +8,8 @@ SMALL_BYTES: Final = 1 << 16
 """A longer request is large: it has room for all of it before it is read on."""
 STRANGERS_BYTES: Final = 16 << 20
 """For all requests of connections that are to log in, and have not."""
+STRANGERS_READ_BYTES: Final = 4096
+"""At once, of one of them: a login is smaller, and many that send more take little of the loop's time."""
 STRANGER, SMALL, LARGE = range(3)
 """Whose bytes: of who is not logged in, of requests that are not large, of large ones with what is still to come."""
 

@@ -56,6 +56,7 @@ class UnfinishedRequests:
 
     def came(self, channel: Channel) -> bool:
         """Whether a request is read on of which more has come, and not all; else it waits, or is given up."""
+        channel.is_unfinished = True
         if channel.kind == STRANGER or channel.claimed_bytes <= SMALL_BYTES:
             if channel.held_bytes:
                 self._count(channel, channel.kind, channel.held_bytes)
@@ -71,6 +72,7 @@ class UnfinishedRequests:
 
     def over(self, channel: Channel) -> None:
         """It has no unfinished request any more: it is whole, or its connection is closed."""
+        channel.is_unfinished = False
         self._read.pop(channel, None)
         self._waiting.pop(channel, None)
         for kind in (STRANGER, SMALL):

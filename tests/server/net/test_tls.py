@@ -68,6 +68,25 @@ def test_requests_and_ranges_of_files_over_tls(folder: Path, tmp_path: Path, loo
     run_in(loop, run())
 
 
+@pytest.mark.parametrize("loop", both_loops())
+def test_large_requests_wait_for_room_over_tls(folder: Path, loop: Any) -> None:
+    async def run() -> None:
+        large = framed(os.urandom(600_000))
+        async with network_for(echo, queued_max_request_bytes=1 << 20, **settings(folder)) as network:
+            opened = [await connect(network, "SSL", ssl=client(folder)) for _ in range(6)]
+            for number, (_, writer) in enumerate(opened):
+                writer.write(large if number % 2 else large[:300_000])
+            for reader, _ in opened[1::2]:
+                assert await answer_of(reader) == large[4:]
+            assert network.counts.request_bytes <= 1 << 20
+            for _, writer in opened[::2]:
+                writer.transport.abort()
+            for _, writer in opened[1::2]:
+                writer.close()
+
+    run_in(loop, run())
+
+
 @pytest.mark.parametrize(
     ("rules", "name"),
     [("DEFAULT", r"CN=alice,O=An Org\, Inc.,C=DE"), ("RULE:^CN=(.*?),.*$/$1/U,DEFAULT", "ALICE")],
