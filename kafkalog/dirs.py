@@ -151,8 +151,8 @@ class LogDirs:
     [TopicPartition(topic='orders', partition=0), TopicPartition(topic='orders', partition=1)]
     >>> dirs.topics["orders"].partitions, dirs.directories[0].partitions, dirs.mode
     ((0, 1), 2, 'a')
-    >>> dirs.config.log_retention_hours, dirs.jobs[0].name
-    (168, 'kafka-log-retention')
+    >>> dirs.config.log_retention_hours, dirs.jobs[0].name, dirs.problems
+    (168, 'kafka-log-retention', {})
     """
 
     def __init__(self, paths: list[str], store: LogStore | DirsView) -> None:

@@ -89,10 +89,13 @@ class KafkaServer:
 
     def start(self) -> None:
         """Starts it; on the ports that it had, if it ran before. ServerDidNotStart; IllegalState while it runs,
-        and after its `with` block.
+        and after its `with` block; MissingPackage without the extra `server`.
 
         A setting whose name looks like a slip is a warning, as `warnings` has them.
         """
+        from kafkalog.server.packages import check_packages
+
+        check_packages()
         if self._process is not None:
             raise IllegalState("the server runs already", hint="stop() or kill() it before it starts again")
         if self._log.closed:

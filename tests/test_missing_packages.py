@@ -54,6 +54,16 @@ with kafkalog.open("data/t-0", "a") as log:
     log.append([b"one"])
 export_records("data", "out")
 """
+SERVED = """
+from kafkalog.testing import kafka_server
+with kafka_server(directory="data"):
+    print("it is ready")
+"""
+MIRROR = """
+from kafkalog.server.client.settings import peer_settings
+from kafkalog.server.mirror.running import run_mirror
+run_mirror(["data"], [("127.0.0.1", 1)], ["t"], peer_settings({}), once=True)
+"""
 # feature -> (packages that are not there, code, extra that has them)
 FEATURES = {
     "to_pandas": (["pandas"], TABLE, "pandas"),
@@ -65,6 +75,8 @@ FEATURES = {
     "a URL": (["fsspec"], 'import kafkalog\nkafkalog.open("memory://data/t-0")', "fs"),
     "export": (["pyarrow"], EXPORT, "arrow"),
     "import": (["pyarrow"], 'from kafkalog.exchange.import_ import *\nimport_records([], "data")', "arrow"),
+    "testing": (["kio"], SERVED, "server"),
+    "mirror": (["kio"], MIRROR, "server"),
     "decoder avro": (["fastavro"], DECODER.format(name="avro"), "schemas"),
     "decoder protobuf": (["google.protobuf"], DECODER.format(name="protobuf"), "schemas"),
 }
@@ -97,6 +109,7 @@ def test_a_missing_package_is_named_with_its_command(feature: str, tmp_path: Pat
     assert last.startswith("kafkalog.errors.MissingPackage: "), done.stderr
     assert last.endswith(f"Hint: pip install 'kafkalog[{extra}]'")
     assert missing[0].rpartition(".")[2] in last
+    assert feature not in ("testing", "mirror") or not (tmp_path / "data").exists()
 
 
 def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
@@ -105,6 +118,23 @@ def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
     assert done.returncode not in (0, 120)
     assert done.stderr.strip().splitlines()[-1].endswith("pip install 'kafkalog[spark]'"), done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("serve", "--listen", "127.0.0.1:0", "--ready-file", "ready"),
+     ("mirror", "--from", "127.0.0.1:1", "-t", "t", "--once")],
+    ids=["serve", "mirror"],
+)  # fmt: skip
+def test_a_server_without_its_packages_ends_at_once(words: tuple[str, ...], tmp_path: Path) -> None:
+    """In one line, with no directory and no file that says it is ready."""
+    arguments = ["kafkalog", *words, "-d", "data"]
+    done = run(f"import sys\nfrom kafkalog.cli.main import main\nsys.argv = {arguments!r}\nmain()", ["kio"], tmp_path)
+    assert done.returncode not in (0, 120)
+    line = done.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in done.stderr and "ready" not in done.stdout
+    assert "kio" in line and line.endswith("pip install 'kafkalog[server]'")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("missing", [["zstandard"], ["deflate"], ["isal"], ["zstandard", "deflate", "isal"]])

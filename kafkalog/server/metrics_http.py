@@ -86,6 +86,10 @@ class SharedPage:
             self._making.cancel()
 
 
+_TURNS: Final = 8
+"""Of the loop, until each connection that it had accepted was handed to us, and is closed."""
+
+
 class HttpListener:
     """A port where pages are read."""
 
@@ -94,7 +98,8 @@ class HttpListener:
         self._wanted_port = port
         self._pages = {path: SharedPage(make) for path, make in pages.items()}
         self._server: asyncio.Server | None = None
-        self._open: set[asyncio.Task[None]] = set()
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._is_stopped = False
 
     @property
     def port(self) -> int:
@@ -117,24 +122,35 @@ class HttpListener:
             ) from None
 
     async def stop(self) -> None:
-        """Listens no more and ends what is open."""
+        """Listens no more and ends what is open; what was accepted and comes to us later is closed at once."""
         if self._server is None:
             return
+        self._is_stopped = True
+        for sock in self._server.sockets:  # asyncio forgets connections that it has accepted when its server closes
+            asyncio.get_running_loop().remove_reader(sock.fileno())
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
         self._server.close()
         for shared in self._pages.values():
             shared.stop()
-        for task in list(self._open):
+        for task, writer in list(self._open.items()):
+            writer.close()  # by us: a task that has not begun when it is cancelled runs none of its lines
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_stopped:
+            writer.close()
+            return
         if len(self._open) >= MOST_CONNECTIONS:
             writer.write(_answer(_error(HTTPStatus.SERVICE_UNAVAILABLE), with_body=True))
             writer.close()
             return
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
+        self._open[task] = writer
+        task.add_done_callback(self._open.pop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

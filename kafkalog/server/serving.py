@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.manager.log_manager import LoadProgress
 from kafkalog.server.apis.dispatch import dispatch
 from kafkalog.server.config import ServerConfig
-from kafkalog.server.net.endpoints import advertised_of, listeners_of
-from kafkalog.server.net.listener import Network
+from kafkalog.server.net.endpoints import advertised_of, listeners_of, parse_endpoint
+from kafkalog.server.net.listener import Network, check_ports
 from kafkalog.server.node import Node
+from kafkalog.server.packages import check_packages
 from kafkalog.server.passing import NoWritesToLinks, stand_ins
 from kafkalog.server.store import Store, open_store
 from kafkalog.util.fileio import OS
@@ -105,9 +106,13 @@ async def serving(
 ) -> AsyncIterator[Server]:
     """A server on these data directories, which answers until the block ends.
 
-    With `is_read_only` nothing is written to them, and calls that would change something are refused.
+    With `is_read_only` nothing is written to them, and calls that would change something are refused. MissingPackage,
+    and a port that cannot be had, are raised before a directory is made.
     """
+    check_packages()
     settings = ServerConfig() if config is None else config
+    http = settings["kafkalog.http.listener"]
+    check_ports([*listeners_of(settings), *([parse_endpoint(http)] if http else [])])
     if is_read_only:
         settings = settings.with_(dict.fromkeys(("auto.create.topics.enable", "log.cleaner.enable"), False))
     fs = NoWritesToLinks() if is_read_only else OS

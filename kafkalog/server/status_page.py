@@ -12,6 +12,11 @@ __all__ = ["page", "status_of"]
 
 MOST_ROWS: Final = 2000
 """Rows of partitions, and of groups' offsets, that a page has; it says how many more there are."""
+MOST_BYTES: Final = 400_000
+"""Of topics, and of groups: what does not fit is counted. Clients name groups, with as many and as long names as they
+like."""
+_MOST_NAME: Final = 260
+_MOST_UNCLEANABLE: Final = 50
 REFRESH_S: Final = 10
 _STYLE: Final = """
 :root{color-scheme:light dark;--back:#f6f7f9;--card:#fff;--text:#1b2330;--dim:#56606f;--line:#dde2e9;--good:#0b6b3a;
@@ -104,14 +109,32 @@ def _topics(status: Status) -> str:
     return _listed("Topics", status.topics, lambda one: one.partitions, _topic)
 
 
-def _listed(title: str, listed: Iterable[T], rows_of: Callable[[T], Sequence[R]], block: Block[T, R]) -> str:
-    """A block for each, with so many of their rows as a page has."""
-    parts, left = [], MOST_ROWS
+def _listed(title: str, listed: Sequence[T], rows_of: Callable[[T], Sequence[R]], block: Block[T, R]) -> str:
+    """A block for each, with so many of their rows, and so many of them, as a page has."""
+    parts: list[str] = []
+    left, room = MOST_ROWS, MOST_BYTES
     for one in listed:
         shown = rows_of(one)[:left]
+        made = block(one, shown)
+        if _bytes(made) > room:
+            shown = ()
+            made = block(one, shown)
         left -= len(shown)
-        parts.append(block(one, shown))
-    return f"<h2>{title}</h2>" + ("".join(parts) or '<p class="dim">none yet</p>')
+        room -= _bytes(made)
+        if room < 0:
+            break
+        parts.append(made)
+    more = _more(len(listed) - len(parts), title.lower())
+    return f"<h2>{title}</h2>" + ("".join(parts) + more or '<p class="dim">none yet</p>')
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "backslashreplace"))
+
+
+def _text(text: str) -> str:
+    """What came from outside, as HTML; of a long text the beginning."""
+    return escape(text if len(text) <= _MOST_NAME else text[:_MOST_NAME] + "…")
 
 
 def _topic(topic: TopicStatus, shown: Sequence[PartitionStatus]) -> str:
@@ -123,7 +146,7 @@ def _topic(topic: TopicStatus, shown: Sequence[PartitionStatus]) -> str:
     marks = (', <span class="dim">internal</span>' if topic.is_internal else "") + (
         f', <span class="bad">{broken:,} offline</span>' if broken else ""
     )
-    head = f'<summary><b>{escape(topic.name)}</b> <span class="dim">{what}</span>{marks}</summary>'
+    head = f'<summary><b>{_text(topic.name)}</b> <span class="dim">{what}</span>{marks}</summary>'
     names = ("partition", "state", "start", "high watermark", "end", "epoch", "segments", "size")
     table = _table(names, [_partition(one) for one in shown], numbers=range(2, 8))
     more = _more(len(topic.partitions) - len(shown), "partitions")
@@ -133,13 +156,18 @@ def _topic(topic: TopicStatus, shown: Sequence[PartitionStatus]) -> str:
 
 def _partition(one: PartitionStatus) -> tuple[Cell, ...]:
     if one.problem:
-        return (("", str(one.partition)), ("", f'<span class="bad">{escape(one.problem)}</span>'), *([("n", "")] * 6))
+        return (("", str(one.partition)), ("", f'<span class="bad">{_problem(one.problem)}</span>'), *([("n", "")] * 6))
     return (
         ("", str(one.partition)), ("", _state(True)), ("n", f"{one.log_start_offset:,}"),
         ("n", f"{one.high_watermark:,}"),
         ("n", f"{one.log_end_offset:,}"), ("n", str(one.leader_epoch)), ("n", f"{one.segments:,}"),
         ("n", _size(one.size_bytes)),
     )  # fmt: skip
+
+
+def _problem(text: str) -> str:
+    """An error's words, which name files and what to do."""
+    return escape(text[:500])
 
 
 def _groups(status: Status) -> str:
@@ -149,9 +177,9 @@ def _groups(status: Status) -> str:
 def _group(group: GroupStatus, shown: Sequence[LagStatus]) -> str:
     lag = sum(one.lag or 0 for one in group.offsets)
     what = f"{group.state}, {group.group_type}, {_count(group.members, 'member')}, lag {lag:,}"
-    head = f'<summary><b>{escape(group.group_id)}</b> <span class="dim">{escape(what)}</span></summary>'
+    head = f'<summary><b>{_text(group.group_id)}</b> <span class="dim">{escape(what)}</span></summary>'
     rows = [
-        (("", escape(one.topic)), ("n", str(one.partition)), ("n", f"{one.committed_offset:,}"),
+        (("", _text(one.topic)), ("n", str(one.partition)), ("n", f"{one.committed_offset:,}"),
          ("n", "gone" if one.lag is None else f"{one.lag:,}"))
         for one in shown
     ]  # fmt: skip
@@ -170,10 +198,11 @@ def _cleaner(status: Status) -> str:
         f"last look {looked}, the dirtiest log {report.dirtiest_ratio:.0%} dirty"
     )
     rows = [
-        (("", escape(str(one.topic_partition))), ("", escape(one.directory)), ("", escape(one.reason)))
-        for one in report.uncleanable
+        (("", _text(str(one.topic_partition))), ("", _text(one.directory)), ("", _problem(one.reason)))
+        for one in report.uncleanable[:_MOST_UNCLEANABLE]
     ]
     left = "<h3>Left alone</h3>" + _table(("partition", "directory", "why"), rows) if rows else ""
+    left += _more(len(report.uncleanable) - len(rows), "partitions")
     return f"<h2>Cleaner</h2><p>{what}</p>{left}"
 
 

@@ -369,8 +369,9 @@ class Topics:
             left: Mapping[str, KafkalogError] = self._store.delete_topics(ours, self._go_on) if ours else {}
         except KafkalogError as error:
             left = dict.fromkeys(ours, error)
+        level = logging.INFO if self._is_stopping else logging.ERROR
         for name, why in left.items():
-            _LOG.error("what was made of topic %s is not taken away yet: %s", name, why)
+            _LOG.log(level, "what was made of topic %s goes with the next start: %s", name, why)
         return failures
 
     def _make(self, wanted: Sequence[NewPartitions], epoch: int) -> dict[str, KafkalogError]:

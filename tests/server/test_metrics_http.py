@@ -1,12 +1,14 @@
 """The HTTP port: what it answers, and that nothing sent to it does more than end that one connection."""
 
 import asyncio
+import gc
 import random
 import re
 import socket
 import struct
 import time
 import urllib.request
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -238,6 +240,35 @@ def test_the_document_names_every_metric_of_a_server() -> None:
     text = (SOURCES / "docs" / "server.md").read_text(encoding="utf-8")
     told = dict(re.findall(r"^\| `(kafkalog_server_\w+)` \| (\w+) \|", text, re.MULTILINE))
     assert told == {family.name: family.kind for family in families(ServerMetrics())}
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_stop_leaves_no_connection_open(turns: int) -> None:
+    """Whatever the loop has done for it by then: accepted, made a task, or begun to read."""
+
+    async def run() -> None:
+        listener = HttpListener("127.0.0.1", 0, {})
+        await listener.start()
+        links = [socket.create_connection(("127.0.0.1", listener.port), timeout=20) for _ in range(3)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await listener.stop()
+        await asyncio.sleep(0)
+        for link in links:
+            with link:
+                assert await asyncio.to_thread(_ended, link)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        asyncio.run(run())
+        gc.collect()
+
+
+def _ended(link: socket.socket) -> bool:
+    try:
+        return link.recv(1) == b""
+    except ConnectionResetError:
+        return True
 
 
 def test_a_port_that_is_taken_is_told() -> None:

@@ -103,6 +103,10 @@ def test_a_directory_or_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path)
         assert done.returncode == 1
         assert "another server has the port" in done.stderr
         assert "Traceback" not in done.stderr
+        pages = [*other[:-1], "127.0.0.1:0", "--http", f"127.0.0.1:{port}"]
+        done = subprocess.run(pages, capture_output=True, text=True, timeout=30)
+        assert done.returncode == 1 and f"cannot listen at 127.0.0.1:{port}" in done.stderr
+        assert not (tmp_path / "other").exists()
         assert asked(port)
 
 

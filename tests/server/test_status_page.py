@@ -67,6 +67,28 @@ def test_it_says_what_it_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text.count("1 more partitions are not shown") == 2
 
 
+@pytest.mark.parametrize(
+    ("groups", "size"), [(20_000, 8), (300, 30_000), (5, 1_000_000)], ids=["many", "long names", "huge names"]
+)
+def test_it_stays_small_whatever_groups_are_named(groups: int, size: int) -> None:
+    """Clients name them; as text of four bytes a letter, and with what HTML escapes."""
+    offsets = tuple(LagStatus("t" * 249, number, 1 << 60, 1 << 60) for number in range(20))
+    named = tuple(
+        GroupStatus(f"{number}" + "&\U0001f600" * (size // 2), "Stable", "consumer", 2, offsets)
+        for number in range(groups)
+    )
+    topics = tuple(
+        TopicStatus(f"{number}" + "t" * 245, "id", False, (PartitionStatus(0, 0, 1 << 60, 1 << 60, 9, 9, 9),))
+        for number in range(3_000)
+    )
+    problems = tuple(Uncleanable(TopicPartition("orders", at), "/data/1", EVIL * 500) for at in range(1_000))
+    status = STATUS._replace(groups=named, topics=topics, cleaner=NO_CLEANER._replace(uncleanable=problems))
+    made = page(status)
+    assert len(made.encode()) < 1_000_000
+    assert shape_of(made).open == [] and "more topics are not shown" in made
+    assert groups == 5 or "more groups are not shown" in made or "more offsets are not shown" in made
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     if os.environ.get("KAFKALOG_NO_BROWSER") == "1":

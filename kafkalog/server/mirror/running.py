@@ -14,6 +14,7 @@ from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.opening import OpenedLogs, open_logs
 from kafkalog.server.client.settings import PeerSettings
 from kafkalog.server.mirror.mirror import Mirror
+from kafkalog.server.packages import check_packages
 from kafkalog.server.pool import CallPool
 from kafkalog.server.running import loop_factory, raise_descriptor_limit
 from kafkalog.util.clock import SYSTEM_CLOCK
@@ -34,8 +35,9 @@ def run_mirror(
 ) -> int:
     """Mirror until SIGTERM, SIGINT or SIGHUP; with `once`, until all that there is has come. The exit status, 0.
 
-    Errors as `open_logs` and `Mirror.start`.
+    Errors as `open_logs` and `Mirror.start`; MissingPackage.
     """
+    check_packages()
     raise_descriptor_limit()
     opened = open_mirror(directories)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

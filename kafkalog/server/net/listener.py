@@ -10,7 +10,7 @@ import select
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -328,6 +328,20 @@ class Listener:
             self._pause()
             self._is_closed = True
             self._sock.close()
+
+
+def check_ports(endpoints: Iterable[Endpoint]) -> None:
+    """Return where all these addresses can be had; ConfigError, StorageError as `Network.listen`.
+
+    Nothing was made then, and no data directory opened.
+    """
+    held = []
+    try:
+        for endpoint in endpoints:
+            held.append(_bound(endpoint, 1))
+    finally:
+        for sock in held:
+            sock.close()
 
 
 def _bound(endpoint: Endpoint, backlog: int) -> socket.socket:
