@@ -1,7 +1,7 @@
 """Batches a screenful at a time, from any place in a log, forwards and backwards; only headers are looked at.
 
 A walk begins where the offset index says that a batch begins. Nothing is raised for what lies in a file: bytes that are
-no batch become a row that says so, and the walk goes on where the index knows the next batch.
+no batch become a row that says so, and the walk goes on where the next sound batch begins.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog._core.scan import BatchHeader, scan
 from kafkalog.records.format import MAGIC_V2, codec_name
+from kafkalog.storage.batch_search import only_zeros
+from kafkalog.storage.damage import next_sound
 from kafkalog.storage.file_slice import HEADER_BYTES, LOG_OVERHEAD, claimed_size
 from kafkalog.storage.view import LogView
 from kafkalog.storage.view_segment import ViewSegment
-from kafkalog.types import OffsetPosition
 
 __all__ = ["BatchRow", "Place", "after", "before", "place_of"]
 
@@ -26,6 +27,7 @@ _LARGE_BYTES: Final = 1 << 20
 """Of a larger batch only the header is read, and its checksum is not known."""
 _LEAST_SIZE: Final = 14 + LOG_OVERHEAD
 _V2_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_OFFSETS: Final = "offset goes back"
 _MOST_ROWS_BACK: Final = 100_000
 """Where no index helps, so many rows at most are walked over to find what lies before a place."""
 
@@ -131,37 +133,46 @@ def _ending_at(segment: ViewSegment, stop: int, count: int) -> list[BatchRow]:
 
 
 def _walk(segment: ViewSegment, position: int, stop: int) -> Iterator[BatchRow]:
-    """The rows of a segment from `position` to `stop`; what is no batch is one row up to where the next is known."""
-    base = segment.base_offset
+    """The rows of a segment from `position` to `stop`; what is no batch is one row up to the next sound one."""
+    base = expected = segment.base_offset
     while position < stop:
         data = segment.records.read(position, min(_CHUNK_BYTES, stop - position))
         table = scan(data, file_mode=True, base_position=position)
+        begin = position
         for header in table:
-            yield _row(base, header)
             position = header.position + header.size
-        if len(table):
+            row = _row(base, header)
+            if not header.is_valid:  # its size may be what is wrong
+                position = _next_sound(segment, header.position, stop)
+                yield row._replace(size=position - header.position)
+                break
+            yield row._replace(problem=_OFFSETS if header.base_offset < expected else "")
+            expected = header.next_offset
+        if position > begin:
             continue
         size = claimed_size(data)
         if len(data) < HEADER_BYTES or not _LEAST_SIZE <= size <= stop - position:
-            end = _next_known(segment, position, stop)
+            end = _next_sound(segment, position, stop)
             yield _no_batch(Place(base, position), end - position)
             position = end
         elif size <= _LARGE_BYTES:
             found = scan(segment.records.read(position, size), file_mode=True, base_position=position, max_batches=1)
-            yield _row(base, found[0]) if len(found) else _no_batch(Place(base, position), size)
-            position += size
+            end = position + size if len(found) and found[0].is_valid else _next_sound(segment, position, stop)
+            row = _row(base, found[0]) if len(found) else _no_batch(Place(base, position), size)
+            yield row._replace(size=end - position)
+            position = end
         else:
             yield _large(Place(base, position), size, data)
             position += size
 
 
-def _next_known(segment: ViewSegment, position: int, stop: int) -> int:
-    """The next position at which the offset index knows a batch and one begins; `stop` where there is none."""
-    following = segment.boundary_after(position + 1)
-    if following is None:
-        entry = segment.offset_index.fetch_upper_bound_offset(OffsetPosition(segment.base_offset, position + 1), 0)
-        return stop if entry is None else min(stop, max(entry.position, position + 1))
-    return min(stop, following.position)
+def _next_sound(segment: ViewSegment, position: int, stop: int) -> int:
+    """Where the next sound batch begins behind damage at `position`; `stop` where there is none."""
+    file = segment.records.slice(0, stop).file
+    if only_zeros(file, position, stop):
+        return stop
+    found = next_sound(file, position, stop, segment.base_offset)
+    return stop if found is None else found.position
 
 
 def _row(base: int, header: BatchHeader) -> BatchRow:

@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 
 from kafkalog._core.index import growing_offset_entries, growing_time_entries
 from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.storage.batch_search import only_zeros
+from kafkalog.storage.damage import next_sound
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, parse_base_offset
 from kafkalog.util.fileio import OS, File, FileSystem
@@ -81,15 +83,22 @@ def _grown(file: File, entry: Struct, growing: Callable[..., int]) -> int:
 
 
 def _end_of_data(file: File, length: int, fs: FileSystem) -> int:
-    """Where the batches end: the length, unless a preallocated file ends in zeros; then its headers are walked."""
+    """Where the data ends: the length, unless a preallocated file ends in zeros; then its headers are walked.
+
+    Where damage ends the walk, it goes on with the next sound batch.
+    """
     tail = file.pread(_TAIL_BYTES, max(0, length - _TAIL_BYTES))
     if tail.strip(b"\0"):
         return length
     records = FileRecords(file, length, fs=fs, mutable=False)
     end = 0
-    try:
-        for table in records.tables():
-            end = max(end, table.stop_position)
-    except CorruptRecord:  # the zeros of the tail read as a batch of size 0
-        pass
-    return end
+    while True:
+        try:
+            for table in records.tables(end):
+                end = max(end, table.stop_position)
+        except CorruptRecord:  # the zeros of the tail read as a batch of size 0
+            pass
+        found = None if only_zeros(file, end, length) else next_sound(file, end, length, 0)
+        if found is None:
+            return end
+        end = found.position

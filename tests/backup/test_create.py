@@ -19,6 +19,7 @@ from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.tools.verify import verify
 from tests.backup.logs import append, files, fill, inodes, offsets
 from tests.faults import FaultFS
+from tests.storage.damage_cases import DAMAGE, damage
 
 FIRST_LOG = "orders-0/00000000000000000000.log"
 
@@ -326,6 +327,27 @@ def test_copies_are_clones_where_the_file_system_has_them(tmp_path: Path, clock:
     assert verify_backup(tmp_path / "backups", deep=True).ok
     restore_backup(tmp_path / "backups", tmp_path / "restored", fs=Cloning(refused=refused))
     assert offsets(tmp_path / "restored" / "orders-0") == list(range(616))
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+@pytest.mark.parametrize("is_closed_well", [True, False])
+@pytest.mark.parametrize("which", [0, -1])
+def test_each_damage_is_copied_with_all_that_lies_behind_it(
+    tmp_path: Path, clock: Later, which: int, is_closed_well: bool, kind: str
+) -> None:
+    """In an old segment `kafkalog verify` tells of it, in the last one the backup's notes do."""
+    fill(tmp_path / "data", records=300)
+    if not is_closed_well:
+        (tmp_path / "data" / CLEAN_SHUTDOWN_FILE).unlink()
+    path = sorted((tmp_path / "data" / "orders-0").glob("*.log"))[which]
+    damage(path, 1, kind)
+    clock.hours += 1
+    create_backup(tmp_path / "data", tmp_path / "backups", clock=clock)
+    (listed,) = list_backups(tmp_path / "backups")
+    (copy,) = (tmp_path / "backups").glob(f"*/dir0/orders-0/{path.name}")
+    assert copy.read_bytes() == path.read_bytes()
+    assert any(str(path) in note for note in listed.notes) == (which == -1)
+    assert verify(copy.parent).problems
 
 
 def test_a_damaged_topic_id_is_kept_and_told(tmp_path: Path, clock: Later) -> None:

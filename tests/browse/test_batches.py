@@ -14,6 +14,7 @@ from kafkalog.inspect.values import text_of
 from kafkalog.storage.view import LogView
 from tests.golden_cases import Case, each_partition
 from tests.raw_batches import batch, batches, write_segment
+from tests.storage.damage_cases import DAMAGE, damage
 
 
 def everything(view: LogView) -> list[BatchRow]:
@@ -169,3 +170,20 @@ def test_a_field_that_runs_over_the_end_of_an_old_message_is_said_to(tmp_path: P
         assert f"damaged: the {part} runs past the end of its message" in said
         fields = dict(one.thing for one in fields_of(view, shown.thing).after(0, 10))
         assert str(fields[part]).startswith("damaged")
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+@pytest.mark.parametrize("number", [0, 11, 29])
+@pytest.mark.parametrize("interval", [200, 1 << 30])
+def test_every_sound_batch_around_damage_is_a_row(tmp_path: Path, interval: int, number: int, kind: str) -> None:
+    """With a dense index and with an empty one; the damaged one, or the one behind it, is a row that says so."""
+    path = three_segments(tmp_path / "t-0", interval=interval)
+    position = damage(path / f"{300:020d}.log", number, kind)
+    with LogView(path) as view:
+        rows = everything(view)
+    wrong = Place(300, position)
+    assert [row.base_offset for row in rows if row.place != wrong] == [
+        base + 10 * at for base in (0, 300, 600) for at in range(30) if (base, at) != (300, number)
+    ]
+    is_last = number == 29 and kind.startswith("base offset higher")
+    assert is_last or any(row.problem for row in rows if row.place.segment == 300)

@@ -294,7 +294,7 @@ def test_a_batch_that_ends_below_its_base_offset(tmp_path: Path) -> None:
     log, path = damaged_log(tmp_path, change)
     third = log.state.segments.first.size // 3
     for start in (0, 1):
-        with pytest.raises(CorruptRecord, match="^the batch ends below its base offset") as raised:
+        with pytest.raises(CorruptRecord, match="^the batch ends at offset -4, below its base offset") as raised:
             build(log, start, log.log_end_offset)
         assert (raised.value.path, raised.value.offset, raised.value.position) == (path, 1, third)
     log.close()

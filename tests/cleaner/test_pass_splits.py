@@ -126,7 +126,7 @@ def test_offsets_that_no_split_can_place_end_the_clean(tmp_path: Path, at: int, 
 
 
 def test_a_segment_that_would_be_split_into_itself(tmp_path: Path) -> None:
-    """CLN-26: offsets past the next segment fit their own one, and not the group's: no split helps."""
+    """CLN-26: offsets past the next segment are damage: no split helps."""
     log = log_in(tmp_path)
     append(log, (b"a", b"1"))
     log.roll()
@@ -138,7 +138,7 @@ def test_a_segment_that_would_be_split_into_itself(tmp_path: Path) -> None:
     struct.pack_into(">i", data, 23, FAR - 1)
     file.write_bytes(seal(data))
     for _ in range(2):
-        with pytest.raises(CorruptRecord, match="cannot be split"):
+        with pytest.raises(CorruptRecord, match="and what follows it begins at 2"):
             cleaned(log)
     assert bases(log) == [0, 1, 2] and not left_over(log)
     log.close_handlers()

@@ -17,6 +17,7 @@ from tests.builder import R, batch
 from tests.manager.metadata_files import metadata_value
 from tests.storage.damage_cases import DAMAGE, damage
 from tests.storage.logs import NOW, log
+from tests.transactional import made
 
 SETTINGS = {"internal_segment_bytes": 700, "segment_index_bytes": 1 << 16}
 BATCHES = 25
@@ -53,6 +54,20 @@ def test_producers_behind_damage_are_known_and_the_damage_is_logged(
     assert {one.producer_id for one in a_log.producers} == {*range(BATCHES)} - {base + number}
     a_log.close()
     assert len(caplog.messages) == 1 and f"{path}, offset {base + number}, position {position}" in caplog.text
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_transaction_that_ends_behind_damage_is_over_and_the_damage_is_a_problem(tmp_path: Path, kind: str) -> None:
+    transactions = made([("data", 5, 2), ("plain", 0, 1), ("abort", 5, 0), ("plain", 0, 1), ("data", 6, 1)])
+    directory = tmp_path / "t-0"
+    transactions.write(directory)
+    for path in directory.glob("*.snapshot"):
+        path.unlink()
+    path = directory / f"{0:020d}.log"
+    damage(path, 1, kind)
+    with LogView(directory) as view:
+        assert (view.last_stable_offset, view.log_end_offset) == (5, 6)
+        assert any(isinstance(problem, CorruptRecord) and problem.path == str(path) for problem in view.problems)
 
 
 @pytest.mark.parametrize("kind", DAMAGE)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog.tools.listing import PIECE_ENTRIES, list_files
+from tests.raw_batches import batches, write_segment
+from tests.storage.damage_cases import DAMAGE, damage
 
 
 @pytest.mark.parametrize("count", [0, 1, PIECE_ENTRIES - 1, PIECE_ENTRIES, PIECE_ENTRIES + 1, 3 * PIECE_ENTRIES + 5])
@@ -30,3 +32,14 @@ def test_an_index_of_a_terabyte_of_nothing(tmp_path: Path, suffix: str) -> None:
     os.truncate(path, 1 << 40)
     (found,) = list_files(str(tmp_path))
     assert (found.entries, found.length) == (1, 1 << 40)
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_what_lies_behind_damage_of_a_preallocated_file_is_in_use(tmp_path: Path, kind: str) -> None:
+    path = write_segment(tmp_path / "t-0", 0, batches(0, 30, 10))
+    used = path.stat().st_size
+    damage(path, 4, kind)
+    with path.open("r+b") as file:
+        file.truncate(1 << 20)
+    (found,) = (one for one in list_files(str(path.parent)) if one.name == path.name)
+    assert (found.length, found.used) == (1 << 20, used)
