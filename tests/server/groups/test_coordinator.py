@@ -426,3 +426,17 @@ async def test_a_group_takes_as_many_members_as_the_setting_says(tmp_path: Path)
     async with node_for(tmp_path, group_max_size=1) as node:
         await stable(node)
         assert (await join(node)).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+@in_loop
+async def test_who_gives_its_partitions_back_in_time_stays(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        made = await topic(node, partitions=4)
+        await call(node, "consumer_group_heartbeat", 1, _beat("a"))
+        await call(node, "consumer_group_heartbeat", 1, _beat("b"))
+        told = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: (0, 1, 2, 3)}))
+        assert node.groups.timers.has("g", "revoke a")
+        kept = told.assignment.topic_partitions[0].partitions
+        done = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: kept}))
+        assert (done.error_code, done.member_epoch) == (0, 3)
+        assert not node.groups.timers.has("g", "revoke a") and node.groups.timers.has("g", "member a")
