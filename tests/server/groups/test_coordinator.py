@@ -440,3 +440,24 @@ async def test_who_gives_its_partitions_back_in_time_stays(tmp_path: Path) -> No
         done = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: kept}))
         assert (done.error_code, done.member_epoch) == (0, 3)
         assert not node.groups.timers.has("g", "revoke a") and node.groups.timers.has("g", "member a")
+
+
+@in_loop
+async def test_a_member_commits_in_the_epoch_since_which_it_has_a_partition(tmp_path: Path) -> None:
+    """KIP-1251: a commit that was under way while the epoch rose counts for what the member kept."""
+    async with node_for(tmp_path) as node:
+        made = await topic(node, partitions=4)
+        await call(node, "consumer_group_heartbeat", 1, _beat("a"))
+        since = (await call(node, "consumer_group_heartbeat", 1, _beat("b"))).member_epoch
+        told = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: (0, 1, 2, 3)}))
+        kept = told.assignment.topic_partitions[0].partitions
+        done = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: kept}))
+        first = node.groups.groups["g"].members["a"].epochs[made.id, kept[0]]
+        assert first <= 2 < done.member_epoch == since == 3
+        lost = next(number for number in range(4) if number not in kept)
+        for epoch, number, code in [
+            (first, kept[0], 0), (first - 1, kept[0], ErrorCode.STALE_MEMBER_EPOCH), (3, kept[0], 0),
+            (4, kept[0], ErrorCode.STALE_MEMBER_EPOCH), (first, lost, ErrorCode.STALE_MEMBER_EPOCH),
+        ]:  # fmt: skip
+            who = {"member_id": "a", "generation_id_or_member_epoch": epoch}
+            assert await commit(node, 1, partition=number, **who) == code, (epoch, number)
