@@ -16,6 +16,7 @@ from kafkalog.server.groups.values import CommittedOffset, KeptPosition
 from tests.server.groups.groups import JOIN, commit, fetch, join, stable, topic
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
+from tests.server.replica.copies import until
 
 
 @in_loop
@@ -461,3 +462,18 @@ async def test_a_member_commits_in_the_epoch_since_which_it_has_a_partition(tmp_
         ]:  # fmt: skip
             who = {"member_id": "a", "generation_id_or_member_epoch": epoch}
             assert await commit(node, 1, partition=number, **who) == code, (epoch, number)
+
+
+@in_loop
+async def test_who_joined_and_never_asks_for_its_assignment_is_out_when_its_time_is_over(tmp_path: Path) -> None:
+    """Of the timers of a classic group each one ends what it is for: the wait for others, for a sync, for a beat."""
+    settings = {"group_initial_rebalance_delay_ms": 20, "group_min_session_timeout_ms": 1}
+    async with node_for(tmp_path, **settings) as node:
+        late = await join(node, "late", rebalance_timeout=30, session_timeout=600_000)
+        assert late.error_code == 0, "the wait for others is over"
+        silent = await join(node, "silent", session_timeout=30)
+        given = [{"member_id": silent.member_id, "assignment": b"a"}]
+        who = {"group_id": "silent", "member_id": silent.member_id, "generation_id": silent.generation_id}
+        assert (await call(node, "sync_group", 4, who | {"assignments": given})).error_code == 0
+        for name in ("late", "silent"):
+            await until(lambda name=name: node.groups.groups[name].is_empty)  # type: ignore[misc]

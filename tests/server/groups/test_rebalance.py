@@ -349,3 +349,14 @@ def test_a_static_member_leaves_by_its_instance_alone() -> None:
     assert driver.leave("id-of-j0", "i1") == ErrorCode.FENCED_INSTANCE_ID
     assert driver.leave("", "i1") == 0
     assert list(driver.group.members) == ["id-of-j0"] and driver.group.instances == {"i0": "id-of-j0"}
+
+
+def test_who_waits_for_an_assignment_is_told_when_a_rebalance_comes_between() -> None:
+    driver = Driver(delay_ms=10)
+    driver.join("a")
+    driver.join("b")
+    driver.begin()
+    assert driver.sync("s", "id-of-b") is None
+    driver.join("c")
+    assert driver.answers["s"].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.timers[MEMBER_TIMER + "id-of-b"] == 100, "its session begins anew"
