@@ -13,7 +13,7 @@ import pytest
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.offset_part import Committer, NewOffset
 from kafkalog.server.groups.values import CommittedOffset, KeptPosition
-from tests.server.groups.groups import JOIN, commit, fetch, join, stable, topic
+from tests.server.groups.groups import JOIN, READS_T, commit, fetch, join, stable, topic
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
 from tests.server.replica.copies import until
@@ -477,3 +477,21 @@ async def test_who_joined_and_never_asks_for_its_assignment_is_out_when_its_time
         assert (await call(node, "sync_group", 4, who | {"assignments": given})).error_code == 0
         for name in ("late", "silent"):
             await until(lambda name=name: node.groups.groups[name].is_empty)  # type: ignore[misc]
+
+
+@in_loop
+async def test_offsets_of_a_topic_that_members_read_do_not_grow_old(tmp_path: Path) -> None:
+    async with node_for(tmp_path, offsets_retention_minutes=1) as node:
+        for name in ("t", "u"):
+            await topic(node, name)
+        joined = await join(node, protocols=[{"name": "range", "metadata": READS_T}])
+        who = {"group_id": "g", "member_id": joined.member_id}
+        given = [{"member_id": joined.member_id, "assignment": b""}]
+        await call(node, "sync_group", 4, {**who, "generation_id": joined.generation_id, "assignments": given})
+        for name in ("t", "u"):
+            more = {"member_id": joined.member_id, "generation_id_or_member_epoch": joined.generation_id}
+            assert await commit(node, 1, topic=name, **more) == 0
+        now = node.clock()
+        node.clock = lambda: now + 120_000
+        assert await node.groups.expire() == 1
+        assert set(node.groups.offsets.all_of("g")) == {("t", 0)}
