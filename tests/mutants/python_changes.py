@@ -98,6 +98,7 @@ class _Finder:
     def of_call(self, node: ast.Call) -> Iterator[Change]:
         if isinstance(node.func, ast.Name) and node.func.id in EXTREMES:
             yield self.change(*self.span(node.func), EXTREMES[node.func.id])
+            return  # in any order they give the same
         for left, right in zip(node.args, node.args[1:], strict=False):
             (start, middle), (other, end) = self.span(left), self.span(right)
             one, two = self.source[start:middle].decode(), self.source[other:end].decode()

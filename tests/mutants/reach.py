@@ -37,7 +37,7 @@ PACKAGES = {
     ),
     "txns": Package(("kafkalog/server/txns/*.py",), ("tests/server/txns", "tests/server/apis/test_trans*.py")),
     "replica": Package(("kafkalog/server/replica/*.py",), ("tests/server/replica", "tests/server/apis/test_[fp]*.py")),
-    "core": Package(("kafkalog/_core/*.pyx",), ("tests/_core", "tests/records", "tests/storage", "tests/cleaner")),
+    "core": Package(("kafkalog/_core/*.pyx",), ("tests/_core", "tests/storage", "tests/cleaner")),
 }  # fmt: skip
 
 

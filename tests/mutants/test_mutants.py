@@ -42,7 +42,6 @@ def test_the_changes_of_a_function() -> None:
         (9, "<", "<="),
         (9, "and", "or"),
         (9, "min", "max"),
-        (9, "size, 7", "7, size"),
         (9, "7", "8"),
         (9, "in", "not in"),
         (9, "7", "8"),

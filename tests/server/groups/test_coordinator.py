@@ -13,9 +13,10 @@ import pytest
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.offset_part import Committer, NewOffset
 from kafkalog.server.groups.values import CommittedOffset, KeptPosition
-from tests.server.groups.groups import JOIN, commit, fetch, join, stable, topic
+from tests.server.groups.groups import JOIN, READS_T, commit, fetch, join, stable, topic
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
+from tests.server.replica.copies import until
 
 
 @in_loop
@@ -426,3 +427,71 @@ async def test_a_group_takes_as_many_members_as_the_setting_says(tmp_path: Path)
     async with node_for(tmp_path, group_max_size=1) as node:
         await stable(node)
         assert (await join(node)).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+@in_loop
+async def test_who_gives_its_partitions_back_in_time_stays(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        made = await topic(node, partitions=4)
+        await call(node, "consumer_group_heartbeat", 1, _beat("a"))
+        await call(node, "consumer_group_heartbeat", 1, _beat("b"))
+        told = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: (0, 1, 2, 3)}))
+        assert node.groups.timers.has("g", "revoke a")
+        kept = told.assignment.topic_partitions[0].partitions
+        done = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: kept}))
+        assert (done.error_code, done.member_epoch) == (0, 3)
+        assert not node.groups.timers.has("g", "revoke a") and node.groups.timers.has("g", "member a")
+
+
+@in_loop
+async def test_a_member_commits_in_the_epoch_since_which_it_has_a_partition(tmp_path: Path) -> None:
+    """KIP-1251: a commit that was under way while the epoch rose counts for what the member kept."""
+    async with node_for(tmp_path) as node:
+        made = await topic(node, partitions=4)
+        await call(node, "consumer_group_heartbeat", 1, _beat("a"))
+        since = (await call(node, "consumer_group_heartbeat", 1, _beat("b"))).member_epoch
+        told = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: (0, 1, 2, 3)}))
+        kept = told.assignment.topic_partitions[0].partitions
+        done = await call(node, "consumer_group_heartbeat", 1, _beat("a", 2, {made.id: kept}))
+        first = node.groups.groups["g"].members["a"].epochs[made.id, kept[0]]
+        assert first <= 2 < done.member_epoch == since == 3
+        lost = next(number for number in range(4) if number not in kept)
+        for epoch, number, code in [
+            (first, kept[0], 0), (first - 1, kept[0], ErrorCode.STALE_MEMBER_EPOCH), (3, kept[0], 0),
+            (4, kept[0], ErrorCode.STALE_MEMBER_EPOCH), (first, lost, ErrorCode.STALE_MEMBER_EPOCH),
+        ]:  # fmt: skip
+            who = {"member_id": "a", "generation_id_or_member_epoch": epoch}
+            assert await commit(node, 1, partition=number, **who) == code, (epoch, number)
+
+
+@in_loop
+async def test_who_joined_and_never_asks_for_its_assignment_is_out_when_its_time_is_over(tmp_path: Path) -> None:
+    """Of the timers of a classic group each one ends what it is for: the wait for others, for a sync, for a beat."""
+    settings = {"group_initial_rebalance_delay_ms": 20, "group_min_session_timeout_ms": 1}
+    async with node_for(tmp_path, **settings) as node:
+        late = await join(node, "late", rebalance_timeout=30, session_timeout=600_000)
+        assert late.error_code == 0, "the wait for others is over"
+        silent = await join(node, "silent", session_timeout=30)
+        given = [{"member_id": silent.member_id, "assignment": b"a"}]
+        who = {"group_id": "silent", "member_id": silent.member_id, "generation_id": silent.generation_id}
+        assert (await call(node, "sync_group", 4, who | {"assignments": given})).error_code == 0
+        for name in ("late", "silent"):
+            await until(lambda name=name: node.groups.groups[name].is_empty)  # type: ignore[misc]
+
+
+@in_loop
+async def test_offsets_of_a_topic_that_members_read_do_not_grow_old(tmp_path: Path) -> None:
+    async with node_for(tmp_path, offsets_retention_minutes=1) as node:
+        for name in ("t", "u"):
+            await topic(node, name)
+        joined = await join(node, protocols=[{"name": "range", "metadata": READS_T}])
+        who = {"group_id": "g", "member_id": joined.member_id}
+        given = [{"member_id": joined.member_id, "assignment": b""}]
+        await call(node, "sync_group", 4, {**who, "generation_id": joined.generation_id, "assignments": given})
+        for name in ("t", "u"):
+            more = {"member_id": joined.member_id, "generation_id_or_member_epoch": joined.generation_id}
+            assert await commit(node, 1, topic=name, **more) == 0
+        now = node.clock()
+        node.clock = lambda: now + 120_000
+        assert await node.groups.expire() == 1
+        assert set(node.groups.offsets.all_of("g")) == {("t", 0)}

@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 
 from kafkalog.server.error_codes import ErrorCode
-from tests.server.groups.groups import commit, join, topic
+from tests.server.groups.groups import READS_T, commit, join, topic
 from tests.server.looping import in_loop
 from tests.server.nodes import call, connection_for, node_for
-
-READS_T = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
-"""The metadata of a consumer that reads topic t."""
 
 
 async def deleted(node: Any, *places: tuple[str, int], **more: Any) -> dict[tuple[str, int], int]:

@@ -324,3 +324,39 @@ def test_a_static_member_that_speaks_another_protocol_starts_a_rebalance() -> No
     back = driver.answers["back"]
     assert (back.error_code, back.member_id, back.generation, back.protocol) == (0, "id-of-back", 2, "sticky")
     assert led.members == (("id-of-j0", "i0", b"s"), ("id-of-back", "i1", b"s"))
+
+
+def test_what_a_member_says_anew_when_it_joins_again_counts() -> None:
+    driver = Driver()
+    leader, other = driver.stable()
+    news = {"protocols": (("range", b"more"),), "session_timeout_ms": 250, "rebalance_timeout_ms": 900}
+    assert driver.join("again", other, client_id="d", client_host="/i", **news) is None
+    assert driver.timers[JOIN_TIMER] == 900
+    led = driver.join("lead", leader)
+    assert led.members == ((leader, None, b"r"), (other, None, b"more"))
+    assert driver.timers[MEMBER_TIMER + other] == 250
+    member = driver.group.members[other]
+    assert (member.client_id, member.client_host, member.session_timeout_ms) == ("d", "/i", 250)
+    driver.sync("s", leader, {leader: b"0", other: b"1"})
+    rows = {row["memberId"]: row for row in driver.written[-1]["members"]}
+    assert (rows[other]["subscription"], rows[other]["assignment"], rows[other]["clientId"]) == (b"more", b"1", "d")
+
+
+def test_a_static_member_leaves_by_its_instance_alone() -> None:
+    driver = Driver()
+    driver.stable(2, is_static=True)
+    assert driver.leave("", "nobody") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.leave("id-of-j0", "i1") == ErrorCode.FENCED_INSTANCE_ID
+    assert driver.leave("", "i1") == 0
+    assert list(driver.group.members) == ["id-of-j0"] and driver.group.instances == {"i0": "id-of-j0"}
+
+
+def test_who_waits_for_an_assignment_is_told_when_a_rebalance_comes_between() -> None:
+    driver = Driver(delay_ms=10)
+    driver.join("a")
+    driver.join("b")
+    driver.begin()
+    assert driver.sync("s", "id-of-b") is None
+    driver.join("c")
+    assert driver.answers["s"].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.timers[MEMBER_TIMER + "id-of-b"] == 100, "its session begins anew"

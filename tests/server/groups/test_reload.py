@@ -144,9 +144,11 @@ async def test_a_transaction_whose_last_record_cannot_be_read_is_neither_served_
     value = transaction_value(open_one)
     strange = [(transaction_key("x"), b"\x00\x09" + value[2:]), (transaction_key("y"), value[:20])]
     async with node_for(tmp_path, transaction_state_log_num_partitions=1) as node:
+        await node.transactions.loaded()
         await topic(node)
         await node.transactions.loaded()
         producer = await calls.init(node, name="z")
+        assert producer.error_code == 0
         made = [(transaction_key("x"), value), *strange, (struct.pack(">h", 9) + b"later", b"z"), (b"", b"x")]
         node.replicas.append_now(TopicPartition(TOPIC, 0), batch([Record(*one) for one in made]), "coordinator")
     async with node_for(tmp_path) as node:
