@@ -21,7 +21,8 @@ from kafkalog.util.fileio import FileSystem
 METADATA_LOG: Final = "__cluster_metadata-0"
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 _LOST: Final = (
-    "restore the end of the log from a replica or a backup; `kafkalog repair --checkpoints --apply` fits the file to the log"
+    "restore the end of the log from a replica or a backup; `kafkalog repair --checkpoints --apply` fits the file to "
+    "the log"
 )
 
 

@@ -21,7 +21,9 @@ from kafkalog.util.properties import parse_properties
 MOST_PROPERTIES_BYTES: Final = 1 << 20
 _NODE_ID: Final = re.compile(r"[+-]?[0-9]{1,10}\Z")
 _UUID: Final = re.compile(r"[A-Za-z0-9_-]{22}\Z")
-_SNAPSHOT_HINT: Final = "`kafkalog repair --checkpoints --apply` removes it, as recovery does: an older one and the log say the same"
+_SNAPSHOT_HINT: Final = (
+    "`kafkalog repair --checkpoints --apply` removes it, as recovery does: an older one and the log say the same"
+)
 
 
 def unreadable(findings: Findings, error: StorageError, path: str) -> None:

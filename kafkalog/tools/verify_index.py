@@ -17,7 +17,7 @@ OFFSET_ENTRY: Final = 8
 TIME_ENTRY: Final = 12
 CHUNK_ENTRIES: Final = 16 << 10
 REBUILD: Final = "`kafkalog repair --rebuild-indexes --apply` makes it anew from the log, as Kafka's recovery does"
-_OF_DAMAGE: Final = "its segment has damage: `kafkalog repair --excise --apply` leaves that out, and makes the index anew"
+_OF_DAMAGE: Final = "its segment is damaged: `kafkalog repair --excise --apply` leaves that out and rebuilds the index"
 
 
 class IndexBytes(NamedTuple):
@@ -101,8 +101,8 @@ def check_index(
     """Notes what is wrong with an index, given what the pass over the log says of its entries (`BatchCheck`).
 
     `is_open` says that the segment is the last one and was not closed: free room behind the entries, and old entries
-    in it, are then as they should be. `is_of_damage` says that batches of the segment contradict each other: what is made
-    anew from them would be wrong too.
+    in it, are then as they should be. `is_of_damage` says that batches of the segment contradict each
+    other: what is made anew from them would be wrong too.
     """
     name = "time index" if index.entry_size == TIME_ENTRY else "offset index"
     add = _Adder(index.path, findings, _OF_DAMAGE if is_of_damage else REBUILD)

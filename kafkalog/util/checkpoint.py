@@ -19,8 +19,8 @@ E = TypeVar("E")
 CURRENT_VERSION: Final = 0
 MAX_FILE_BYTES: Final = 1 << 28
 _HINT: Final = (
-    "move the file away, and what it said is found by reading the logs; `kafkalog repair --checkpoints --apply` keeps the "
-    "lines that can be read"
+    "move the file away, and what it said is found by reading the logs; `kafkalog repair --checkpoints --apply` keeps "
+    "the lines that can be read"
 )
 
 

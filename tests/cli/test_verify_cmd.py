@@ -36,8 +36,8 @@ def test_damage_is_status_1_and_names_file_position_and_what_to_do(partition: Pa
     done = commands.kafkalog("verify", partition.parent)
     text = done.stdout.decode()
     assert done.returncode == 1 and done.stderr == b""
-    assert str(partition / LOG) in text and "position 0" in text and "-> copy this segment" in text
-    assert text.splitlines()[-1].endswith("1 damaged (1 note)")
+    assert str(partition / LOG) in text and "position 0" in text and "-> a replica or a backup" in text
+    assert text.splitlines()[-1].endswith("1 damaged, 5 offsets in damaged places (1 note)")
     assert "note" not in commands.kafkalog("verify", "-q", partition.parent).stdout.decode().splitlines()[-2]
 
 

@@ -101,6 +101,10 @@ def _is_repaired(ran: Ran) -> None:
         assert log.end_offset == 1 + max(ALL - ran.case.lost)
 
 
+def _has_right_indexes(ran: Ran) -> None:
+    assert not [one for one in verify(ran.data) if one.path.endswith("index")]
+
+
 def _prints_all_that_is_sound(ran: Ran) -> None:
     assert ran.status == 1
     assert frozenset(map(int, ran.out.split())) == ALL - ran.case.lost
@@ -118,7 +122,7 @@ COMMANDS: dict[str, tuple[list[str], Callable[[Ran], None]]] = {
     "verify": (["verify"], _shows_the_damage),
     "repair --excise --apply": (["repair", "--excise", "--apply"], _is_repaired),
     "repair --truncate-tail --apply": (["repair", "--truncate-tail", "--apply"], _is_repaired),
-    "repair --rebuild-indexes --apply": (["repair", "--rebuild-indexes", "--apply"], _is_repaired),
+    "repair --rebuild-indexes --apply": (["repair", "--rebuild-indexes", "--apply"], _has_right_indexes),
     "repair --checkpoints --apply": (["repair", "--checkpoints", "--apply"], _is_repaired),
 }
 """The commands that hints name, with what they are given besides, the data directory last, and what then holds."""
