@@ -17,7 +17,14 @@ from tests.storage.test_kept import FIRST, flip, positions
 from tests.tools.test_kept import values
 
 confluent = pytest.importorskip("confluent_kafka", reason="it is not installed: pip install kafkalog[test]")
+admin = pytest.importorskip("confluent_kafka.admin")
 FEW = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+
+
+def create_topic(broker: Broker) -> None:
+    client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+    topic = admin.NewTopic("orders", num_partitions=1, replication_factor=1)
+    client.create_topics([topic])["orders"].result(30)
 
 
 def produce(broker: Broker, *values: bytes) -> None:
@@ -32,6 +39,7 @@ def test_a_broker_ignores_what_was_kept_and_deletes_it_with_the_topic(tmp_path: 
     data.mkdir()
     path = data / "orders-0"
     with Broker(reference, tmp_path / "work", data, FEW) as broker:
+        create_topic(broker)
         produce(broker, b"first")
     marker = (data / CLEAN_SHUTDOWN_FILE).read_bytes()
     with kafkalog.open(path, "a") as log:
@@ -59,10 +67,9 @@ def test_a_broker_ignores_what_was_kept_and_deletes_it_with_the_topic(tmp_path: 
             assert sign not in broker.log(), sign
         assert read_image(path / KEPT_DIRECTORY) == kept
         restore_kept(data, tmp_path / "to")
-        assert list(values(tmp_path / "to" / "orders-0")) == list(range(3, 12))
-        from confluent_kafka.admin import AdminClient
-
-        AdminClient({"bootstrap.servers": broker.bootstrap}).delete_topics(["orders"])["orders"].result(30)
+        assert list(values(tmp_path / "to" / "orders-0")) == list(range(3, 13))
+        client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+        client.delete_topics(["orders"])["orders"].result(30)
         deadline = time.monotonic() + 90
         while list(data.glob("orders-0*")) and time.monotonic() < deadline:
             time.sleep(0.5)
