@@ -62,9 +62,8 @@ def open(
     when appends are forced to disk: False (as Kafka: the page cache), True (each), or a number of milliseconds.
 
     In "a" a data directory that is missing is made, its parent is not; a failed open takes it away again. `progress` is
-    called while a log is recovered, with segments and bytes done and in all. Where recovery ends a log before sound
-    batches, they are kept beside it; with `on_damage="refuse"` it raises CorruptRecord then, and changes nothing
-    (docs/recovery.md).
+    called while a log is recovered, with segments and bytes done and in all. Sound batches behind the place where that
+    ends the log are kept; with `on_damage="refuse"` that is CorruptRecord, and nothing changes (docs/recovery.md).
 
     PartitionNotFound, NotAPartition, StorageError (permissions); in "a" also DirectoryLocked,
     ConfigError, CorruptRecord, CorruptCheckpoint. TypeError for a keyword that is no setting; it names the near ones.
@@ -76,8 +75,8 @@ def open(
     [b'first', b'second']
     """
     if mode == "r":
-        given = ["sync"] * (sync is not False) + ["progress"] * (progress is not None)
-        given += ["on_damage"] * (on_damage != "recover")
+        options = {"sync": sync is not False, "on_damage": on_damage != "recover", "progress": progress is not None}
+        given = [name for name, is_given in options.items() if is_given]
         if given or settings:
             raise _not_for_reading(given or list(settings))
         return Log(_view(path), None)

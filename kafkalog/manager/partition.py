@@ -11,6 +11,7 @@ from kafkalog.errors import CorruptRecord, NotAPartition, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TopicEntry, TopicStore
 from kafkalog.storage.failure import Report
+from kafkalog.storage.kept import KEPT_DIRECTORY
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, parse_base_offset
 from kafkalog.storage.next_opening import refuse_loss
@@ -143,8 +144,8 @@ def holds_segments(path: str, fs: FileSystem) -> bool:
         ) from None
     except OSError as error:
         raise StorageError.from_os(error, "read the partition directory", path=path) from error
-    if any(parse_base_offset(name) is not None for name in names):
-        return True
+    if any(parse_base_offset(name) is not None or name == KEPT_DIRECTORY for name in names):
+        return True  # a crash may come when all segments are kept, and the one to begin with is not made yet
     strange = sorted(name for name in names if name.removesuffix(".tmp") not in _KNOWN_FILES)
     if strange:
         raise NotAPartition(

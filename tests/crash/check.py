@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkalog.api import Log
 from kafkalog.opening import open_for_append
+from kafkalog.storage.kept import KEPT_DIRECTORY
 from kafkalog.storage.names import (
     CLEAN_SHUTDOWN_FILE,
     LEADER_EPOCH_CHECKPOINT,
@@ -34,9 +35,13 @@ def check_recovered(path: Path, settings: dict[str, Any], expected: Expectation)
     The partition directory `path` is opened, recovered, read in every way, closed, verified, opened again, and at
     last appended to.
     """
+    before_opening = _whole_batches(path, "*.log", expected)
     log = open_again(path, settings)
     try:
         found = _found(path, log.start_offset, expected)
+        kept = _whole_batches(path, f"{KEPT_DIRECTORY}/*/*.log*", expected)
+        lost = {one for one in before_opening - kept - set(found) if one.last >= log.start_offset}
+        assert not lost, f"the opening cut {lost}, and kept {kept}"
         _check_bounds(path, log, found, expected)
         check_producers(log, found, not expected.keeps_pages)
         check_reading(log, found)
@@ -59,6 +64,12 @@ def check_recovered(path: Path, settings: dict[str, Any], expected: Expectation)
     _check_recovery_changes_nothing(path, settings, before, shown, found, not expected.keeps_pages)
     _check_append(path, settings, shown["end"])
     return found
+
+
+def _whole_batches(path: Path, files: str, expected: Expectation) -> set[Batch]:
+    """The batches that were appended once and lie in some files, wherever in them."""
+    contents = [file.read_bytes() for file in path.glob(files)]
+    return {batch for batch in expected.known if any(batch.data in content for content in contents)}
 
 
 def _found(path: Path, start: int, expected: Expectation) -> list[Batch]:

@@ -259,6 +259,20 @@ def test_a_crash_before_the_cut_keeps_the_same_once(tmp_path: Path) -> None:
     assert offsets(path) == list(range(15)) and kept_offsets(path) == [(18, RECORDS - 1)]
 
 
+def test_a_crash_when_all_segments_are_kept(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 9000\n")
+    fs = FaultFS()
+    fs.fail("open", path=log_file_name(9000))
+    with pytest.raises(StorageError):
+        open_for_append(path, fs=fs)
+    for snapshot in path.glob("*.snapshot*"):
+        snapshot.unlink()
+    with kafkalog.open(path, "a") as log:
+        assert (log.start_offset, log.end_offset) == (9000, 9000)
+    assert kept_offsets(path) == [(0, RECORDS - 1)]
+
+
 def test_a_second_cut_at_the_same_place_has_a_directory_of_its_own(tmp_path: Path) -> None:
     path = damaged(tmp_path)
     for _ in range(2):
