@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.batch_search import Budget, find_batch, is_batch
+from kafkalog.storage.damage import first_offset
 from kafkalog.storage.file_slice import FileSlice, claimed_size
 from kafkalog.util.fileio import File
 
@@ -92,13 +93,13 @@ def _run_from(file: File, position: int, end: int, lowest: int) -> SoundRun | No
     """The run that begins at `position`; None where no sound batch does."""
     at, first, last, batches, records = position, -1, -1, 0, 0
     try:
-        for table in FileSlice(file, position, end - position).tables(check_crc=True):
+        for data, table in FileSlice(file, position, end - position).scanned(check_crc=True):
             for row, header in enumerate(table):
                 if not header.is_valid or header.last_offset < header.base_offset or header.last_offset <= last:
                     raise _Stop
                 if first < 0:
-                    # what a batch of the old formats begins with may be known only inside it
-                    first = header.base_offset if header.magic >= 2 else min(header.base_offset, lowest)
+                    inside = first_offset(data, table, row)
+                    first = inside if inside >= 0 else min(header.base_offset, lowest)
                 if header.last_offset - first > _MAX_RELATIVE_OFFSET:
                     raise _Stop
                 at, last = table.position(row) + table.size(row), header.last_offset

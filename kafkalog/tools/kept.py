@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple
 
 from kafkalog.config import LogConfig
@@ -145,25 +146,56 @@ def _check_target(target: str, name: str, found: Sequence[Kept], fs: FileSystem)
 
 
 def _plan(found: Sequence[Kept], fs: FileSystem) -> tuple[list[_Part], int]:
-    """The runs to write, by offset and without one that is there already, and how many batches that left out."""
-    parts = sorted((part for one in found for part in _parts(one, fs)), key=lambda part: part.run.first_offset)
+    """Return the runs to write, by offset, and how many batches are left out because they are there already.
+
+    Runs that overlap are cut where the other one begins: a batch at the wrong place begins a run of its own.
+    """
+    waiting = [(part.run.first_offset, number, part) for number, part in enumerate(_all_parts(found, fs))]
+    heapify(waiting)
     chosen: list[_Part] = []
-    doubled = 0
-    for part in parts:
-        last = chosen[-1].run.last_offset if chosen else -1
-        if part.run.first_offset <= last:
-            if part.owner != chosen[-1].owner:
+    doubled, number = 0, len(waiting)
+    while waiting:
+        part = heappop(waiting)[2]
+        if waiting and waiting[0][0] <= part.run.last_offset:
+            other = waiting[0][2]
+            if part.owner != other.owner:
                 raise IllegalArgument(
-                    f"offset {part.run.first_offset} was kept twice: in {chosen[-1].owner.name} and {part.owner.name}",
+                    f"offset {other.run.first_offset} was kept twice: in {part.owner.name} and {other.owner.name}",
                     path=part.owner.path, hint="restore one of them (--entry), or each to a directory of its own",
                 )  # fmt: skip
-            rest = _behind(part, last, fs)
-            doubled += part.run.batches - (rest.run.batches if rest is not None else 0)
-            if rest is None:
-                continue
-            part = rest
-        chosen.append(part)
+            part, rest = _split(part, other.run.first_offset, fs)
+            if rest is not None:
+                number += 1
+                heappush(waiting, (rest.run.first_offset, number, rest))
+        last = chosen[-1].run.last_offset if chosen else -1
+        if part.run.first_offset > last:
+            chosen.append(part)
+            continue
+        rest = _behind(part, last, fs)
+        doubled += part.run.batches - (rest.run.batches if rest is not None else 0)
+        if rest is not None:
+            number += 1
+            heappush(waiting, (rest.run.first_offset, number, rest))
     return chosen, doubled
+
+
+def _split(part: _Part, offset: int, fs: FileSystem) -> tuple[_Part, _Part | None]:
+    """Return the batches of a run that end below `offset`, at least the first one, and those behind them."""
+    run = part.run
+    with fs.open_file(part.path, "r") as file:
+        batches = FileSlice(file, run.start, run.end - run.start).batches()
+        next(batches)
+        for batch in batches:
+            if batch.last_offset >= offset:
+                (head,) = sound_runs(file, run.start, batch.position, run.first_offset)
+                (rest,) = sound_runs(file, batch.position, run.end, head.last_offset + 1)
+                return part._replace(run=head), part._replace(run=rest)
+    return part, None
+
+
+def _all_parts(found: Sequence[Kept], fs: FileSystem) -> Iterator[_Part]:
+    for one in found:
+        yield from _parts(one, fs)
 
 
 def _parts(one: Kept, fs: FileSystem) -> Iterator[_Part]:

@@ -149,16 +149,19 @@ def test_a_log_below_its_start_is_kept_whole(tmp_path: Path) -> None:
 
 
 def test_a_segment_without_index_in_a_clean_directory(tmp_path: Path) -> None:
-    """Its data is read for new indexes; what is cut in the middle of the log then is kept."""
+    """Its data is read for new indexes, and nothing of it is cut: all of it was on disk when it was closed."""
     path = make(tmp_path)
     flip(path / FIRST, positions(path / FIRST)[5] + 70)
     (path / FIRST).with_suffix(".index").unlink()
-    before = read_image(tmp_path)
-    with pytest.raises(CorruptRecord):
-        kafkalog.open(path, "a", on_damage="refuse")
-    assert read_image(tmp_path) == before
-    kafkalog.open(path, "a").close()
-    assert kept_offsets(path) == [(18, 35)]
+    before = (path / FIRST).read_bytes()
+    with kafkalog.open(path, "a", on_damage="refuse") as log:
+        with pytest.raises(CorruptRecord) as error:
+            list(log)
+        assert (error.value.last_sound_offset, error.value.next_sound_offset) == (14, 18)
+        end = log.end_offset
+        assert [one.offset for one in log.records(on_damage="skip")] == [*range(15), *range(18, end)]
+    assert (path / FIRST).read_bytes() == before
+    assert kept_offsets(path) == []
 
 
 def test_a_torn_end_before_sound_batches_is_refused_where_it_was_closed_well(tmp_path: Path) -> None:
