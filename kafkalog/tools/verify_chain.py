@@ -84,7 +84,6 @@ def _chain(batches: Sequence[Placed], lowest: int, highest: int) -> list[int]:
 def _without_jumps(batches: Sequence[Placed], chain: Sequence[int], jumps: Sequence[bool]) -> list[int]:
     """The chain, with a batch that jumps replaced by the one left out behind it where that one leads to the next.
 
-
     Both chains are as long, and offsets are missing then just where a batch is left out.
     """
     found = list(chain)
