@@ -78,4 +78,19 @@ def _chain(batches: Sequence[Placed], lowest: int, highest: int) -> list[int]:
     while number >= 0:
         chain.append(number)
         number = before[number]
-    return chain[::-1]
+    return _without_jumps(batches, chain[::-1], jumps)
+
+
+def _without_jumps(batches: Sequence[Placed], chain: Sequence[int], jumps: Sequence[bool]) -> list[int]:
+    """The chain, with a batch that jumps replaced by the one left out behind it where that one leads to the next.
+
+    Both chains are as long, and offsets are missing then just where a batch is left out.
+    """
+    found = list(chain)
+    for at, number in enumerate(chain[:-1]):
+        following = chain[at + 1]
+        if jumps[number] and following == number + 2:
+            other, before = batches[number + 1], batches[found[at - 1]].last_offset if at else -1
+            if before < other.base_offset and other.last_offset + 1 == batches[following].base_offset:
+                found[at] = number + 1
+    return found
