@@ -142,7 +142,7 @@ def test_a_name_that_is_not_there(tmp_path: Path) -> None:
         restore_kept(path, tmp_path.parent / "to", entries=["0-0"])
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"files": [{"name": "../x"}]}', os.urandom(100)])
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"files": [{"name": "../x"}]}', bytes(range(156, 256))])
 def test_a_manifest_that_is_none(tmp_path: Path, content: bytes) -> None:
     path = damaged(tmp_path)
     kafkalog.open(path, "a").close()
