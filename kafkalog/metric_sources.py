@@ -179,6 +179,10 @@ _SOURCES: Final = (
         "kafka.server:BrokerTopicMetrics,BytesOutPerSec", _every(lambda log: log.metrics.reads.total),
     ),
     Source(
+        "kafkalog_damaged_reads_total", "counter", "1", "Fetches that were answered with an error at damage.", "",
+        _own(lambda log: log.metrics.damaged_reads),
+    ),
+    Source(
         "kafkalog_flush_seconds", "histogram", "seconds", "How long forcing data to disk took.",
         "kafka.log:LogFlushStats,LogFlushRateAndTimeMs", _own(_durations),
     ),

@@ -43,12 +43,13 @@ class LogMetrics:
     """Counts of one log or view. Threads: changed under the log's lock, `reads` by any reader."""
 
     __slots__ = (
-        "deleted_bytes", "deleted_segments", "flush_failures", "flushes", "load_s", "reads", "recovered", "rolls",
-        "truncations",
+        "damaged_reads", "deleted_bytes", "deleted_segments", "flush_failures", "flushes", "load_s", "reads",
+        "recovered", "rolls", "truncations",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.reads = Counter()
+        self.damaged_reads = 0
         self.flushes = Durations()
         self.flush_failures = 0
         self.rolls = 0

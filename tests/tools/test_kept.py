@@ -1,6 +1,5 @@
 """What openings kept: listed, restored to a directory of its own so that every sound record is read, removed."""
 
-import os
 import shutil
 from pathlib import Path
 

@@ -21,6 +21,7 @@ from kafkalog.errors import (
     UnknownLeaderEpoch,
 )
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.replica.fetch_check import FetchCheck
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import (
     ALL,
@@ -77,7 +78,7 @@ class Partition:
     """
 
     __slots__ = (
-        "_followers", "_listeners", "_now_ms", "_told", "future_log", "is_deleted", "lag_max_ms",
+        "_check", "_followers", "_listeners", "_now_ms", "_told", "future_log", "is_deleted", "lag_max_ms",
         "leader_epoch_start_offset", "least_isr", "log", "node_id", "role", "topic_id", "topic_partition",
     )  # fmt: skip
 
@@ -95,6 +96,7 @@ class Partition:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
+        self._check = FetchCheck(log)
         self.node_id = node_id
         self.lag_max_ms = lag_max_ms
         self.least_isr = least_isr
@@ -288,10 +290,10 @@ class Partition:
     # Reading
 
     def read(self, params: FetchParams, asked: FetchPartition, max_bytes: int, min_one_message: bool) -> FetchResult:
-        """What is there from the offset asked for on, at most `max_bytes`; no record byte is read (FLOW-12, FLOW-15).
+        """What is there from the offset asked for on, at most `max_bytes` (FLOW-12, FLOW-15).
 
         A follower's or client's last epoch that ended elsewhere gives (epoch, end offset) instead of records (PART-6).
-        NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, OffsetOutOfRange, StorageError.
+        NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, OffsetOutOfRange, CorruptRecord, StorageError.
         """
         self.check_epoch(asked.current_leader_epoch, params.only_leader)
         log, role = self.log, self.role
@@ -310,7 +312,9 @@ class Partition:
         found = log.read(offset, max_bytes, params.isolation, min_one_message)
         result.place = found.fetch_offset_metadata
         if not found.first_entry_incomplete:
-            result.records = found.records
+            if self._check.log is not log:  # it was closed and opened again
+                self._check = FetchCheck(log)
+            result.records = self._check.checked(offset, found)
         if found.aborted_transactions is not None:
             result.aborted = [(one.producer_id, one.first_offset) for one in found.aborted_transactions]
         if not result.size and offset >= result.end_for(params.isolation):
