@@ -405,7 +405,9 @@ class Topics:
             if cluster is not None and name in cluster.topics:
                 count = max(count, *(number + 1 for number in cluster.topics[name].partitions))
             topic_id = read_partition_metadata(self._store.fs, self._store.path_of(name))
-            if topic_id is None:  # of a broker that knew no ids: from now on it has one
+            if topic_id is None and not any(key.topic == name for key in self._store.logs):
+                topic_id = new_topic_id()  # no partition can be opened; once one can, the topic gets an id to keep
+            elif topic_id is None:  # of a broker that knew no ids: from now on it has one
                 self._store.alter_topic(name, {})
                 entry = self._store.topics.get(name)
         if entry is not None:

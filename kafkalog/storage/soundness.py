@@ -89,7 +89,7 @@ def ends_whole(segment: LogSegment) -> bool:
 
 
 def _ends_whole(segment: LogSegment, position: int) -> bool:
-    end, before = position, 2**63
+    end, before = position, None
     try:
         for table in segment.records.tables(position, check_crc=True):
             if table.first_invalid >= 0:
@@ -97,7 +97,8 @@ def _ends_whole(segment: LogSegment, position: int) -> bool:
                 raise unsound_end(segment, end)
             for row, (base, last) in enumerate(zip(table.base_offsets, table.last_offsets, strict=True)):
                 # the log would end there, whatever the checksum says, or has no offset to end with
-                if last < base or last == LARGEST_OFFSET or base - before > MAX_RELATIVE_OFFSET:
+                is_near = before is None or before < base <= before + MAX_RELATIVE_OFFSET
+                if last < base or last == LARGEST_OFFSET or not is_near:
                     end = table.position(row)
                     raise unsound_end(segment, end)
                 before = last

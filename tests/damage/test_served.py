@@ -95,13 +95,13 @@ async def all_consumed(server: KafkaServer, names: Iterable[str]) -> list[Result
     return await asyncio.gather(*map(one, names))
 
 
-def wrong_with(kind: LogKind, damage: damages.Damage, result: Result) -> str | None:
+def wrong_with(kind: LogKind, damage: damages.Damage, result: Result, has_warned: bool) -> str | None:
     """Why what a consumer got is wrong; None where it is right."""
     oracle = Oracle(kind, damage)
     known: dict[Any, Row] = {(row.offset, row.value): row for row in [*oracle.originals, *oracle.rows]}
     rows = [known.get((row.offset, row.value), row) for row in result.items]
     read = Read("consumer", "rows", 0, NO_END, lambda log: [])
-    verdict, why = judge(read, Result(rows, result.error), oracle)
+    verdict, why = judge(read, Result(rows, result.error), oracle, has_warned)
     if verdict.is_failure:
         return f"{kind.name}; {damage.text}: {verdict.value}, {why}"
     missed = [row.offset for row in oracle.rows if rows and row.offset < rows[-1].offset and row not in rows]
@@ -114,5 +114,11 @@ def test_consumer_of_damaged_logs_never_jumps(tmp_path: Path, places: tuple[tupl
     write_topics(tmp_path / "data", damaged)
     with kafka_server(directory=tmp_path / "data") as server:
         results = asyncio.run(all_consumed(server, damaged))
-    bad = [wrong for one, result in zip(damaged.values(), results, strict=True) if (wrong := wrong_with(*one, result))]
+        cut = {line.partition(": cut at byte")[0] for line in server.log().splitlines() if ": cut at byte" in line}
+    warned = [any(f"/{topic}-0/" in line for line in cut) for topic in damaged]
+    bad = [
+        wrong
+        for one, result, has_warned in zip(damaged.values(), results, warned, strict=True)
+        if (wrong := wrong_with(*one, result, has_warned))
+    ]
     assert not bad, f"{len(bad)} of {len(damaged)} topics\n" + "\n".join(bad)
