@@ -59,6 +59,8 @@ cdef inline const uint8_t* find_batch(
         p += size
     if size > end - p:
         return NULL
+    if load64(p) < expected:
+        return NULL
     if load64(p) != expected:
         if end - p - size >= 8:
             if load64(p + size) <= last_offset_at(p):

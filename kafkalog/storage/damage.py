@@ -79,17 +79,19 @@ def next_sound(file: DataFile, position: int, end: int, next_offset: int) -> Sou
 def sound_rows(table: BatchTable, data: bytes, next_offset: int, bound: int) -> int:
     """Return how many rows of a table of `data` are valid and ascend within [next_offset, bound).
 
-    As `BatchTable.sound_rows`, and for compressed messages of v0 and v1 the offsets inside decide which of two
-    contradicting ones is wrong.
+    As `BatchTable.sound_rows`, but compressed messages of v0 and v1 are compared by the offsets inside.
     """
     rows = table.sound_rows(next_offset, bound)
-    if not 0 < rows < len(table) or table.magic(rows) >= 2:
+    if not table.codec or table.magic(0) >= 2 and table.magic(len(table) - 1) >= 2:
         return rows
-    before = table[rows - 1]
-    expected = table.last_offset_of(rows - 2) + 1 if rows > 1 else next_offset
-    contradicts = table[rows].is_valid and expected <= table.base_offset(rows) <= before.last_offset
-    if contradicts and first_offset(data, table, rows - 1) > expected:
-        return rows - 1
+    before = expected = next_offset
+    has_gap = False
+    for row in range(min(rows + 1, len(table))):
+        first = first_offset(data, table, row)
+        if table[row].is_valid and 0 <= first < expected:
+            return row - 1 if has_gap and table.last_offset_of(row) >= before else row
+        before, has_gap = expected, first > expected
+        expected = table.last_offset_of(row) + 1
     return rows
 
 

@@ -105,7 +105,8 @@ class ViewSegment(ViewFiles):
         while number >= 0:
             batch = self._advised(index.entry(number))
             if batch is not None:
-                return SegmentEnd(batch.position, batch.base_offset)
+                is_wrapper = batch.magic < 2 and batch.compression  # its offset is its last one
+                return SegmentEnd(batch.position, self.base_offset if is_wrapper else batch.base_offset)
             number -= step  # entries of data that was cut away may follow those that hold
             step *= 2
         return None

@@ -93,7 +93,7 @@ class FetchCheck:
             what = "the sizes of the batches before this one lead past sound ones"
             raise damage_at(what, data.path, offset, data.position)
         batch = chunk.batches[chunk.first]
-        return max(batch.base_offset, base) if batch.magic >= 2 else min(offset, batch.base_offset)
+        return base if batch.magic < 2 and batch.compression else max(batch.base_offset, base)
 
     def _first_chunk(self, offset: int) -> Chunk | None:
         """Return the batches from the one that holds `offset`, or the next one, on.
