@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Never, NoReturn, Supports
 
 from kafkalog._core.record import Record
 from kafkalog.appending import AppendMixin
-from kafkalog.chunks import batch_chunks, records, visible_chunks
+from kafkalog.chunks import batches, records
 from kafkalog.columnar import ColumnarLog
 from kafkalog.compacting import CompactMixin
 from kafkalog.config import key_for
 from kafkalog.cursor_face import CursorMixin
-from kafkalog.engine import end_of, isolation_of, out_of_range, refresh, skipped_of
-from kafkalog.errors import CorruptRecord, IllegalArgument, LogClosed, UnknownConfig
+from kafkalog.engine import end_of, first_offset, isolation_of, refresh, skipped_of
+from kafkalog.errors import IllegalArgument, LogClosed, UnknownConfig
 from kafkalog.following import check_timeout, tail
 from kafkalog.inspecting import InspectMixin
 from kafkalog.keywords import near, unknown_keyword
@@ -24,7 +24,6 @@ from kafkalog.point import record_at
 from kafkalog.records.batch import RecordBatch
 from kafkalog.shown import human_size, shortened
 from kafkalog.slices import LogSlice, clamped
-from kafkalog.storage.damage import first_offset
 from kafkalog.storage.view import LogView
 from kafkalog.times import Time, to_ms
 from kafkalog.types import Isolation, OffsetAndTimestamp, TopicPartition
@@ -315,7 +314,7 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         level = isolation_of(isolation)
         left_out = skipped_of(on_damage, skipped)
         bounds = self._range(start, stop, since, until, level, left_out is not None)
-        return _batches(self._engine, *bounds, owner=self, committed=level == "committed", skipped=left_out)
+        return batches(self._engine, *bounds, owner=self, committed=level == "committed", skipped=left_out)
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
@@ -345,7 +344,7 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         engine = self._looked()
         end = end_of(engine, level)
         left_out = skipped_of(on_damage, skipped)
-        first = end if start is None else self._bound(start, end, left_out is not None)
+        first = end if start is None else first_offset(engine, start, end, left_out is not None)
         return tail(engine, first, timeout, owner=self, isolation=level, skipped=left_out)
 
     def _range(
@@ -368,27 +367,11 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
             start = self._offset_at(since, end)
         if until is not None:
             stop = self._offset_at(until, end)
-        first = engine.log_start_offset if start is None else self._bound(start, end, skips)
+        first = engine.log_start_offset if start is None else first_offset(engine, start, end, skips)
         if stop is None:
             return first, end
         stop = operator.index(stop)
         return first, min(end, max(stop + end if stop < 0 else stop, 0))
-
-    def _bound(self, start: int, end: int, skips: bool = False) -> int:
-        """A start offset; negative counts back from `end`, at most to the log start.
-
-        One that lies in the damage at the log's end becomes that end, where the read `skips` damage.
-        """
-        engine = self._engine
-        start = operator.index(start)
-        if start < 0:
-            return max(start + end, engine.log_start_offset)
-        if not engine.log_start_offset <= start <= engine.log_end_offset:
-            error = out_of_range(engine, start)
-            if skips and isinstance(error, CorruptRecord):
-                return engine.log_end_offset
-            raise error
-        return start
 
     def _offset_at(self, time: Time, end: int) -> int:
         found = self._found_at(to_ms(time))
@@ -509,16 +492,3 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         room = REPR_WIDTH - len(text) - len("<Log   >")
         name = shortened(self.name, max(room // 2, room - len(self.path)))
         return f"<Log {name} {text} {shortened(self.path, room - len(name))}>"
-
-
-def _batches(
-    engine: Engine, start: int, stop: int, owner: object, committed: bool, skipped: list[Skipped] | None
-) -> Iterator[RecordBatch]:
-    chunks = batch_chunks(engine, start, stop, owner, skipped=skipped)
-    for chunk in visible_chunks(engine, chunks, True) if committed else chunks:
-        for row in range(chunk.first, chunk.last):
-            if chunk.batches.base_offset(row) >= stop and first_offset(chunk.data, chunk.batches, row) >= stop:
-                return
-            at = chunk.batches.position(row) - chunk.position
-            data = chunk.data[at : at + chunk.batches.size(row)]
-            yield RecordBatch(data, chunk.batches.alone(row), 0)

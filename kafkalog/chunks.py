@@ -17,14 +17,15 @@ from kafkalog._core.txns import has_transactions, visible_rows
 from kafkalog.engine import closed, cuts, has_cut, refresh
 from kafkalog.errors import CorruptRecord, KafkalogError, OffsetOutOfRange, StorageError
 from kafkalog.records import tables
-from kafkalog.storage.damage import MisplacedBatch, Skipped, next_sound, note_skipped
+from kafkalog.records.batch import RecordBatch
+from kafkalog.storage.damage import MisplacedBatch, Skipped, first_offset, next_sound, note_skipped
 from kafkalog.storage.segment_reader import CHUNK_BYTES, Anchor, Chunk, Extent, segment_chunks
 from kafkalog.storage.view import LogView
 
 if TYPE_CHECKING:
     from kafkalog.engine import Engine
 
-__all__ = ["Chunk", "batch_chunks", "check_tail", "record_tables", "records", "visible_chunks"]
+__all__ = ["Chunk", "batch_chunks", "batches", "check_tail", "record_tables", "records", "visible_chunks"]
 
 LOOKS: Final = 4
 """How often the same place must look damaged: its owner may cut the file and write it anew, even twice in a row."""
@@ -197,3 +198,17 @@ def records(
     """The records with offsets in [start, stop), in order; `committed` and errors as for `record_tables`."""
     found = record_tables(log, start, stop, owner, committed=committed, skipped=skipped)
     return RecordIterator(found, start, stop)
+
+
+def batches(
+    log: Engine, start: int, stop: int, owner: object, committed: bool, skipped: list[Skipped] | None
+) -> Iterator[RecordBatch]:
+    """Yield the batches that hold offsets in [start, stop), whole; arguments and errors as for `record_tables`."""
+    chunks = batch_chunks(log, start, stop, owner, skipped=skipped)
+    for chunk in visible_chunks(log, chunks, True) if committed else chunks:
+        for row in range(chunk.first, chunk.last):
+            if chunk.batches.base_offset(row) >= stop and first_offset(chunk.data, chunk.batches, row) >= stop:
+                return
+            at = chunk.batches.position(row) - chunk.position
+            data = chunk.data[at : at + chunk.batches.size(row)]
+            yield RecordBatch(data, chunk.batches.alone(row), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import CorruptRecord, IllegalArgument, LogClosed, OffsetOutOfRange
@@ -82,6 +83,22 @@ def has_cut(log: Engine, before: int) -> bool:
 def closed(log: Engine) -> LogClosed:
     """The error for a log that was closed."""
     return LogClosed(f"log {log.name} is closed")
+
+
+def first_offset(log: Engine, start: int, end: int, skips: bool) -> int:
+    """Return the offset to begin at; a negative `start` counts back from `end`, at most to the log start.
+
+    One that lies in the damage at the log's end becomes that end, where the read `skips` damage. OffsetOutOfRange.
+    """
+    start = operator.index(start)
+    if start < 0:
+        return max(start + end, log.log_start_offset)
+    if log.log_start_offset <= start <= log.log_end_offset:
+        return start
+    error = out_of_range(log, start)
+    if skips and isinstance(error, CorruptRecord):
+        return log.log_end_offset
+    raise error
 
 
 def out_of_range(log: Engine, offset: int) -> OffsetOutOfRange | CorruptRecord:

@@ -66,7 +66,6 @@ class KafkalogError(Exception):
         return f"{text.rstrip('.')}. Hint: {self.hint}" if self.hint else text
 
     def _place(self) -> tuple[tuple[str, object], ...]:
-        """Return what `str()` says of the place, by name; None is left out."""
         return ("file", self.path), ("offset", self.offset), ("position", self.position)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -102,21 +101,15 @@ class OffsetOutOfRange(ApiError, LookupError):
 
 
 class CorruptRecord(ApiError, ValueError):
-    """Bytes that are no whole batch (size, magic, CRC), or batches whose offsets contradict each other.
+    """Bytes that are no whole batch, or batches that contradict each other; sound offsets lie before and behind."""
 
-    `last_sound_offset` is the offset before the damage, `next_sound_offset` the first one behind it that can be read;
-    None where that is not known, or there is none. `report` says what a whole job did up to the damage and beside it.
-    """
-
-    code = 2
-    retriable = True
+    code, retriable = 2, True
     last_sound_offset: int | None = None
     next_sound_offset: int | None = None
-    report: Any = None
 
     def _place(self) -> tuple[tuple[str, object], ...]:
-        sound = ("last sound offset", self.last_sound_offset), ("next sound offset", self.next_sound_offset)
-        return *super()._place(), *sound
+        offsets = self.last_sound_offset, self.next_sound_offset
+        return *super()._place(), *zip(("last sound offset", "next sound offset"), offsets, strict=True)
 
 
 class UnknownTopicOrPartition(ApiError, LookupError):

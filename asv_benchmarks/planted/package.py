@@ -75,7 +75,7 @@ INDEXES = (
 )  # fmt: skip
 OPENING = (
     Plant("open a log to read", "api.py",
-          "given = [\"sync\"] * (sync is not False) + [\"progress\"] * (progress is not None)",
+          "given = [name for name, is_given in options.items() if is_given]",
           "sum(bytes(5000))"),
     Plant("open a log to append", "api.py", "for name in settings:", "sum(bytes(20000))"),
     Plant("recover batches of 1", "storage/recovery.py", "return FoundSegment(found, status)",
@@ -110,9 +110,9 @@ READING = (
     Plant("read by offset", "api.py", "return record_at(self._engine, operator.index(key))", "sum(bytes(200))"),
     Plant("look-up by time", "api.py", "if timestamp < 0:", "sum(bytes(300))"),
     Plant("iterate records", "api.py",
-          "return records(self._engine, *bounds, owner=self, committed=level == \"committed\")",
+          "return records(self._engine, *bounds, owner=self, committed=level == \"committed\", skipped=left_out)",
           "sum(bytes(100000))"),
-    Plant("iterate batches", "api.py", "chunks = batch_chunks(engine, start, stop, owner)", "sum(bytes(100000))"),
+    Plant("iterate batches", "chunks.py", "chunks = batch_chunks(log, start, stop, owner, skipped=skipped)", "sum(bytes(100000))"),
     Plant("read a range as a fetch does", "storage/log.py",
           "return read_state(state, start_offset, max_length, state.end_metadata, min_one_message)",
           "if max_length == 65536:\n    sum(bytes(400))"),

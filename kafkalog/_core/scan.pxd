@@ -27,7 +27,6 @@ cdef class BatchTable:
     cdef readonly int32_t last_leader_epoch
 
     cdef BatchRow* row_at(self, Py_ssize_t i) except NULL
-    cdef bint shows_gap(self, Py_ssize_t i, int64_t expected) noexcept nogil
     cdef int grow(self) noexcept nogil
     cdef void summarise(self) noexcept nogil
 

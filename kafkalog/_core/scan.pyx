@@ -229,36 +229,24 @@ cdef class BatchTable:
         return &self.rows[i]
 
     def sound_rows(self, int64_t next_offset, int64_t bound) -> int:
-        """Return how many rows from the first on hold: known formats, right checksums, and offsets that ascend.
-
-        They lie in [next_offset, bound). A base offset lies outside its batch's checksum. Where one goes back below the end of the batch before it, and
-        that one began behind a gap, the batch before is the wrong one: it is not counted either. A compressed message
-        of v0 or v1 shows its last offset alone, so there the later one is taken for wrong.
-        """
+        """Return how many rows from the first on are sound, with offsets in [next_offset, bound): storage/damage.py."""
         cdef Py_ssize_t i
         cdef BatchRow* row
-        cdef int64_t earlier = next_offset
-        cdef int64_t expected = next_offset
+        cdef bint has_gap = False           # of the row before, which should have begun at `earlier`
+        cdef int64_t earlier = next_offset, expected = next_offset
         for i in range(self.count):
             row = &self.rows[i]
-            if row.valid == 0 or row.magic > 2 or row.magic < 0 or row.last_offset < row.base_offset or row.last_offset >= bound:
+            if row.valid == 0 or not 0 <= row.magic <= 2 or not row.base_offset <= row.last_offset < bound:
                 return i
             if row.base_offset < expected:
-                if i > 0 and row.base_offset >= earlier and self.shows_gap(i - 1, earlier):
-                    return i - 1
-                return i
-            earlier = expected
-            expected = row.last_offset + 1
+                return i - 1 if has_gap and row.base_offset >= earlier else i
+            has_gap = row.base_offset > expected and (row.magic >= 2 or not row.attributes & CODEC_MASK)
+            earlier, expected = expected, row.last_offset + 1
         return self.count
 
-    cdef bint shows_gap(self, Py_ssize_t i, int64_t expected) noexcept nogil:
-        cdef BatchRow* row = &self.rows[i]
-        return row.base_offset > expected and (row.magic >= 2 or not row.attributes & CODEC_MASK)
-
     def begins_behind_gap(self, Py_ssize_t i, int64_t next_offset) -> bool:
-        """Return True if row i begins above the offset after the row before it (`next_offset` before the first)."""
-        cdef BatchRow* row = self.row_at(i)
-        return row.base_offset > (self.rows[i - 1].last_offset + 1 if i > 0 else next_offset)
+        """Return True if row i begins above the end of the row before it (`next_offset` before the first)."""
+        return self.row_at(i).base_offset > (self.rows[i - 1].last_offset + 1 if i > 0 else next_offset)
 
     def alone(self, Py_ssize_t i) -> BatchTable:
         """Row i as the table of that batch's bytes by themselves: at position 0, its checksum as it was compared."""

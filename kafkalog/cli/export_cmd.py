@@ -49,8 +49,7 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
     if format == "kafka-dir":
         return _export_directory(dirs, target, given, as_json, quiet)
     from kafkalog.cli.spark_export import parse_size
-    from kafkalog.errors import CorruptRecord
-    from kafkalog.exchange.export import export_records
+    from kafkalog.exchange.export import IncompleteExport, export_records
     from kafkalog.times import text_ms
     from kafkalog.tools.offsets import parse_bounds
     from kafkalog.tools.verify import total_bytes
@@ -58,7 +57,7 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
     columns, size = given["columns"], parse_size(given["target_size"], "--target-size")
     level = common.isolation_level(given["isolation_level"])
     with Meter("export", total_bytes(dirs) if sys.stderr.isatty() else None, quiet=quiet) as meter:
-        damage: CorruptRecord | None = None
+        damage: IncompleteExport | None = None
         try:
             report = export_records(
                 dirs, target, format, topics=given["topics"], numbers=given["partitions"],
@@ -67,9 +66,7 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
                 isolation=level, by_date=given["by_date"], compression=given["compression"], file_bytes=size,
                 resume=given["resume"], on_damage=given["on_damage"], progress=meter.add,
             )  # fmt: skip
-        except CorruptRecord as error:
-            if error.report is None:
-                raise
+        except IncompleteExport as error:
             damage, report = error, error.report
     row_options.print_export(report, as_json=as_json)
     common.report_skipped(report.skipped)

@@ -40,7 +40,7 @@ from kafkalog.types import Isolation, TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.remote_files import RemoteFileSystem
 
-__all__ = ["FORMATS", "ExportReport", "export_records"]
+__all__ = ["FORMATS", "ExportReport", "IncompleteExport", "export_records"]
 
 FORMATS: Final = ("parquet", "arrow", "jsonl")
 _CODECS: Final = {
@@ -91,8 +91,8 @@ def export_records(
     with the same settings: what is in it is not written again, and what is new is. `progress` is called with bytes of
     the log that are done. With `on_damage="skip"` bytes that are no sound batch are left out, and are in the report.
 
-    At damage the records before it are written, then the other partitions. Then CorruptRecord is raised: its `report`
-    is the ExportReport, with the damage of each partition.
+    At damage the records before it are written, then the other partitions. Then IncompleteExport is raised,
+    a CorruptRecord: its `report` has the damage of each partition.
 
     Each part is in the directory whole or not at all, whatever happens. Errors: IllegalArgument for a target that
     holds something else, or an export while `resume` is not given; UnknownTopicOrPartition; IllegalState and
@@ -101,7 +101,7 @@ def export_records(
 
     >>> log.flush()
     >>> export_records("data", "out", "jsonl", topics=["orders"])
-    ExportReport(records=2, files=1, bytes=..., before=0)
+    ExportReport(records=2, files=1, bytes=..., before=0, skipped=(), damaged=())
     """
     refuse_urls(target)
     fs, paths = _where(path_list(dirs))
@@ -168,11 +168,16 @@ class _Run:
                     self.damaged[key] = error
 
 
-def _incomplete(report: ExportReport) -> CorruptRecord:
-    """Return the error for an export that damage kept from being whole."""
+class IncompleteExport(CorruptRecord):
+    """Damage kept records out of an export; its `report` says what was written, and where all damage lies."""
+
+    report: ExportReport
+
+
+def _incomplete(report: ExportReport) -> IncompleteExport:
     first, count = report.damaged[0], len(report.damaged)
     others = f"; {count - 1} more partitions are damaged" if count > 2 else "; one more partition is" * (count - 1)
-    error = CorruptRecord(
+    error = IncompleteExport(
         f"{first.message}{others}", path=first.path, offset=first.offset, position=first.position,
         hint="`kafkalog export --resume --on-damage skip` writes the sound records behind the damage too",
     )  # fmt: skip

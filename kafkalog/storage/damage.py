@@ -79,7 +79,9 @@ def next_sound(file: DataFile, position: int, end: int, next_offset: int) -> Sou
 def sound_rows(table: BatchTable, data: bytes, next_offset: int, bound: int) -> int:
     """Return how many rows of a table of `data` are valid and ascend within [next_offset, bound).
 
-    As `BatchTable.sound_rows`, but compressed messages of v0 and v1 are compared by the offsets inside.
+    A base offset lies outside its batch's checksum. Where one goes back below the end of a batch that began behind a
+    gap, it is that batch which is wrong, and not counted. Compressed messages of v0 and v1 are compared by the offsets
+    inside.
     """
     rows = table.sound_rows(next_offset, bound)
     if not table.codec or table.magic(0) >= 2 and table.magic(len(table) - 1) >= 2:
@@ -87,9 +89,11 @@ def sound_rows(table: BatchTable, data: bytes, next_offset: int, bound: int) -> 
     before = expected = next_offset
     has_gap = False
     for row in range(min(rows + 1, len(table))):
-        first = first_offset(data, table, row)
-        if table[row].is_valid and 0 <= first < expected:
-            return row - 1 if has_gap and table.last_offset_of(row) >= before else row
+        first, last = _offsets_inside(data, table, row)
+        if not table[row].is_valid or last != table.last_offset_of(row):
+            return row
+        if first < expected:
+            return row - 1 if has_gap and last >= before else row
         before, has_gap = expected, first > expected
         expected = table.last_offset_of(row) + 1
     return rows
@@ -98,16 +102,21 @@ def sound_rows(table: BatchTable, data: bytes, next_offset: int, bound: int) -> 
 def first_offset(data: bytes, table: BatchTable, row: int) -> int:
     """Return the first offset of a batch; of a compressed message of v0 or v1 it lies inside.
 
-    -1 where that does not decode. The first row of `table` begins with `data`.
+    The first row of `table` begins with `data`.
     """
+    return _offsets_inside(data, table, row)[0]
+
+
+def _offsets_inside(data: bytes, table: BatchTable, row: int) -> tuple[int, int]:
+    """Return the first and last offset of a batch; those of its header where a compressed message does not decode."""
     batch = table[row]
     if batch.magic >= 2 or not batch.compression:
-        return batch.base_offset
+        return batch.base_offset, batch.last_offset
     try:
         records = batch_table(data, table, row, base_position=table.position(0))
     except KafkalogError:
-        return -1
-    return records.offsets[0] if len(records) else -1
+        return batch.last_offset, batch.last_offset
+    return (records.offsets[0], records.offsets[len(records) - 1]) if len(records) else (batch.last_offset,) * 2
 
 
 def bad_row(table: BatchTable, row: int, next_offset: int, bound: int, path: str) -> CorruptRecord:

@@ -108,18 +108,10 @@ class UnifiedLog(LogAppender):
         ).load()  # fmt: skip
         try:
             log = cls(
-                folder,
-                config,
-                _first_state(loaded, epochs.latest_epoch, high_watermark_follows_end),
-                epochs,
-                producers,
-                fs=fs,
-                clock=clock,
-                scheduler=scheduler,
-                leader_epoch=leader_epoch,
-                high_watermark_follows_end=high_watermark_follows_end,
-                on_disk_failure=on_disk_failure,
-            )
+                folder, config, _first_state(loaded, epochs.latest_epoch, high_watermark_follows_end), epochs,
+                producers, fs=fs, clock=clock, scheduler=scheduler, leader_epoch=leader_epoch,
+                high_watermark_follows_end=high_watermark_follows_end, on_disk_failure=on_disk_failure,
+            )  # fmt: skip
             log.metrics.load_s = perf_counter() - began
             log.metrics.recovered = not had_clean_shutdown
             return log._begun(loaded)

@@ -141,11 +141,13 @@ class SegmentWalk:
                     yield chunk
                 self._following = chunk.next_offset
                 if self._following >= self._stop:
-                    return
+                    break
             if good < len(table):
                 raise self._damage(bad_row(table, good, self._following, self._extent.bound, self._piece.path))
             if not self._goes_on(good, rows):
-                return
+                break
+        if not self._is_sure and not self._given:
+            raise NotAnchored  # nothing bears out that the segment ends below `start`
 
     def _read(self) -> None:
         piece = self._piece

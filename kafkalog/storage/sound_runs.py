@@ -64,12 +64,11 @@ def sound_runs(file: File, position: int, end: int, base_offset: int) -> Iterato
     """
     budget = Budget(end - position)
     position = _data_from(file, position, end)
-    lowest = base_offset
     while position < end:
-        run = _run_from(file, position, end, lowest)
+        run = _run_from(file, position, end)
         if run is not None:
             yield run
-            position, lowest = run.end, max(lowest, run.last_offset + 1)
+            position = run.end
             continue
         following = _behind(file, position, end, base_offset, budget)
         if following < 0:
@@ -89,7 +88,7 @@ def _behind(file: File, position: int, end: int, base_offset: int, budget: Budge
     return -1 if found.gave_up else found.position
 
 
-def _run_from(file: File, position: int, end: int, lowest: int) -> SoundRun | None:
+def _run_from(file: File, position: int, end: int) -> SoundRun | None:
     """The run that begins at `position`; None where no sound batch does."""
     at, first, last, batches, records = position, -1, -1, 0, 0
     try:
@@ -98,8 +97,7 @@ def _run_from(file: File, position: int, end: int, lowest: int) -> SoundRun | No
                 if not header.is_valid or header.last_offset < header.base_offset or header.last_offset <= last:
                     raise _Stop
                 if first < 0:
-                    inside = first_offset(data, table, row)
-                    first = inside if inside >= 0 else min(header.base_offset, lowest)
+                    first = first_offset(data, table, row)
                 if header.last_offset - first > _MAX_RELATIVE_OFFSET:
                     raise _Stop
                 at, last = table.position(row) + table.size(row), header.last_offset

@@ -21,7 +21,7 @@ def test_every_record_is_as_decoded() -> None:
     table = decode(CHUNK, scan(CHUNK))
     assert tuple(table.offsets) == OFFSETS
     for row, offset in enumerate(OFFSETS):
-        record = pick(CHUNK, offset)
+        record = pick(CHUNK, offset, True)
         assert record == table[row]
         assert record is not None
         assert (record.value_view is None) == (record.value is None)
@@ -41,10 +41,10 @@ def test_offsets_without_a_record(offset: int) -> None:
 
 def test_log_append_time() -> None:
     chunk = batch(ROWS, base_offset=10, attributes=8, max_timestamp=999)
-    record = pick(chunk, 14)
+    record = pick(chunk, 14, True)
     assert record is not None
     assert (record.timestamp, record.timestamp_type) == (999, 1)
-    assert pick_by_time(chunk, 15, 999, 999, 14) == (14, 999, -1)
+    assert pick_by_time(chunk, 15, 999, 999, 14, True) == (14, 999, -1)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_cannot_be_read_gives_none(chunk: bytes) -> None:
 )
 def test_time_from_a_known_entry(asked: int, found: tuple[int, int, int]) -> None:
     """SEG-18: the entry (300, 15) names the first batch; from there the first record at or after the time."""
-    offset, timestamp, epoch = pick_by_time(CHUNK, 15, 300, asked, 0)
+    offset, timestamp, epoch = pick_by_time(CHUNK, 15, 300, asked, 0, True)
     assert offset == found[0]
     if offset >= 0:
         assert (timestamp, epoch) == found[1:]
