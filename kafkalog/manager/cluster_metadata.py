@@ -76,9 +76,13 @@ def read_cluster_metadata(path: str | os.PathLike[str], *, fs: FileSystem = OS) 
     end, problem = start, None
     if any(name.endswith(LOG_SUFFIX) and parse_base_offset(name) is not None for name in names):
         with LogView(log_path, fs=fs) as view:
-            for batch in _batches(view, start):
-                records += _replay_batch(image, batch, log_path)
-                epoch = max(epoch, batch.header.leader_epoch)
+            try:
+                for batch in _batches(view, start):
+                    records += _replay_batch(image, batch, log_path)
+                    epoch = max(epoch, batch.header.leader_epoch)
+            except CorruptRecord as error:
+                if error is not view.damage:  # at the end it is told, and the caller decides
+                    raise
             end, problem = view.log_end_offset, view.damage
     if not records:
         if fs.exists(os.path.join(directory, BOOTSTRAP_FILE)):

@@ -15,7 +15,7 @@ from kafkalog._core.values import OffsetPosition
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.damage import bad_row, damage_at, sound_rows
-from kafkalog.storage.file_slice import LOG_OVERHEAD, FileSlice, claimed_size, is_worth_reading
+from kafkalog.storage.file_slice import LARGEST_OFFSET, LOG_OVERHEAD, FileSlice, claimed_size, is_worth_reading
 
 FIRST_CHUNK_BYTES: Final = 16 << 10
 CHUNK_BYTES: Final = 256 << 10
@@ -31,7 +31,8 @@ class OffsetIndex(Protocol):
 class Extent(NamedTuple):
     """A segment in one state of its log: its batches are `data`, and their offsets lie below `bound`.
 
-    `bound` is the base offset of the next segment, or the log end in the last one (`is_last`).
+    `bound` is the base offset of the next segment, or the log end in the last one (`is_last`). Where the next one
+    `overlaps` this one, the batches from its base on are read there.
     """
 
     base_offset: int
@@ -39,6 +40,7 @@ class Extent(NamedTuple):
     bound: int
     is_last: bool = False
     offset_index: OffsetIndex | None = None
+    overlaps: bool = False
 
 
 class Chunk(NamedTuple):
@@ -108,15 +110,16 @@ class SegmentWalk:
     """
 
     __slots__ = (
-        "_anchor", "_asked", "_at", "_check_crc", "_data", "_extent", "_following", "_given", "_is_sure", "_is_wide",
-        "_piece", "_start", "_stop", "_table", "_want",
+        "_anchor", "_asked", "_at", "_bound", "_check_crc", "_data", "_extent", "_following", "_given", "_is_sure",
+        "_is_wide", "_piece", "_start", "_stop", "_table", "_want",
     )  # fmt: skip
 
     def __init__(self, extent: Extent, anchor: Anchor, start: int, stop: int, check_crc: bool = True) -> None:
         self._extent = extent
         self._anchor = anchor
         self._start = start
-        self._stop = stop
+        self._bound = LARGEST_OFFSET if extent.overlaps else extent.bound
+        self._stop = min(stop, extent.bound) if extent.overlaps else stop
         self._check_crc = check_crc
         self._piece = extent.data.slice(anchor.position, extent.data.size - anchor.position)
         self._at = 0
@@ -131,7 +134,7 @@ class SegmentWalk:
         while self._at < self._piece.size and self._following < self._stop:
             self._read()
             table = self._table
-            good = sound_rows(table, self._data, self._following, self._extent.bound)
+            good = sound_rows(table, self._data, self._following, self._bound)
             self._check_anchor(good)
             rows = self._borne_out(good)
             if rows:
@@ -143,7 +146,7 @@ class SegmentWalk:
                 if self._following >= self._stop:
                     break
             if good < len(table):
-                raise self._damage(bad_row(table, good, self._following, self._extent.bound, self._piece.path))
+                raise self._damage(bad_row(table, good, self._following, self._bound, self._piece.path))
             if not self._goes_on(good, rows):
                 break
         if not self._is_sure and not self._given:

@@ -38,7 +38,7 @@ def find_offset_by_timestamp(
         found = _first_in(chunk, timestamp, start_offset)
         if found is not None:
             return found
-    return None
+    return None if is_checked else _first_of_all(extent, timestamp, start_offset)
 
 
 def _first_of_all(extent: Extent, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:

@@ -197,7 +197,7 @@ class LogView:
             self._check_open()
             state = self._state
             if state.start_offset <= offset <= state.end_offset:
-                return extent_of(state, offset)
+                return extent_of(state, offset)._replace(overlaps=self._fs.has_overlaps)
             if attempt:
                 break
             self._refresh_fully()

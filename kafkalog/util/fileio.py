@@ -33,6 +33,9 @@ class FileSystem:
     to watch; callers look calls up on the instance they were given.
     """
 
+    has_overlaps = False
+    """True where a segment may hold offsets of the next one too, as tiered ones of several leaders do."""
+
     open = staticmethod(os.open)
     close = staticmethod(os.close)
     pread = staticmethod(os.pread)

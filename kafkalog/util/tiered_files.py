@@ -54,6 +54,8 @@ def tiered_place(path: str) -> TieredPlace | None:
 class TieredFileSystem(RemoteFileSystem):
     """The store with one more directory, `path`: `<place>/<topic>-<partition>`, which has the segments of a place."""
 
+    has_overlaps = True
+
     def __init__(self, remote: Any, protocol: str, place: TieredPlace) -> None:
         super().__init__(remote, protocol)
         self._place = place

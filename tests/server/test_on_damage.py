@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.errors import ConfigError
+from kafkalog.errors import ConfigError, CorruptRecord
 from kafkalog.server.config import ServerConfig
 from kafkalog.server.store import open_store
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
@@ -27,7 +27,9 @@ def test_a_store_that_refuses(directories: list[str]) -> None:
     partition = Path(directories[0]) / "orders-0"
     before = read_image(partition)
     with kafkalog.open_dirs(directories, "a", on_damage="refuse") as dirs:
-        assert TopicPartition("orders", 0) not in dirs
+        assert isinstance(dirs.problems[TopicPartition("orders", 0)], CorruptRecord)
+        with pytest.raises(CorruptRecord):
+            dirs["orders", 0]
         assert dirs["bills", 0].append(b"served").first_offset == 0
     assert read_image(partition) == before
     assert not (partition.parent / CLEAN_SHUTDOWN_FILE).exists()

@@ -58,8 +58,11 @@ def test_a_writer_refuses_it_and_changes_no_data(directory: Path, is_closed_well
 
 
 def test_a_store_takes_it_for_damage_of_that_partition(directory: Path) -> None:
-    with pytest.raises(KafkalogError), kafkalog.open_dirs(directory.parent, "a"):
-        pass
+    with kafkalog.open_dirs(directory.parent, "a") as dirs:
+        ((key, error),) = dirs.problems.items()
+        with pytest.raises(type(error)):
+            dirs[key]
+    assert isinstance(error, KafkalogError)
     assert kafkalog.verify(directory).problems
 
 
