@@ -145,7 +145,12 @@ def check_tail(log: Engine, stop: int, skipped: list[Skipped] | None = None) -> 
     if skipped is None:
         raise trouble
     position, offset = trouble.position or 0, log.log_end_offset
-    size = log.active_segment.stat().st_size - position
+    if any((piece.path, piece.position) == (trouble.path, position) for piece in skipped):
+        return  # met on the way
+    if isinstance(trouble, MisplacedBatch):
+        size, offset = trouble.size_bytes, trouble.offset or 0
+    else:
+        size = log.active_segment.stat().st_size - position
     note_skipped(skipped, Skipped(trouble.path or "", position, size, offset, offset, trouble.message))
 
 

@@ -41,6 +41,7 @@ class MisplacedBatch(CorruptRecord):
 
     base_offset = -1
     last_offset = -1
+    size_bytes = 0
 
 
 def note_skipped(skipped: list[Skipped], piece: Skipped) -> None:
@@ -137,7 +138,7 @@ def bad_row(table: BatchTable, row: int, next_offset: int, bound: int, path: str
         following = table.base_offset(row + 1) if row + 1 < len(table) else bound
         what = f"the batch begins at offset {batch.base_offset} and the one behind it at {following}"
     error = MisplacedBatch(what, path=path, offset=next_offset, position=batch.position, hint=HINT)
-    error.base_offset, error.last_offset = batch.base_offset, batch.last_offset
+    error.base_offset, error.last_offset, error.size_bytes = batch.base_offset, batch.last_offset, batch.size
     return error
 
 

@@ -24,7 +24,6 @@ from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from kafkalog.storage.segment_reader import Anchor, Extent
 from kafkalog.storage.time_index import TimeIndex
-from kafkalog.types import TimestampOffset
 from kafkalog.util.scan_buffer import scan_buffer
 
 _LOG: Final = logging.getLogger(__name__)
@@ -159,22 +158,21 @@ def recover_segment(
     segment.offset_index.refill(found.offset_index)
     segment.time_index.refill(found.time_index)
     if scanned.is_cut and not cuts:
-        _note_time_behind(segment, where, end)
+        _note_time_behind(segment, where)
     return cut
 
 
-def _note_time_behind(segment: LogSegment, position: int, next_offset: int) -> None:
+def _note_time_behind(segment: LogSegment, position: int) -> None:
     """Add the largest time of the sound batches behind damage to the time index, so that a search looks here for it."""
-    data = segment.records.slice(0, segment.size)
-    extent = Extent(segment.base_offset, data, segment.base_offset + MAX_RELATIVE_OFFSET + 1)
-    largest = segment.time_index.last_entry
-    for chunk in sound_chunks(extent, next_offset, extent.bound, lambda _: None, anchor=Anchor(position, next_offset)):
-        for row in range(chunk.first, chunk.last):
-            batch = chunk.batches[row]
-            if batch.max_timestamp > largest.timestamp:
-                largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
-    if largest != segment.time_index.last_entry:
-        segment.time_index.maybe_append(largest.timestamp, largest.offset, skip_full_check=True)
+    base, data = segment.base_offset, segment.records.slice(0, segment.size)
+    extent = Extent(base, data, base + MAX_RELATIVE_OFFSET + 1)
+    known = segment.time_index.last_entry
+    timestamp, offset = known
+    for chunk in sound_chunks(extent, base, extent.bound, lambda _: None, anchor=Anchor(position, base)):
+        if chunk.batches.max_timestamp > timestamp:
+            timestamp, offset = chunk.batches.max_timestamp, chunk.batches.offset_of_max_timestamp
+    if timestamp > known.timestamp:
+        segment.time_index.maybe_append(timestamp, max(offset, known.offset), skip_full_check=True)
 
 
 def rebuild_indexes(segment: LogSegment) -> None:

@@ -159,7 +159,9 @@ class LogView:
         A data directory that was closed well has no torn write.
         """
         state = self._state
-        trouble = state.end.problem
+        trouble, before = state.end.problem, state.end.damage
+        if isinstance(before, MisplacedBatch) and before.last_offset >= state.end_offset:
+            return before  # its offsets may be right, and the log end higher
         if isinstance(trouble, MisplacedBatch) or state.length <= state.end.size:
             return trouble
         if not self._fs.exists(os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog._core.scan import REASON_PARTIAL, BatchHeader, scan
+from kafkalog.storage.damage import first_offset
 from kafkalog.storage.file_slice import HEADER_BYTES, claimed_size, is_worth_reading
 from kafkalog.storage.segment_reader import Extent
 from kafkalog.storage.time_search import find_offset_by_timestamp
@@ -97,19 +98,32 @@ class ViewSegment(ViewFiles):
     def advised_end(self) -> SegmentEnd | None:
         """A place near the end from which the rest can be walked: where the last index entry points.
 
-        None without an entry that holds; `size` and `next_offset` are the beginning of that batch.
+        None without an entry that holds; `size` and `next_offset` are the beginning of that batch. An entry whose batch
+        ends at the entry's offset comes first: it bears the base offset out.
         """
         index = self.offset_index
+        found: SegmentEnd | None = None
         step = 1
         number = index.entries - 1
         while number >= 0:
-            batch = self._advised(index.entry(number))
+            entry = index.entry(number)
+            batch = self._advised(entry)
             if batch is not None:
-                is_wrapper = batch.magic < 2 and batch.compression  # its offset is its last one
-                return SegmentEnd(batch.position, self.base_offset if is_wrapper else batch.base_offset)
+                end = SegmentEnd(batch.position, self._first_offset(batch))
+                if batch.last_offset == entry.offset:
+                    return end
+                found = found or end
             number -= step  # entries of data that was cut away may follow those that hold
             step *= 2
-        return None
+        return found
+
+    def _first_offset(self, batch: BatchHeader) -> int:
+        """Return the first offset of a batch; the header of a compressed message of v0 or v1 has the last one."""
+        if batch.magic >= 2 or not batch.compression:
+            return batch.base_offset
+        data = self.records.read(batch.position, batch.size)
+        table = scan(data, file_mode=True, base_position=batch.position, max_batches=1)
+        return first_offset(data, table, 0) if len(table) else batch.base_offset
 
     def hidden_at(self, offset: int, end: SegmentEnd | None = None) -> int | None:
         """Where damage hides `offset`, which no walk found here; None where the segment really ends below it.
