@@ -69,12 +69,30 @@ def next_sound(file: DataFile, position: int, end: int, next_offset: int) -> Sou
     every byte up to `end` is tried. StorageError.
     """
     claimed = position + claimed_size(FileSlice(file, position, LOG_OVERHEAD).read())
-    if not position < claimed < end or not is_batch(file, claimed, end, next_offset):
-        claimed = find_batch(file, position + 1, end, next_offset, Budget(end)).position
-        if claimed < 0:
-            return None
-    head = FileSlice(file, claimed, LOG_OVERHEAD).read()
-    return SoundBatch(claimed, int.from_bytes(head[:8], "big", signed=True))
+    if position < claimed < end and is_batch(file, claimed, end, next_offset):
+        found = _first_that_leads_to(file, position + 1, claimed, next_offset)
+    else:
+        found = find_batch(file, position + 1, end, next_offset, Budget(end)).position
+    if found < 0:
+        return None
+    head = FileSlice(file, found, LOG_OVERHEAD).read()
+    return SoundBatch(found, int.from_bytes(head[:8], "big", signed=True))
+
+
+def _first_that_leads_to(file: DataFile, position: int, end: int, next_offset: int) -> int:
+    """Return where the first of the batches begins that follow one another up to byte `end`; `end` for none.
+
+    They are batches of the log, over which a damaged size leads. Those of another log, in a value, end before it.
+    """
+    budget = Budget(end - position)
+    while (found := find_batch(file, position, end, next_offset, budget).position) >= 0:
+        at = found
+        while at < end and is_batch(file, at, end, next_offset):
+            at += claimed_size(FileSlice(file, at, LOG_OVERHEAD).read())
+        if at == end:
+            return found
+        position = found + 1
+    return end
 
 
 def sound_rows(table: BatchTable, data: bytes, next_offset: int, bound: int) -> int:

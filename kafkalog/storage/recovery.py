@@ -77,7 +77,8 @@ class FoundSegment(NamedTuple):
         """
         following = min((offset for offset in (bound, behind) if offset is not None), default=2**63)
         bad = self.found.bad_offset
-        is_damage = self.status == BAD_RANGE and (following <= bad or bad - self.end_offset > MAX_RELATIVE_OFFSET)
+        is_low, is_far = bad < self.found.base_offset, bad - self.end_offset > MAX_RELATIVE_OFFSET
+        is_damage = self.status == BAD_RANGE and (is_low or is_far or following <= bad)
         return self._replace(status=BAD_ORDER) if is_damage else self
 
     @property

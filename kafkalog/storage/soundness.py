@@ -12,6 +12,8 @@ from kafkalog.util.fileio import FileSystem
 
 _OFFSET_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")
+_HEADER: Final = Struct(">q8xb6xi")
+"""Base offset, magic, and the last offset delta of format v2."""
 _UNSOUND: Final = (
     "`kafkalog verify` shows what lies there; `kafkalog consume --on-damage skip` reads what is sound; "
     "`kafkalog repair --excise --apply` leaves the damaged bytes out and keeps them aside, and the log opens again"
@@ -77,15 +79,25 @@ def ends_whole(segment: LogSegment) -> bool:
     The index gives the place to begin at; where it does not lead there, all batches are looked at. CorruptRecord for
     what no crash leaves: a whole batch with a wrong checksum, or bytes that are no batch (zeros are preallocated room).
     """
-    index = segment.offset_index
-    position = index.entry(index.entries - 1).position if index.entries else 0
-    position = position if 0 <= position < segment.size else 0
+    position = _last_indexed(segment)
     try:
         return _ends_whole(segment, position)
     except CorruptRecord:
         if position == 0:
             raise
         return _ends_whole(segment, 0)
+
+
+def _last_indexed(segment: LogSegment) -> int:
+    """Return where the batch of the last index entry begins; 0 where none there ends at the entry's offset."""
+    index = segment.offset_index
+    if not index.entries:
+        return 0
+    entry = index.entry(index.entries - 1)
+    if not 0 < entry.position <= segment.size - _HEADER.size:
+        return 0
+    base, magic, delta = _HEADER.unpack(segment.records.read(entry.position, _HEADER.size))
+    return entry.position if base + (delta if magic >= 2 else 0) == entry.offset else 0
 
 
 def _ends_whole(segment: LogSegment, position: int) -> bool:
