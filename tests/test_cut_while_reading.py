@@ -56,6 +56,7 @@ def log(tmp_path: Path, fs: Between) -> Any:
         for number in range(100):
             made.append((None, b"old %d" % number, number))
         yield made
+        fs.arm(0, None)  # a close reads, too
 
 
 def rewrite(log: Log, offset: int, count: int) -> None:
