@@ -23,7 +23,7 @@ def viewed(directory: Path, parts: list[bytes]) -> tuple[LogView, Counting]:
 def read_bytes(view: LogView, fs: Counting, offset: int) -> list[int]:
     """The sizes of the reads that a record costs; it has to be found."""
     fs.reads.clear()
-    record = record_at_offset(view.segments[0], offset, is_last=True)
+    record = record_at_offset(view.segments[0], offset, view)
     assert record is not None and record.offset == offset
     return list(fs.reads)
 
@@ -71,7 +71,7 @@ def test_a_time_costs_one_read(tmp_path: Path, size: int, by: int) -> None:
         assert entries and segment.offset_index.entries
         for timestamp, offset in entries[1:]:
             fs.reads.clear()
-            assert record_at_time(segment, timestamp + by, 0) == (offset + by, timestamp + by, 0)
+            assert record_at_time(segment, timestamp + by, 0, view.segments) == (offset + by, timestamp + by, 0)
             assert len(fs.reads) == 1
             assert fs.reads[0] <= max(2 * len(parts[-1]) + OFFSET_BYTES, 4 * 4096)
 
@@ -84,5 +84,5 @@ def test_a_file_that_was_renamed_since_the_listing_is_looked_for_in_another_way(
         segment = view.segments[0]
         log = min((tmp_path / "t-0").glob("*.log"))
         log.rename(log.with_suffix(".log.moved"))
-        assert record_at_offset(segment, 0) is None
-        assert record_at_time(segment, 0, 0) is None
+        assert record_at_offset(segment, 0, view) is None
+        assert record_at_time(segment, 0, 0, view.segments) is None
