@@ -148,6 +148,14 @@ def test_find_offset_walks_headers() -> None:
     assert (needs.position, needs.resume_position, needs.stop_reason) == (-1, size, REASON_PARTIAL)
 
 
+def test_row_of_an_offset() -> None:
+    table = scan(batch([R()] * 5, base_offset=0) + batch([R()] * 5, base_offset=10) + batch([R()] * 5, base_offset=15))
+    assert [table.row_of(n, 3) for n in (-1, 0, 4, 5, 9, 10, 14, 15, 19, 20)] == [0, 0, 0, 1, 1, 1, 1, 2, 2, 3]
+    assert [table.row_of(20, stop) for stop in (0, 1, 2)] == [0, 1, 2]
+    with pytest.raises(IndexError):
+        table.row_of(20, 4)
+
+
 def test_find_max_timestamp() -> None:
     data = b"".join(batch([R(timestamp=t)], base_offset=i) for i, t in enumerate((100, 300, 200)))
     assert [find_max_timestamp(data, t).base_offset for t in (0, 100, 101, 300)] == [0, 0, 1, 1]

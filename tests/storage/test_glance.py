@@ -40,6 +40,21 @@ def test_a_record_costs_one_read_of_little_more_than_its_batch(tmp_path: Path, s
             assert read <= (whole if whole > 8192 else 4 * 4096)
 
 
+@pytest.mark.parametrize("size", [20, 400, 1500])
+def test_the_last_record_costs_one_read(tmp_path: Path, size: int) -> None:
+    """Nothing lies behind its batch that could bear it out: the log ends there."""
+    view, fs = viewed(tmp_path, batches(0, 60, RECORDS, size=size))
+    with view:
+        last = 60 * RECORDS - 1
+        read_bytes(view, fs, last)  # opens the index
+        assert len(read_bytes(view, fs, last)) == 1
+        found = record_at_offset(view.segments[0], last, view)
+        assert found is not None and view.segments[0].time_index.entries
+        fs.reads.clear()
+        assert record_at_time(view.segments[0], found.timestamp, 0, view.segments) == (last, found.timestamp, 0)
+        assert len(fs.reads) == 1
+
+
 @pytest.mark.parametrize("size", [9000, 200_000])
 def test_a_batch_larger_than_a_window_is_read_whole(tmp_path: Path, size: int) -> None:
     parts = batches(0, 20, RECORDS, size=size // RECORDS * 4)
