@@ -13,7 +13,7 @@ from kafkalog._core.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
 from kafkalog._core.values import OffsetPosition
 from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.storage.batch_search import only_zeros
-from kafkalog.storage.damage import bad_row, damage_at, sound_rows
+from kafkalog.storage.damage import bad_row, damage_at, next_sound, sound_rows
 from kafkalog.storage.file_slice import LARGEST_OFFSET, LOG_OVERHEAD, FileSlice, claimed_size, is_worth_reading
 
 FIRST_CHUNK_BYTES: Final = 16 << 10
@@ -101,6 +101,18 @@ def segment_chunks(
         yield from SegmentWalk(extent, Anchor(0, extent.base_offset), start, stop, check_crc).chunks()
 
 
+def anchor_behind(extent: Extent, error: CorruptRecord) -> Anchor | None:
+    """Return where a walk goes on behind damage, None for nowhere; `error` gets the sound offsets around it."""
+    expected = error.offset or 0
+    found = next_sound(extent.data.file, error.position or 0, extent.data.end, expected)
+    error.last_sound_offset = expected - 1 if expected > extent.base_offset else None
+    if found is None:
+        error.next_sound_offset = None if extent.is_last else extent.bound
+        return None
+    error.next_sound_offset = min(found.base_offset, extent.bound)
+    return Anchor(found.position, expected)
+
+
 class SegmentWalk:
     """One walk over a segment's batches, from an anchor on.
 
@@ -109,8 +121,8 @@ class SegmentWalk:
     """
 
     __slots__ = (
-        "_anchor", "_asked", "_at", "_bound", "_check_crc", "_end", "_extent", "_file", "_following", "_given",
-        "_is_sure", "_is_wide", "_path", "_start", "_stop", "_want",
+        "_anchor", "_at", "_bound", "_check_crc", "_end", "_extent", "_file", "_following", "_given", "_is_sure",
+        "_is_wide", "_path", "_start", "_stop", "_want",
     )  # fmt: skip
 
     def __init__(self, extent: Extent, anchor: Anchor, start: int, stop: int, check_crc: bool = True) -> None:
@@ -125,7 +137,6 @@ class SegmentWalk:
         self._check_crc = check_crc
         self._at, self._following, entry = anchor
         self._end = data.end
-        self._asked = 0
         self._want = FIRST_CHUNK_BYTES
         self._is_wide = False  # the read took the batch behind the first one in whole
         self._is_sure = entry < 0  # the walk needs no index entry to be true
@@ -157,9 +168,8 @@ class SegmentWalk:
 
     def _read(self) -> tuple[bytes, BatchTable]:
         at = self._at
-        self._asked = asked = min(self._want, self._end - at)
         try:
-            data = self._file.pread(asked, at)
+            data = self._file.pread(min(self._want, self._end - at), at)
         except OSError as error:
             raise StorageError.from_os(error, "read", path=self._path, position=at) from error
         return data, scan(data, file_mode=True, base_position=at, check_crc=self._check_crc)
@@ -181,6 +191,7 @@ class SegmentWalk:
         return not is_last and not (self._is_wide and good == 1)
 
     def _first_row(self, table: BatchTable, rows: int) -> int:
+        """Return the first row to give, `rows` for none; NotAnchored where a gap leads to it."""
         first = table.row_of(self._start, rows)
         if first < rows and not self._is_sure and table.base_offset(first) > self._start:
             raise NotAnchored  # a gap that no batch before it bears out
@@ -188,7 +199,7 @@ class SegmentWalk:
 
     def _goes_on(self, data: bytes, table: BatchTable, rows: int) -> bool:
         """Place the next read behind the rows that were given; False at an end of zeros. CorruptRecord."""
-        if len(data) < self._asked:
+        if len(data) < min(self._want, self._end - self._at):  # another process has cut the file
             raise self._cut(self._at + len(data))
         if rows < len(table):
             self._at = table.position(rows)
@@ -210,7 +221,7 @@ class SegmentWalk:
         """Read the next batch, of which the last read held a part, as a whole. CorruptRecord."""
         size = claimed_size(data)
         self._want = max(CHUNK_BYTES, size)
-        if self._at + self._want > self._end and self._asked == self._end - self._at:
+        if self._at + self._want > self._end and self._at + len(data) == self._end:
             raise self._cut(self._at)
         if not is_worth_reading(self._file, self._at, size):
             raise self._bad_size(size - LOG_OVERHEAD, self._at)
