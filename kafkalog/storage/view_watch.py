@@ -184,8 +184,8 @@ class DirectoryWatch:
 
         From `known` on where that still holds, else from the last index entry, else from the start.
         """
+        file = last.file  # opened first: `stat` then asks the file itself
         stat = last.stat()
-        file = last.file
         last.set_size(stat.st_size)
         if known is None or known.size > stat.st_size or not still_there(file, known):
             last.forget_indexes()

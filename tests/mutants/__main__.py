@@ -1,7 +1,9 @@
 """`python -m tests.mutants --package storage --count 40 --seed 1`: changes chosen by the seed, each tried.
 
 `--only kafkalog/storage/roll.py:71` keeps to the changes of a file, or of one of its lines. The tests have to pass as
-they are before anything is changed. The report is written after each change, to build/mutants/ or to `--report`.
+they are before anything is changed; then they run once more to see which of them run which line. A change of Python is
+tried with the tests that run its statement, one of Cython with all tests of the package, the closest files first. The
+report is written after each change, to build/mutants/ or to `--report`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from tests.mutants.python_changes import Change, compiles, python_changes
 from tests.mutants.reach import PACKAGES, Package, files_reaching
 from tests.mutants.trial import Copy, Outcome, copied
 from tests.trees import ROOT
+
+UNCHANGED_S = 1800
 
 
 def chosen(package: Package, only: str, count: int, seed: int) -> list[Change]:
@@ -36,13 +40,26 @@ def chosen(package: Package, only: str, count: int, seed: int) -> list[Change]:
     return list(islice(sound, count))
 
 
-def tried(
-    copy: Copy, package: Package, change: Change, equivalent: set[tuple[str, str, str]], limit_s: float
-) -> Outcome:
-    """Try one change, unless it is known to alter nothing."""
-    if report.key(change, (ROOT / change.path).read_bytes()) in equivalent:
-        return Outcome("equivalent")
-    return copy.try_change(change, files_reaching(package, change.path, ROOT), limit_s)
+class Trials:
+    """Changes of one package tried in a copy of the tree."""
+
+    def __init__(self, copy: Copy, package: Package) -> None:
+        self._copy, self._package = copy, package
+        self._equivalent = report.equivalents(report.EQUIVALENT.read_text(encoding="utf-8"))
+        files = files_reaching(package, package.sources[0], ROOT)
+        started = time.monotonic()
+        if (unchanged := copy.run(files, UNCHANGED_S)).word != "survived":
+            raise SystemExit(f"the tests fail as they are: {unchanged.test}")
+        self._limit_s = 30 + 3 * (time.monotonic() - started)
+        self._seen = copy.watch(files, UNCHANGED_S) if package.sources[0].endswith(".py") else None
+
+    def outcome(self, change: Change) -> Outcome:
+        """Try one change, unless it is known to alter nothing."""
+        source = (ROOT / change.path).read_bytes()
+        if report.key(change, source) in self._equivalent:
+            return Outcome("equivalent")
+        tests = self._seen.tests_of(change.path, source, change.line) if self._seen is not None else []
+        return self._copy.try_change(change, tests or files_reaching(self._package, change.path, ROOT), self._limit_s)
 
 
 def main() -> None:
@@ -58,16 +75,11 @@ def main() -> None:
     print(title, flush=True)
     file = given.report or ROOT / "build" / "mutants" / f"{given.package}-{given.seed}.txt"
     file.parent.mkdir(parents=True, exist_ok=True)
-    changes = chosen(package, given.only, given.count, given.seed)
-    equivalent = report.equivalents(report.EQUIVALENT.read_text(encoding="utf-8"))
     outcomes: list[tuple[Change, Outcome]] = []
     with copied(ROOT) as copy:
-        started = time.monotonic()
-        if (unchanged := copy.run(files_reaching(package, package.sources[0], ROOT), 1800)).word != "survived":
-            parser.error(f"the tests fail as they are: {unchanged.test}")
-        limit_s = 30 + 3 * (time.monotonic() - started)
-        for change in changes:
-            outcomes.append((change, tried(copy, package, change, equivalent, limit_s)))
+        trials = Trials(copy, package)
+        for change in chosen(package, given.only, given.count, given.seed):
+            outcomes.append((change, trials.outcome(change)))
             print(f"{outcomes[-1][1].word:10} {change}  {outcomes[-1][1].test}", flush=True)
             file.write_text(report.page(title, outcomes), encoding="utf-8")
     print(report.summary(outcomes), f"-> {file}", flush=True)

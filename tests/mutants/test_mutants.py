@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tests.mutants import report
 from tests.mutants.__main__ import chosen
 from tests.mutants.cython_changes import cython_changes
 from tests.mutants.python_changes import Change, compiles, python_changes
-from tests.mutants.reach import PACKAGES, files_reaching
+from tests.mutants.reach import PACKAGES, Seen, files_reaching
 from tests.mutants.trial import Copy, Outcome
 from tests.trees import ROOT
 
@@ -99,6 +100,30 @@ def test_a_package_has_sources_and_its_patterns_have_tests(name: str) -> None:
 def test_the_closest_tests_come_first() -> None:
     found = files_reaching(PACKAGES["cleaner"], "kafkalog/cleaner/segment_reader.py", ROOT)
     assert found[0] == "tests/cleaner/test_segment_reader.py" and len(found) > 10
+
+
+def test_the_tests_of_a_line_are_those_that_ran_its_statement() -> None:
+    source = b"LIMIT = 2\n\ndef room(n):\n    if n:\n        return call(\n            n, LIMIT)\n    return 0\n"
+    seen = Seen(json.dumps({
+        "seconds": {"test_a.py::slow": 2.0, "test_a.py::quick": 1.0, "test_b.py::other": 0.5, "test_c.py::apart": 0.1},
+        "tests": ["", "test_a.py::slow", "test_a.py::quick", "test_b.py"],
+        "lines": {"room.py": {"1": [0], "4": [1, 2], "5": [1], "6": [2], "7": [3]}},
+    }))  # fmt: skip
+    assert seen.tests_of("room.py", source, 4) == ["test_a.py::quick", "test_a.py::slow"]
+    assert seen.tests_of("room.py", source, 5) == ["test_a.py::slow"]
+    assert seen.tests_of("room.py", source, 6) == ["test_a.py::quick", "test_a.py::slow"]
+    assert seen.tests_of("room.py", source, 7) == ["test_b.py::other"], "a fixture of the file ran it"
+    assert seen.tests_of("room.py", source, 1) == ["test_b.py::other", "test_a.py::quick", "test_a.py::slow"]
+    assert seen.tests_of("other.py", source, 4) == []
+
+
+def test_the_plugin_sees_which_test_runs_which_line(tmp_path: Path) -> None:
+    found = Copy(ROOT, tmp_path / "copy").watch(["tests/test_times.py"], 300)
+    path = "kafkalog/times.py"
+    source = (ROOT / path).read_bytes()
+    lines = [line for line, text in enumerate(source.decode().splitlines(), 1) if "return" in text]
+    tests = [test for line in lines for test in found.tests_of(path, source, line)]
+    assert tests and all(test.partition("::")[0].endswith("test_times.py") for test in tests)
 
 
 def small_tree(root: Path, source: str, test: str) -> Change:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.mutants.python_changes import Change
+from tests.mutants.reach import Seen
 
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "dist", "site", "env")
 PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not interop and not spark")
@@ -36,14 +37,26 @@ class Copy:
         shutil.copytree(root, place, symlinks=True, ignore=LEFT_OUT)
         self._date = int((place / "setup.py").stat().st_mtime)
 
+    def watch(self, tests: list[str], timeout_s: float) -> Seen:
+        """Run all tests, and return which lines each of them runs; whether they pass is not looked at."""
+        seen = self.place / "build" / "watched.json"
+        seen.parent.mkdir(exist_ok=True)
+        options = ["-p", "tests.mutants.watch", "--maxfail=1000000"]
+        status, output = self._call([*PYTEST, *options, *tests], timeout_s, KAFKALOG_WATCH=str(seen))
+        if not seen.exists():
+            raise RuntimeError(f"pytest ended with {status}: {output[-2000:]}")
+        return Seen(seen.read_text(encoding="utf-8"))
+
     def run(self, tests: list[str], timeout_s: float) -> Outcome:
         """Run tests up to the first that fails."""
-        status, output = self._call([*PYTEST, *tests], timeout_s)
-        if status in NO_SUCH_TEST:
-            raise RuntimeError(output[-2000:])
+        chosen = self.place / "chosen-tests"
+        chosen.write_text("\n".join(tests), encoding="utf-8")
+        status, output = self._call([*PYTEST, f"@{chosen}"], timeout_s)
         if status is None or status == ALL_PASSED:
             return Outcome("timed out" if status is None else "survived")
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+        failed = re.search(r"^(?:FAILED|ERROR) (tests\S+|test_\S+)", output, re.MULTILINE)
+        if failed is None and status in NO_SUCH_TEST:
+            raise RuntimeError(output[-2000:])
         return Outcome("noticed", failed[1] if failed else f"status {status}")
 
     def try_change(self, change: Change, tests: list[str], timeout_s: float) -> Outcome:
@@ -72,8 +85,8 @@ class Copy:
                 if file.is_file() and (not other.exists() or other.stat().st_mtime_ns != found.st_mtime_ns):
                     shutil.copy2(file, other)
 
-    def _call(self, arguments: list[str], timeout_s: float) -> tuple[int | None, str]:
-        environ = {**os.environ, "PYTHONPATH": str(self.place)}
+    def _call(self, arguments: list[str], timeout_s: float, **variables: str) -> tuple[int | None, str]:
+        environ = {**os.environ, **variables, "PYTHONPATH": str(self.place)}
         environ.pop("PYTHONDONTWRITEBYTECODE", None)
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             process = subprocess.Popen(
