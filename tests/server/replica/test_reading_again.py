@@ -55,7 +55,8 @@ def step(partition: Partition, name: str, sequence: int) -> None:
         case "isr":
             partition.role = role._replace(isr=(NODE,) if FOLLOWER in role.isr else (NODE, FOLLOWER))
         case "cut":
-            log.truncate_to(max(log.high_watermark, log.log_end_offset - 1), keeps_begin=True)
+            begin = log.leader_epochs[-1][1]  # a leader cuts nothing from before its epoch
+            log.truncate_to(max(log.high_watermark, log.log_end_offset - 1, begin), keeps_begin=True)
         case "delete":
             partition.delete_records(log.high_watermark)
         case _:
