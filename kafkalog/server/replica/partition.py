@@ -289,11 +289,14 @@ class Partition:
 
     # Reading
 
-    def read(self, params: FetchParams, asked: FetchPartition, max_bytes: int, min_one_message: bool) -> FetchResult:
+    def read(
+        self, params: FetchParams, asked: FetchPartition, max_bytes: int, min_one_message: bool, may_block: bool = True
+    ) -> FetchResult:
         """What is there from the offset asked for on, at most `max_bytes` (FLOW-12, FLOW-15).
 
         A follower's or client's last epoch that ended elsewhere gives (epoch, end offset) instead of records (PART-6).
-        NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, OffsetOutOfRange, CorruptRecord, StorageError.
+        NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, OffsetOutOfRange, CorruptRecord, StorageError;
+        MustReadData as `FetchCheck.read`. Threads: any.
         """
         self.check_epoch(asked.current_leader_epoch, params.only_leader)
         log, role = self.log, self.role
@@ -309,12 +312,11 @@ class Partition:
         if result.diverging_epoch is not None:
             result.place = LogOffsetMetadata(offset)
             return result
-        found = log.read(offset, max_bytes, params.isolation, min_one_message)
+        if self._check.log is not log:  # it was closed and opened again
+            self._check = FetchCheck(log)
+        found = self._check.read(offset, max_bytes, params.isolation, min_one_message, may_block=may_block)
         result.place = found.fetch_offset_metadata
-        if not found.first_entry_incomplete:
-            if self._check.log is not log:  # it was closed and opened again
-                self._check = FetchCheck(log)
-            result.records = self._check.checked(offset, found)
+        result.records = None if found.first_entry_incomplete else found.records
         if found.aborted_transactions is not None:
             result.aborted = [(one.producer_id, one.first_offset) for one in found.aborted_transactions]
         if not result.size and offset >= result.end_for(params.isolation):
@@ -393,8 +395,7 @@ class Partition:
     def end_offset_for_epoch(self, epoch: int, current_leader_epoch: int, only_leader: bool) -> tuple[int, int]:
         """(epoch, end offset) of the newest epoch up to `epoch`, or (-1, -1); errors as `check_epoch`."""
         self.check_epoch(current_leader_epoch, only_leader)
-        found = self.log.end_offset_for_epoch(epoch)
-        return (-1, -1) if found is None else found
+        return self.log.end_offset_for_epoch(epoch) or (-1, -1)
 
     # Deleting
 
