@@ -20,6 +20,7 @@ from kafkalog.errors import (
     UnexpectedAppendOffset,
     UnknownLeaderEpoch,
 )
+from kafkalog.manager.log_remover import Cutting, cut_alone
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.fetch_check import FetchCheck
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
@@ -58,16 +59,11 @@ HIGH_WATERMARK: Final = -1
 
 
 class Listener(Protocol):
-    """Who follows a partition; called on the loop."""
+    """Who follows a partition; called on the loop. After `on_deleted` comes nothing more."""
 
-    def on_high_watermark(self, topic_partition: TopicPartition, offset: int) -> object:
-        """The high watermark moved to `offset`."""
-
-    def on_failed(self, topic_partition: TopicPartition) -> object:
-        """Its disk failed."""
-
-    def on_deleted(self, topic_partition: TopicPartition) -> object:
-        """It was deleted: nothing more is told."""
+    def on_high_watermark(self, topic_partition: TopicPartition, offset: int) -> object: ...
+    def on_failed(self, topic_partition: TopicPartition) -> object: ...
+    def on_deleted(self, topic_partition: TopicPartition) -> object: ...
 
 
 class Partition:
@@ -236,9 +232,9 @@ class Partition:
             batch, leader_epoch=role.leader_epoch, origin=origin, table=table, guard=guard, epoch_bumps=epoch_bumps
         )
 
-    def append_as_follower(self, batches: Any, leader_epoch: int) -> LogAppendInfo:
+    def append_as_follower(self, batches: Any, leader_epoch: int, cutting: Cutting = cut_alone) -> LogAppendInfo:
         """What was appended of a leader's batches. A batch that the log start of an empty log lies in begins the log
-        anew at its first offset (PART-13); UnexpectedAppendOffset for others below the log end."""
+        anew at its first offset (PART-13), in a `cutting`; UnexpectedAppendOffset for others below the log end."""
         log = self.log
         try:
             return log.append_as_follower(batches, leader_epoch)
@@ -247,7 +243,8 @@ class Partition:
             if first is None or last is None or not (log.log_start_offset == end and 0 <= first < end <= last):
                 raise
             _LOG.info("%s: empty, it begins anew at %d instead of %d", self.topic_partition, first, end)
-            log.truncate_fully_and_start_at(first)
+            with cutting({self.topic_partition: first}):
+                log.truncate_fully_and_start_at(first)
             return log.append_as_follower(batches, leader_epoch)
 
     def after_append(self) -> bool:
