@@ -114,7 +114,6 @@ class LogReplacer(LogOwner):
                     offset=base,
                     hint=HINT,
                 )
-            least = last + 1
 
     def _replace_locked(self, new: tuple[LogSegment, ...], old: tuple[LogSegment, ...]) -> None:
         state = self._state

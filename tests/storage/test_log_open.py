@@ -134,13 +134,20 @@ def test_left_over_files(tmp_path: Path) -> None:
     assert (directory / "notes.txt").exists() and list(directory.glob("*.checkpoint.deleted"))
 
 
-def test_a_damaged_replacement_takes_nothing_away(tmp_path: Path) -> None:
+def test_a_damaged_replacement_takes_nothing_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """LOAD-3: the reference puts a `.log.swap` in place whatever is in it."""
     filled(tmp_path).close()
     directory = tmp_path / "topic-0"
-    (directory / f"{5:020d}.log.swap").write_bytes(b"x")
-    again = log(tmp_path, **SETTINGS)
+    for suffix in (".log", ".index", ".timeindex"):
+        (directory / f"{5:020d}{suffix}.swap").write_bytes(b"x")
+    before = {path.name: path.read_bytes() for path in directory.glob("*5.*") if path.suffix != ".swap"}
+    assert set(before) >= {f"{5:020d}.log", f"{5:020d}.index", f"{5:020d}.timeindex"}
+    with caplog.at_level(logging.WARNING):
+        again = log(tmp_path, **SETTINGS)
+    path = directory / f"{5:020d}.log.swap"
+    assert caplog.messages == [f"{path} is damaged: removed, the segments it was made from are still there"]
     assert (bases(again), again.log_end_offset) == ([0, 5, 10], 12)
+    assert {name: (directory / name).read_bytes() for name in before} == before
     assert not list(directory.glob("*.swap"))
 
 

@@ -1,5 +1,6 @@
 """Mode "r" below the face: following a directory that another process changes."""
 
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from kafkalog.chunks import records
 from kafkalog.errors import OffsetOutOfRange, PartitionNotFound
+from kafkalog.storage.index_view import IndexView
 from kafkalog.storage.view import LogView
 from kafkalog.storage.view_watch import FRESH_MS, LISTING_MS
 from kafkalog.util.clock import MockClock
@@ -20,6 +22,20 @@ from tests.storage.views import append, log_file, offsets, thousand_offsets
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return thousand_offsets(tmp_path / "orders-3")
+
+
+def test_a_closed_view_holds_no_copy_of_an_index(folder: Path) -> None:
+    view = LogView(folder)
+    assert offsets(view, 777, 778) == [777]
+    assert view.offset_for_time(0) is not None
+
+    def copies() -> list[IndexView[Any]]:
+        found = [one for one in gc.get_objects() if isinstance(one, IndexView)]
+        return [one for one in found if one.path.startswith(str(folder))]
+
+    assert copies()
+    view.close()
+    assert not copies()
 
 
 class TestFollowing:
