@@ -17,7 +17,8 @@ class Package(NamedTuple):
 
 
 _LOG = (
-    "tests/test_open.py", "tests/test_append.py", "tests/test_api_read.py", "tests/test_times.py", "tests/test_hooks.py",
+    "tests/test_open.py", "tests/test_append.py", "tests/test_api_read.py", "tests/test_times.py",
+    "tests/test_hooks.py",
 )  # fmt: skip
 PACKAGES = {
     "storage": Package(("kafkalog/storage/*.py",), ("tests/storage", *_LOG, "tests/golden")),

@@ -77,6 +77,24 @@ def test_roll_by_time_after_opening_counts_from_the_first_batch(tmp_path: Path) 
     assert bases(again) == [0, 1]
 
 
+@pytest.mark.parametrize("timestamp", [-1, 0, 1])
+def test_the_largest_time_of_a_log_opened_again(tmp_path: Path, timestamp: int) -> None:
+    """LOG-56: the final time entry names its batch; time 0 is one, -1 is none."""
+    settings = {"index_interval_bytes": 150}
+    a_log = log(tmp_path, **settings)
+    lead(a_log, timestamp=timestamp, times=2)
+    a_log.close()
+    for _ in range(2):  # from the data, then from the entry that the first close wrote
+        a_log = log(tmp_path, **settings)
+        largest = (timestamp, 0) if timestamp >= 0 else (-1, -1)
+        tail = a_log.active_segment.tail
+        assert (tail.max_timestamp, tail.offset_of_max_timestamp) == largest
+        a_log.close()
+        again = log(tmp_path, **settings)
+        assert time_entries(again.active_segment) == ([largest] if timestamp >= 0 else [])
+        again.close_handlers()
+
+
 @pytest.mark.parametrize("base", [0, 5, 10])
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "zeros", "odd", "text", "beyond"])
