@@ -128,6 +128,9 @@ def test_replay() -> None:
     assert image.topic_settings("t") == {"retention.ms": "-1"}
     assert image.broker_settings(1) == {"log.retention.ms": "6"} and image.broker_settings(2)["log.retention.ms"] == "5"
     assert image.next_producer_id == 2000 and image.brokers == {1}
+    assert image.metadata_version == 0
+    image.replay(record("FeatureLevelRecord", name="metadata.version", featureLevel=17))
+    assert image.metadata_version == 17
     image.replay(record("RemoveTopicRecord", topicId=ID))
     assert not image.topics and not image.topic_settings("t")
 
