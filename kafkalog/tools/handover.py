@@ -186,8 +186,8 @@ def undo_handover(
         for path in dict.fromkeys([*homes, *([where] if where else [])]):
             held.enter_context(LogDir.acquire(path, fs=fs))
         metadata = find_metadata(homes, where, fs)
-        journal = handover_journal.read(metadata, fs)
-        if journal is None:
-            raise IllegalState("there is no handover to take back", path=handover_journal.path_of(metadata))
-        take_back(metadata, journal, fs)
-    return journal
+        for beside in (metadata.main, *metadata.twins):
+            if (journal := handover_journal.read(beside, fs)) is not None:
+                take_back(metadata, beside, journal, fs)
+                return journal
+        raise IllegalState("there is no handover to take back", path=handover_journal.path_of(metadata.main))

@@ -19,7 +19,7 @@ from kafkalog.manager.cluster_metadata import ClusterMetadata
 from kafkalog.manager.topics import TopicEntry
 from kafkalog.storage.names import collides_with
 from kafkalog.storage.partition_metadata import new_topic_id
-from kafkalog.tools.handover_node import Node
+from kafkalog.tools.handover_node import Metadata, Node
 from kafkalog.tools.handover_records import NewPartition
 from kafkalog.tools.handover_survey import PartitionSurvey
 
@@ -70,10 +70,14 @@ class TopicPlan:
 
 @dataclass
 class HandoverPlan:
-    """All topics, in order of their names; a handover with a problem is refused."""
+    """All topics, in order of their names; a handover with a problem is refused.
+
+    What goes into `metadata` goes into `twins` as well: bootstrap files that the broker may begin with instead.
+    """
 
     node: Node
     metadata: ClusterMetadata
+    twins: tuple[ClusterMetadata, ...] = ()
     topics: list[TopicPlan] = field(default_factory=list)
     next_producer_id: int | None = None
     problems: list[Problem] = field(default_factory=list)
@@ -82,8 +86,10 @@ class HandoverPlan:
     @property
     def is_done(self) -> bool:
         """True when nothing is left to do."""
-        return self.next_producer_id is None and all(
-            one.action == "known" and not one.carries for one in self.topics
+        return (
+            self.next_producer_id is None
+            and all(one.action == "known" and not one.carries for one in self.topics)
+            and all(one.image.contains(self.metadata.image) for one in self.twins)
         )
 
     def refuse(self, what: str, hint: str) -> None:
@@ -100,7 +106,7 @@ class Found(NamedTuple):
 
 def make_plan(
     node: Node,
-    metadata: ClusterMetadata,
+    metadata: Metadata,
     found: Mapping[str, Found],
     *,
     home: str,
@@ -111,8 +117,12 @@ def make_plan(
 
     Producer ids below `next_producer_id` were given to clients, which may not have written yet.
     """
-    plan = HandoverPlan(node, metadata)
+    plan = HandoverPlan(node, metadata.main, metadata.twins)
     _check_controller(plan)
+    if metadata.main.rank == 0:
+        plan.notes.append(
+            "no broker has begun its metadata here: give each directory of its log.dirs, and its metadata.log.dir"
+        )
     for name in sorted(found):
         _plan_topic(plan, name, found[name], home, adopt)
     _plan_producer_ids(plan, found, next_producer_id)
@@ -135,7 +145,10 @@ def _check_controller(plan: HandoverPlan) -> None:
     if image.open_transaction:
         plan.refuse("a metadata transaction of the controller is not ended", start_once)
     if not image.metadata_version:
-        plan.refuse("the metadata names no metadata.version", start_once)
+        plan.refuse(
+            "the metadata names no metadata.version, so no broker can start on it",
+            "kafkalog handover --undo takes back a handover that wrote it; else format the directory again",
+        )
 
 
 def _plan_topic(plan: HandoverPlan, name: str, found: Found, home: str, adopt: bool) -> None:
