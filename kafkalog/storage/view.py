@@ -49,6 +49,8 @@ from kafkalog.util.paths import real_path
 
 T = TypeVar("T")
 
+_REPLACING_MS: Final = 20
+"""How long a broker may take between the renames of one segment's files."""
 LOOKS: Final = 3
 """How often the same data must look damaged while its owner may be changing it."""
 
@@ -78,6 +80,7 @@ class LogView:
         self._state = self._watch.listed(None)  # replaced under self._lock, read without
         self._transactions = Transactions(self.path, fs=fs)
         self._fs = fs
+        self._clock = clock
         self._epoch_problem: KafkalogError | None = None
         self.metrics = LogMetrics()
         LOGS.add(self)
@@ -119,6 +122,15 @@ class LogView:
         It goes up to the log end and not to the checkpointed high watermark, which lags. StorageError.
         """
         return self._retried(self._last_stable_offset)
+
+    @property
+    def open_transactions(self) -> dict[int, int]:
+        """First offset of each transaction that is open, by producer id. StorageError."""
+
+        def ask(state: ViewState) -> dict[int, int]:
+            return self._transactions.open_transactions(state.segments, state.end_offset, state.end.size)
+
+        return self._retried(ask)
 
     @property
     def leader_epoch(self) -> int:
@@ -170,7 +182,12 @@ class LogView:
 
     @property
     def problems(self) -> tuple[KafkalogError, ...]:
-        """What is wrong as far as was looked: each error names file, position and what; none is raised here."""
+        """What is wrong as far as was looked: each error names file, position and what; none is raised here.
+
+        A file in question is looked at again after a moment, since its owner replaces several files one by one.
+        """
+        if any(segment.problems for segment in self._state.segments) or self._transactions.problems:
+            self._clock.sleep(_REPLACING_MS)
         state = self._state
         found = [state.end.damage, state.end.problem, *state.checkpoints.problems]
         found += [problem for segment in state.segments for problem in segment.problems]

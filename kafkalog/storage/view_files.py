@@ -215,6 +215,13 @@ class ViewFiles:
 
     @property
     def problems(self) -> tuple[CorruptIndex, ...]:
-        """What is wrong with the indexes that were read so far."""
-        found = [index.problem for index in (self._offset_index, self._time_index) if index is not None]
-        return tuple(problem for problem in found if problem is not None)
+        """What is wrong with the indexes that were read so far, and still is.
+
+        Their owner may have been replacing or deleting the segment: where its data file is gone, so are its indexes.
+        """
+        with self._descriptors.lock:
+            broken = [one for one in (self._offset_index, self._time_index) if one is not None and one.problem]
+            for index in broken:
+                index.refresh()
+            problems = tuple(index.problem for index in broken if index.problem is not None)
+        return problems if problems and self._fs.exists(self.path) else ()

@@ -1,4 +1,4 @@
-"""Brokers of 4.3 and 4.4 take over what kafkalog wrote: formatted, started and stopped in every way, in two directories.
+"""Brokers of 4.3 and 4.4 take over what kafkalog wrote, formatted, started and stopped in every way.
 
 Each path ends with the same: every record is read by the broker's consumer, no directory is stray, kafkalog goes on
 after the broker, and a second handover of a new topic is taken as well.
