@@ -47,12 +47,14 @@ class ViewFiles:
     """The files of the segment in `<directory>/<file_name>`, whose data counts up to `size`.
 
     A slice handed out keeps the data file's descriptor, so it can be read after the owner deleted the file
-    and after `release`. Threads: safe; `size` and `is_last` are set by the view, under its lock.
+    and after `release`. `overlaps` is True while the owner replaces this segment or the next one, so that both may have
+    the same records. Threads: safe; `size`, `is_last` and `overlaps` are set by the view, under its lock.
     """
 
     __slots__ = (
         "__weakref__", "_descriptors", "_directory", "_fs", "_indexed_size", "_measured", "_offset_index", "_records",
-        "_size", "_time_index", "_timed_size", "base_offset", "file_name", "inode", "is_last", "used",
+        "_size", "_time_index", "_timed_size", "base_offset", "file_name", "inode", "is_last", "overlaps",
+        "used",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +64,7 @@ class ViewFiles:
         self.file_name = listed.name
         self.inode = listed.inode
         self.is_last = False
+        self.overlaps = False
         self.used = False
         self._directory = directory
         self._fs = fs

@@ -8,7 +8,7 @@ import pytest
 
 import kafkalog
 from kafkalog.chunks import records
-from kafkalog.errors import OffsetOutOfRange, PartitionNotFound
+from kafkalog.errors import CorruptRecord, OffsetOutOfRange, PartitionNotFound
 from kafkalog.storage.view import LogView
 from kafkalog.storage.view_watch import FRESH_MS, LISTING_MS
 from kafkalog.util.clock import MockClock
@@ -199,6 +199,36 @@ class TestFollowing:
             view.refresh()
             assert offsets(view) == [*range(0, 500, 10), *range(500, 1000)]
             assert view.read(101, 1).fetch_offset_metadata.message_offset == 100
+
+    def test_a_swap_file_that_joins_segments_beside_the_last_of_them(self, folder: Path) -> None:
+        """The first one is renamed away, the second is not yet: what the new file has of it is no damage."""
+        first, second = log_file(folder, 0), log_file(folder, 500)
+        Path(f"{first}.swap").write_bytes(first.read_bytes() + second.read_bytes()[:2000])
+        write_segment(folder, 1000, batches(1000, 1, 10))
+        for suffix in ("index", "timeindex", "log"):
+            path = folder / f"{0:020d}.{suffix}"
+            path.rename(f"{path}.deleted")
+        with LogView(folder) as view:
+            assert [segment.overlaps for segment in view.segments] == [True, False, False]
+            assert offsets(view) == list(range(1010))
+            assert offsets(view, 480, 520) == list(range(480, 520))
+            found = [view.offset_for_time(time) for time in (1490, 1500, 1700)]
+            assert [one and one.offset for one in found] == [490, 500, 700]
+        damaged = bytearray(Path(f"{first}.swap").read_bytes())
+        damaged[100] ^= 1
+        Path(f"{first}.swap").write_bytes(damaged)
+        with LogView(folder) as view, pytest.raises(CorruptRecord):
+            offsets(view)
+
+    def test_swap_files_of_a_split_beside_the_segment_that_they_replace(self, folder: Path) -> None:
+        whole, second = log_file(folder, 0), log_file(folder, 500)
+        content = second.read_bytes()
+        append(whole, content)
+        second.rename(f"{second}.swap")
+        write_segment(folder, 1000, batches(1000, 1, 10))
+        with LogView(folder) as view:
+            assert [segment.overlaps for segment in view.segments] == [True, True, False]
+            assert offsets(view) == list(range(1010))
 
     def test_file_that_vanishes_between_listing_and_opening(self, folder: Path) -> None:
         """The directory is listed again."""
