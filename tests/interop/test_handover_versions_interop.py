@@ -20,6 +20,7 @@ from tests.handover_cases import content, metadata_of
 from tests.interop.broker import Broker, free_ports
 from tests.interop.reference import RecordTuple, Reference
 from tests.tools.test_handover_directories import as_an_earlier_release_did
+from tests.trees import ROOT
 
 QUIET = {"log.initial.task.delay.ms": "3600000", "log.cleaner.enable": "false"}
 KEEP = {"retention_ms": -1}
@@ -50,6 +51,16 @@ PATHS = [
     HandoverPath("4.4", "stopped", "4.4", 2, True),
     HandoverPath("4.4", "killed", "4.4", 2, False),
 ]
+
+
+def test_the_document_has_each_path() -> None:
+    page = (ROOT / "docs" / "handover.md").read_text(encoding="utf-8")
+    rows = [row.strip("| ").split(" | ") for row in page.splitlines() if row.startswith("| 4.")]
+    words = {"never": "never ran", "stopped": "was stopped", "killed": "was killed"}
+    assert [row[:5] for row in rows] == [
+        [one.formatted, words[one.ran], one.takes, str(one.directories), "standalone" if one.has_voters else "static"]
+        for one in PATHS
+    ]
 
 
 class Cluster:
