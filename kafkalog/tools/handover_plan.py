@@ -21,7 +21,7 @@ from kafkalog.storage.names import collides_with
 from kafkalog.storage.partition_metadata import new_topic_id
 from kafkalog.tools.handover_node import Metadata, Node
 from kafkalog.tools.handover_records import NewPartition
-from kafkalog.tools.handover_survey import PartitionSurvey
+from kafkalog.tools.handover_survey import Open, PartitionSurvey
 
 Action = Literal["new", "grown", "adopted", "known"]
 PRODUCER_ID_BLOCK: Final = 1000
@@ -112,10 +112,12 @@ def make_plan(
     home: str,
     adopt: bool = False,
     next_producer_id: int = 0,
+    ended: frozenset[Open] = frozenset(),
 ) -> HandoverPlan:
-    """The plan for the topics `found`; partitions without a directory are to be made by the broker in `home`.
+    """Return the plan for the topics `found`; partitions without a directory are to be made by the broker in `home`.
 
-    Producer ids below `next_producer_id` were given to clients, which may not have written yet.
+    Producer ids below `next_producer_id` were given to clients, which may not have written yet. The broker's
+    coordinator ends the transactions in `ended`.
     """
     plan = HandoverPlan(node, metadata.main, metadata.twins)
     _check_controller(plan)
@@ -124,7 +126,7 @@ def make_plan(
             "no broker has begun its metadata here: give each directory of its log.dirs, and its metadata.log.dir"
         )
     for name in sorted(found):
-        _plan_topic(plan, name, found[name], home, adopt)
+        _plan_topic(plan, name, found[name], home, adopt, ended)
     _plan_producer_ids(plan, found, next_producer_id)
     return plan
 
@@ -151,7 +153,9 @@ def _check_controller(plan: HandoverPlan) -> None:
         )
 
 
-def _plan_topic(plan: HandoverPlan, name: str, found: Found, home: str, adopt: bool) -> None:
+def _plan_topic(
+    plan: HandoverPlan, name: str, found: Found, home: str, adopt: bool, ended: frozenset[Open]
+) -> None:
     known = plan.metadata.image.topics.get(name)
     own_id = _own_id(plan, name, found, known if adopt else None)
     if own_id is None:
@@ -194,7 +198,7 @@ def _plan_topic(plan: HandoverPlan, name: str, found: Found, home: str, adopt: b
         action = "grown"
     carries = tuple((one.path, one.topic_id) for one in found.partitions if one.topic_id != topic_id)
     if action != "known":
-        _note_partitions(plan, found.partitions)
+        _note_partitions(plan, found.partitions, ended)
     plan.topics.append(
         TopicPlan(name, action, topic_id, count, settings, tuple(add), carries, tuple(found.partitions))
     )
@@ -268,17 +272,18 @@ def _note_collisions(plan: HandoverPlan, name: str) -> None:
             plan.notes.append(f"{name} and {other} are one name in the broker's metrics: '.' and '_' are one there")
 
 
-def _note_partitions(plan: HandoverPlan, found: Sequence[PartitionSurvey]) -> None:
+def _note_partitions(plan: HandoverPlan, found: Sequence[PartitionSurvey], ended: frozenset[Open]) -> None:
     for one in found:
         if one.torn is not None:
             plan.notes.append(f"{one.topic_partition} ends in a torn batch, which the broker cuts off: {one.torn}")
-        if one.undecided is not None:
-            plan.notes.append(
-                f"{one.topic_partition} has an open transaction from offset {one.undecided} on, which no coordinator "
-                "will end: consumers that read_committed stop there; once the broker runs, kafka-transactions.sh abort "
-                f"--topic {one.topic_partition.topic} --partition {one.topic_partition.partition} --start-offset "
-                f"{one.undecided} ends it"
-            )
+        for producer_id, offset in sorted(one.open_transactions.items(), key=lambda item: item[1]):
+            if Open(producer_id, one.topic_partition) not in ended:
+                plan.notes.append(
+                    f"{one.topic_partition} has an open transaction from offset {offset} on, which no coordinator "
+                    "will end: consumers that read_committed stop there; once the broker runs, kafka-transactions.sh "
+                    f"abort --topic {one.topic_partition.topic} --partition {one.topic_partition.partition} "
+                    f"--start-offset {offset} ends it"
+                )
         if one.epochs_problem is not None:
             plan.refuse(
                 f"{one.path}/leader-epoch-checkpoint: {one.epochs_problem}",

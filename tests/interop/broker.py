@@ -75,12 +75,12 @@ class Broker:
             )
         return self._answers()
 
-    def format(self) -> None:
+    def format(self, *options: str) -> None:
         """Formats the data directories and starts nothing."""
-        self._format(self._properties(*(self._ports or (1, 2))))
+        self._format(self._properties(*(self._ports or (1, 2))), *options)
 
-    def _format(self, properties: Path) -> None:
-        how = ("--standalone",) if self._has_voters else ()
+    def _format(self, properties: Path, *options: str) -> None:
+        how = (*options, "--standalone") if self._has_voters else options
         format_ = ("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties), *how)
         command = toolchain.broker_command(self._version, *format_, options=toolchain.quick_start())
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)

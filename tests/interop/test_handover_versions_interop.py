@@ -1,4 +1,4 @@
-"""Brokers of 4.3 and 4.4 take over what kafkalog wrote: formatted, started and stopped in every way, in two directories.
+"""Brokers of 4.3 and 4.4 take over what kafkalog wrote, formatted, started and stopped in every way.
 
 Each path ends with the same: every record is read by the broker's consumer, no directory is stray, kafkalog goes on
 after the broker, and a second handover of a new topic is taken as well.
@@ -6,22 +6,33 @@ after the broker, and a second handover of a new topic is taken as well.
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka import Consumer
 
 import kafkalog
+from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument
 from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY, choose_metadata, read_cluster_metadata
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.testing import kafka_server
 from kafkalog.tools.handover import handover, undo_handover
+from kafkalog.tools.handover_apply import METADATA_LOG
+from kafkalog.tools.retain import retain
 from kafkalog.types import TopicPartition
+from tests.broker_directory import batch
 from tests.handover_cases import content, metadata_of
+from tests.interop import toolchain
 from tests.interop.broker import Broker, free_ports
 from tests.interop.reference import RecordTuple, Reference
 from tests.tools.test_handover_directories import as_an_earlier_release_did
+from tests.trees import ROOT
 
 QUIET = {"log.initial.task.delay.ms": "3600000", "log.cleaner.enable": "false"}
+HERE = Path(__file__).parent
 KEEP = {"retention_ms": -1}
 
 
@@ -50,6 +61,16 @@ PATHS = [
     HandoverPath("4.4", "stopped", "4.4", 2, True),
     HandoverPath("4.4", "killed", "4.4", 2, False),
 ]
+
+
+def test_the_document_has_each_path() -> None:
+    page = (ROOT / "docs" / "handover.md").read_text(encoding="utf-8")
+    rows = [row.strip("| ").split(" | ") for row in page.splitlines() if row.startswith("| 4.")]
+    words = {"never": "never ran", "stopped": "was stopped", "killed": "was killed"}
+    assert [row[:5] for row in rows] == [
+        [one.formatted, words[one.ran], one.takes, str(one.directories), "standalone" if one.has_voters else "static"]
+        for one in PATHS
+    ]
 
 
 class Cluster:
@@ -166,3 +187,44 @@ def test_metadata_of_two_directories_after_the_broker_ran(tmp_path: Path, refere
     with pytest.raises(IllegalArgument, match="the broker's metadata is in"):
         handover([one, two], metadata_dir=two)
     assert metadata_of(two).is_fresh
+
+
+def test_a_record_that_4_4_added_stops_nothing(tmp_path: Path, reference: Reference) -> None:
+    """After `unregisterController` all that reads the broker's metadata goes on, with its topics and settings."""
+    data = tmp_path / "data"
+    broker = Broker(reference, tmp_path / "work", data, QUIET, version="4.4")
+    with broker:
+        broker.ask("create_topic", topic="theirs", config={"retention.ms": "-1", "remote.copy.lag.ms": "5"})
+        broker.ask("produce", topic="theirs", prefix="x", count=5)
+    register_controller(data, 2)
+    with broker:
+        command = ["-cp", f"{toolchain.jars_44()}/*", str(HERE / "java_44" / "Unregister.java"), broker.bootstrap, "2"]
+        subprocess.run([toolchain.require("java"), *command], check=True, stdin=subprocess.DEVNULL, capture_output=True)
+    metadata = metadata_of(data)
+    assert metadata.image.features["share.version"] == 2 and not metadata.image.passed_over
+    settings = {"retention.ms": "-1", "remote.copy.lag.ms": "5"}
+    assert metadata.image.topic_settings("theirs") == settings
+    assert handover([data]).plan.is_done
+    with kafkalog.open_dirs(data, "a") as dirs:
+        assert len(list(dirs["theirs", 0].records())) == 5
+    assert not retain([data]).due
+    with kafka_server(directory=data) as server:
+        consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "g"})
+        assert consumer.list_topics(timeout=20).topics["theirs"].error is None
+        consumer.close()
+    with broker:
+        assert len(broker.consume("theirs")) == 5
+        assert broker.ask("topic_settings", topics=["theirs"]) == {"theirs": settings}
+
+
+def register_controller(data: Path, node_id: int) -> None:
+    """A controller that was there once, in the metadata log behind what the broker wrote."""
+    metadata = metadata_of(data)
+    record = {
+        "controllerId": node_id, "incarnationId": "Er3uhoIpQAyT3-6BGQRyUA", "zkMigrationReady": False, "endPoints": [],
+        "features": [],
+    }  # fmt: skip
+    log = UnifiedLog.open(metadata.log_path, LogConfig.from_stored(METADATA_LOG))
+    epoch = metadata.leader_epoch
+    log.append_as_follower(batch([("RegisterControllerRecord", 0, record)], metadata.end_offset, epoch), epoch)
+    log.close()

@@ -4,20 +4,25 @@ from pathlib import Path
 
 import pytest
 
+import kafkalog
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument
 from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY, ClusterMetadata
 from kafkalog.manager.topics import TopicStore
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import kraft_batch
+from kafkalog.server.txns.records import transactions_batch
+from kafkalog.server.txns.states import TransactionState
+from kafkalog.server.txns.transaction import Transaction
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.tools.handover import HandoverReport, handover, undo_handover
+from kafkalog.tools.handover import HandoverOptions, HandoverReport, handover, undo_handover
 from kafkalog.tools.handover_apply import METADATA_LOG
 from kafkalog.tools.handover_journal import JOURNAL_FILE, SAVED_BOOTSTRAP, Journal
 from kafkalog.tools.handover_journal import write as write_journal
+from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 from tests.broker_directory import NODE_ID, T0, batch, format_directory, write_meta_properties, write_metadata_log
-from tests.handover_cases import content, metadata_of, topic, write
+from tests.handover_cases import content, metadata_of, produced, topic, write
 
 
 def both(tmp_path: Path, by: str = "4.3") -> list[Path]:
@@ -131,3 +136,50 @@ def test_a_handover_that_no_broker_starts_on_is_noticed_and_taken_back(tmp_path:
     handed_over([data])
     assert set(metadata_of(data).image.topics) == {"t"}
     assert not (data / METADATA_DIRECTORY / JOURNAL_FILE).exists() and (data / SAVED_BOOTSTRAP).exists()
+
+
+# Transactions that are open
+
+STATES = {"ongoing": 1, "prepare commit": 2, "prepare abort": 3, "complete commit": 4, "empty": 0}
+
+
+def write_transaction(data: Path, producer_id: int, state: int, *partitions: tuple[str, int]) -> None:
+    """The state of a transaction, as our server's coordinator and a broker's keep it."""
+    transaction = Transaction(
+        f"id-{producer_id}", producer_id, 0, 60_000, TransactionState(state),
+        frozenset(TopicPartition(*one) for one in partitions), T0, T0,
+    )  # fmt: skip
+    with kafkalog.open(data / "__transaction_state-0", "a", cleanup_policy="compact") as log:
+        log.append_bytes(transactions_batch([(transaction.transactional_id, transaction)], T0))
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_only_transactions_that_no_coordinator_ends_are_noted(tmp_path: Path, state: str) -> None:
+    data = tmp_path / "data"
+    with kafkalog.open(data / "t-0", "a", retention_ms=-1) as log:
+        log.append([b"before"])
+        log.append_bytes(produced(7, transactional=True))
+        log.append_bytes(produced(8, transactional=True))
+    write_transaction(data, 7, 1, ("t", 0))
+    write_transaction(data, 7, STATES[state], ("t", 0))
+    write_transaction(data, 8, 1, ("t", 1), ("other", 0))  # open, but not here
+    format_directory(data)
+    notes = [note for note in handover([data]).plan.notes if "open transaction" in note]
+    is_ended = state in ("ongoing", "prepare commit", "prepare abort")
+    assert [note.split(" on, ")[0] for note in notes] == [
+        f"t-0 has an open transaction from offset {offset}" for offset in ([2] if is_ended else [1, 2])
+    ]
+    assert all("--start-offset" in note for note in notes)
+
+
+def test_transactions_of_a_coordinator_that_the_broker_does_not_know_are_noted(tmp_path: Path) -> None:
+    """Only the topic `t` is handed over: the broker would not load what ends its transaction."""
+    data = tmp_path / "data"
+    with kafkalog.open(data / "t-0", "a", retention_ms=-1) as log:
+        log.append_bytes(produced(7, transactional=True))
+    write_transaction(data, 7, 1, ("t", 0))
+    format_directory(data)
+    named = HandoverOptions(("t",))
+    assert any("open transaction" in note for note in handover([data], options=named).plan.notes)
+    assert handover([data], apply=True, options=HandoverOptions(("__transaction_state",))).ok
+    assert not any("open transaction" in note for note in handover([data], options=named).plan.notes)
