@@ -110,7 +110,7 @@ def group_rows(
     own = node.dynamic.of_group(group_id)
     rows = []
     for name, one in GROUP_SETTINGS.items():
-        if wanted is not None and name not in wanted:
+        if (wanted is not None and name not in wanted) or (one.is_internal and name not in own):
             continue
         value = value_text(default_of(node, name))
         found = [Synonym(name, own[name], GROUP)] if name in own else []
