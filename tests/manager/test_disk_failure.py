@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.broker_config import BrokerConfig
 from kafkalog.errors import CorruptCheckpoint, CorruptRecord, IllegalArgument, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_manager import LogManager
@@ -179,6 +180,20 @@ def test_damage_of_a_log_that_was_closed_well_is_cut_off_only_in_a_copy(
             assert isinstance(error, CorruptRecord) and T0 not in held.manager.logs
             assert said == [f"{a / 't-0'} is offline, the others are served: {error}"]
             assert file.read_bytes() == data
+
+
+def test_no_further_log_is_opened_where_the_disk_has_failed(disks: tuple[Path, Path, FaultFS]) -> None:
+    """LOAD-32."""
+    a, b, fs = disks
+    with Held(a, b) as held:
+        made(held, a, b)
+    (a / MARKER).unlink()
+    rule = fs.fail("open", "open_read", path=f"{a}/t-", code=errno.EIO)
+    with Held(a, b, fs=fs, config=BrokerConfig(num_recovery_threads_per_data_dir=1)) as held:
+        assert [one.is_online for one in held.manager.directories] == [False, True]
+        assert list(held.manager.logs) == [T1]
+        assert rule.fired == 1
+        fs.heal()
 
 
 def test_an_error_that_is_none_of_the_disk_ends_the_start(

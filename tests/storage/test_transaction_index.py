@@ -9,6 +9,7 @@ import pytest
 from kafkalog.errors import CorruptIndex, IllegalArgument, StorageError
 from kafkalog.storage.aborted_txns import AbortedTxn, read_aborted_txns
 from kafkalog.storage.transaction_index import TransactionIndex
+from kafkalog.util.descriptors import DESCRIPTORS
 from tests.counting import Counting
 from tests.faults import FaultFS
 
@@ -59,6 +60,15 @@ def test_what_the_system_refuses_names_the_file_and_changes_nothing(
     assert index.entries() == ENTRIES
     use(index)
     index.close()
+
+
+@pytest.mark.parametrize("end", [TransactionIndex.close, TransactionIndex.delete_if_exists])
+def test_a_closed_one_is_no_open_file_any_more(tmp_path: Path, end: Callable[[TransactionIndex], object]) -> None:
+    before = len(DESCRIPTORS)
+    index = filled(tmp_path)
+    assert len(DESCRIPTORS) == before + 1
+    end(index)
+    assert len(DESCRIPTORS) == before
 
 
 @pytest.mark.parametrize(("offset", "left"), [(51, 4), (50, 3), (36, 3), (35, 2), (11, 1), (10, 0), (0, 0)])
