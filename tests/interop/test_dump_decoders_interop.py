@@ -28,8 +28,8 @@ COORDINATORS = {
     "--transaction-log-decoder": (transactions, record_readers.transaction_log_reader),
     "--share-group-state-decoder": (share_state, record_readers.share_state_reader),
 }
-OF_4_4 = {"storedDescriptionTopologyEpoch", "failedDescriptionTopologyEpoch"}
-"""Tagged fields that the reference's tool, which is of 4.3.1, does not know."""
+OF_4_4 = {"storedDescriptionTopologyEpoch", "failedDescriptionTopologyEpoch", "UnregisterControllerRecord"}
+"""Tagged fields and a record that the reference's tool, which is of 4.3.1, does not know."""
 FRAMED = {
     "--cluster-metadata-decoder": (metadata, record_readers.cluster_metadata_reader),
     "--remote-log-metadata-decoder": (remote_log, record_readers.remote_log_metadata_reader),
@@ -93,7 +93,8 @@ def test_records_with_a_frame_version(
 ) -> None:
     random = Random(f"{flag} {seed} {damaged}")
     family, reader = FRAMED[flag]
-    values = framed(family.RECORDS, random, EACH)
+    known = {number: schema for number, schema in family.RECORDS.items() if schema.name not in OF_4_4}
+    values = framed(known, random, EACH)
     if damaged:
         values = [cut_and_changed(value, random) for value in values]
     path = tmp_path / f"{0:020d}.log"
