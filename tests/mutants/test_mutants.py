@@ -49,6 +49,11 @@ def test_the_changes_of_a_function() -> None:
     ]
 
 
+def test_what_a_program_asserts_of_lengths_is_left_as_it_is() -> None:
+    assert changes(b"zip(a, b, strict=True)") == [(1, "zip(a, b, strict=True)", "pass"), (1, "a, b", "b, a")]
+    assert (1, "False", "True") in changes(b"zip(a, b, strict=False)")
+
+
 def test_each_change_is_one_place_of_a_program() -> None:
     path = "kafkalog/storage/roll.py"
     source = (ROOT / path).read_bytes()

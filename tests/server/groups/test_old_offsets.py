@@ -1,10 +1,10 @@
-"""Offsets that grow old beside members: those of topics that a consumer group does not read, and not the others."""
+"""Offsets that grow old: from when their group became empty, and of topics that members do not read (KIP-211)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.server.groups.groups import commit, topic
+from tests.server.groups.groups import commit, stable, topic
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
 
@@ -32,3 +32,23 @@ async def test_offsets_of_a_consumer_group_grow_old_unless_its_members_read_the_
         await node.groups.loaded()
         assert set(node.groups.offsets.all_of("g")) == {("t", 0)}
         assert node.groups.overview()[0].members == 1
+
+
+@in_loop
+async def test_offsets_of_a_group_that_became_empty_grow_old_from_then_on(tmp_path: Path) -> None:
+    async with node_for(tmp_path, offsets_retention_minutes=1) as node:
+        await topic(node)
+        now = node.clock()
+        node.clock = lambda: now
+        member = await stable(node)
+        who = {"member_id": member.member_id, "generation_id_or_member_epoch": member.generation_id}
+        assert await commit(node, 1, **who) == 0
+        node.clock = lambda: now + 50_000
+        rows = [{"member_id": member.member_id, "group_instance_id": None}]
+        assert (await call(node, "leave_group", 4, {"group_id": "g", "members": rows})).error_code == 0
+    async with node_for(tmp_path, offsets_retention_minutes=1) as node:
+        await node.groups.loaded()
+        for later_ms, expected in ((50_000 + 59_999, 0), (50_000 + 60_000, 1)):
+            node.clock = lambda later_ms=later_ms: now + later_ms
+            assert await node.groups.expire() == expected
+        assert node.groups.overview() == [], "a group without members goes with its last offset"

@@ -294,6 +294,19 @@ def test_static_members_are_waited_for() -> None:
     assert driver.answers["new"].leader == "id-of-new"
 
 
+def test_a_group_whose_static_members_all_stay_away_waits_for_them_once_more() -> None:
+    driver = Driver()
+    driver.stable(2, is_static=True)
+    driver.join("new")
+    assert driver.leave("id-of-new") == 0
+    driver.fire(JOIN_TIMER)
+    assert (driver.group.state, driver.group.generation) == (State.PREPARING_REBALANCE, 1)
+    assert driver.timers[JOIN_TIMER] == 500
+    for number in range(2):
+        driver.join(f"back{number}", f"id-of-j{number}", instance_id=f"i{number}")
+    assert {driver.answers[f"back{number}"].generation for number in range(2)} == {2}
+
+
 def test_what_a_group_says_of_itself_makes_the_same_group() -> None:
     driver = Driver()
     driver.stable(2, is_static=True)
