@@ -13,7 +13,7 @@ from kafkalog.server.client.login import connect
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.following import Answered
 from kafkalog.server.replica.following_throttle import FollowingThrottle
-from kafkalog.server.replica.leader_source import Bounds, LeaderSource
+from kafkalog.server.replica.leader_source import Answers, Bounds, LeaderSource
 from kafkalog.server.replica.roles import Role
 from kafkalog.server.replica.voter_source import LIMITS, VoterSource
 from kafkalog.types import TopicPartition
@@ -135,7 +135,8 @@ async def test_a_follower_of_an_old_epoch_stands_still_until_it_is_told(tmp_path
         pair.append(T1, b"1")
         await until(lambda: (T0, ErrorCode.FENCED_LEADER_EPOCH) in pair.told)
         await pair.until_same(T1)
-        assert pair.logs(T0)[1].log_end_offset == 1 and pair.fetcher.states[T0].stands_still
+        state = pair.fetcher.states[T0]
+        assert pair.logs(T0)[1].log_end_offset == 1 and state.stands_still and not state.is_in_sync
         pair.fetcher.follow(followed(pair.own, T0, 5, pair.leader.replicas.find(T0)), 5)
         await pair.until_same(T0)
 
@@ -231,16 +232,18 @@ async def test_while_there_is_no_leader_it_says_why(tmp_path: Path) -> None:
         await pair.until_same(T0)
 
 
-@pytest.mark.parametrize("key", [TopicPartition("t", 7), TopicPartition("u", 0)])
+@pytest.mark.parametrize("key", [TopicPartition("t", 7), TopicPartition("u", 0), T0], ids=["t-7", "u-0", "t-0 twice"])
 @in_loop
 async def test_answers_for_what_was_not_asked_cost_the_connection(tmp_path: Path, key: TopicPartition) -> None:
     async with pair_in(tmp_path) as pair:
         pair.begin(T0)
         connect = pair.fetcher._connect
         errors: list[Any] = []
+        given: list[Any] = []
 
         async def lies() -> Any:
             source = await connect()
+            given.append(source.connection)
             fetch, errors[:] = source.fetch, [*errors, pair.fetcher.peer_error]
 
             async def lied(*asked: Any) -> Any:
@@ -256,6 +259,42 @@ async def test_answers_for_what_was_not_asked_cost_the_connection(tmp_path: Path
         await pair.until_same(T0)
         await until(lambda: len(errors) > 2)
         assert errors[0] is None and all(isinstance(error, PeerMisbehaved) for error in errors[1:])
+        assert f"it answers for {key}, which it was not asked for" in str(errors[1])
+        assert [one.is_open for one in given] == [False, False, True]
+
+
+@pytest.mark.parametrize(("code", "is_logged"), [
+    (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, False), (ErrorCode.INVALID_FETCH_SESSION_EPOCH, False),
+    (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, True),
+])  # fmt: skip
+@in_loop
+async def test_a_fetch_that_is_refused_as_a_whole_is_tried_again_over_the_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: ErrorCode, is_logged: bool
+) -> None:
+    """A session that the leader has forgotten is made again without a word."""
+    async with pair_in(tmp_path) as pair:
+        pair.begin(T0)
+        connect = pair.fetcher._connect
+        asked: list[int] = []
+
+        async def refusing() -> Any:
+            source = await connect()
+            fetch = source.fetch
+
+            async def refused(*ask: Any) -> Any:
+                asked.append(ask[0].epoch)
+                return await fetch(*ask) if len(asked) > 2 else Answers(int(code), 0, 0, [])
+
+            source.fetch = refused  # type: ignore[method-assign]
+            return source
+
+        pair.fetcher._connect = refusing
+        pair.append(T0, b"0")
+        pair.fetcher.start()
+        await pair.until_same(T0)
+        assert pair.connections == 1 and asked[:3] == [0, 0, 0]
+        told = [message for message in caplog.messages if f"answers a fetch with error {int(code)}" in message]
+        assert len(told) == (2 if is_logged else 0)
 
 
 @in_loop
