@@ -32,7 +32,10 @@ PACKAGES = {
         ("tests/server/groups", "tests/server/apis/test_offset_calls.py", "tests/cli/test_consume_group.py"),
     ),
     "txns": Package(("kafkalog/server/txns/*.py",), ("tests/server/txns", "tests/server/apis/test_trans*.py")),
-    "replica": Package(("kafkalog/server/replica/*.py",), ("tests/server/replica", "tests/server/apis/test_[fp]*.py")),
+    "replica": Package(
+        ("kafkalog/server/replica/*.py",),
+        ("tests/server/replica", "tests/server/apis/test_[fp]*.py", "tests/server/replicated/test_survivors.py"),
+    ),
     "server": Package(
         ("kafkalog/server/*.py", "kafkalog/server/apis/*.py", "kafkalog/server/net/*.py"),
         ("tests/server/test_*.py", "tests/server/apis", "tests/server/net", "tests/server/security"),

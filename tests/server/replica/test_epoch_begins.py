@@ -62,6 +62,7 @@ def test_who_has_not_begun_the_leaders_epoch_counts_for_nothing(tmp_path: Path) 
         (9, -1, 9, (5, 9)),  # an empty log that begins in the epoch
         (9, -1, 0, None),
         (9, 3, 9, None),
+        (9, 0, 9, None),  # it has an epoch, though the first one
     ],
 )
 def test_a_follower_begins_an_epoch_where_it_has_all_from_before(

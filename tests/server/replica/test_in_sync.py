@@ -17,7 +17,7 @@ from tests.server.client.peers import connected, liar
 from tests.server.looping import in_loop
 from tests.server.nodes import call
 from tests.server.replica.copies import until
-from tests.server.replica.partitions import T0, Replicas, codes, follow, run
+from tests.server.replica.partitions import T0, Replicas, codes, follow, plain, run
 from tests.server.replicated.servers import servers_of
 
 
@@ -65,6 +65,24 @@ def test_a_write_that_waits_for_a_late_follower_is_answered_when_that_leaves(tmp
         await replicas.time.passes(15_000)
         assert partition.role.isr == (1,)
         assert written.done() and codes(await written) == [0]
+
+    run(tmp_path, body)
+
+
+def test_what_a_follower_copies_is_not_safe_until_its_leader_says_so(tmp_path: Path) -> None:
+    """PART-12: also on a node that led alone before, whose high watermark was its log's end."""
+
+    async def body(replicas: Replicas) -> None:
+        await replicas.produce(T0, data=plain(2))
+        partition = replicas.find(T0)
+        assert partition.high_watermark == 2
+        role = Role(2, 1, partition.role.partition_epoch + 1, (1, 2), (1, 2))
+        assert partition.become_follower(role)
+        partition.append_as_follower(plain(3, base_offset=2, leader_epoch=1), 1)
+        assert (partition.high_watermark, partition.log.log_end_offset) == (2, 5)
+        assert not partition.become_follower(role._replace(partition_epoch=role.partition_epoch + 1)), "the same leader"
+        assert partition.become_follower(role._replace(leader_epoch=2, partition_epoch=role.partition_epoch + 2))
+        assert partition.become_follower(Role(3, 2, role.partition_epoch + 3, (1, 2, 3), (1, 2)))
 
     run(tmp_path, body)
 

@@ -354,6 +354,37 @@ def test_a_throttle_lets_those_in_sync_through() -> None:
 
 
 @in_loop
+async def test_answers_without_news_take_no_thread(tmp_path: Path) -> None:
+    async with pair_in(tmp_path) as pair:
+        pair.append(T0, b"0")
+        pair.append(T1, b"0")
+        pair.begin(T0, T1)
+        pair.fetcher.start()
+        await pair.until_same(T0, T1)
+        await until(lambda: all(state.is_in_sync for state in pair.fetcher.states.values()))
+        run, written, fetched = pair.fetcher._run, [], []
+
+        async def noted(*work: Any) -> Any:
+            written.append(work)
+            return await run(*work)
+
+        pair.fetcher._run = noted
+        fetch_once = pair.fetcher.fetch_once
+
+        async def counted(source: Any) -> None:
+            fetched.append(source)
+            await fetch_once(source)
+
+        pair.fetcher.fetch_once = counted  # type: ignore[method-assign]
+        pair.fetcher._session.lost()  # everything is asked for anew, and answered
+        await until(lambda: len(fetched) > 3)
+        assert not written
+        pair.append(T0, b"1")
+        await pair.until_same(T0)
+        assert written
+
+
+@in_loop
 async def test_a_voter_that_leads_nothing_tells_where_its_logs_begin_and_end(tmp_path: Path) -> None:
     """It is asked as who reads from any replica, and in no epoch; a leader's follower is told where the leader is."""
     async with pair_in(tmp_path) as pair:

@@ -172,6 +172,18 @@ def test_a_partition_that_fails_harms_no_other(tmp_path: Path) -> None:
     run(tmp_path, body)
 
 
+@pytest.mark.parametrize("index", [-1, 2])
+def test_a_log_beyond_the_partitions_of_its_topic_is_not_served(tmp_path: Path, index: int) -> None:
+    """A directory that lies there may be of another topic of the name."""
+    async def body(replicas: Replicas) -> None:
+        key = TopicPartition("t", index)
+        if index > 0:
+            replicas.store.get_or_create(key)
+        assert codes(await replicas.produce(key)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+    run(tmp_path, body)
+
+
 def test_what_is_too_large_says_no_log_start(tmp_path: Path) -> None:
     """FLOW-7."""
     async def body(replicas: Replicas) -> None:
