@@ -286,6 +286,16 @@ def made(sessions: FetchSessions, *indexes: int, is_follower: bool = False) -> F
     return sessions.create(asked(*indexes), False, is_follower)
 
 
+def test_an_id_that_is_drawn_twice_is_given_once() -> None:
+    sessions = FetchSessions(5, Now(), seed=1)
+    first = made(sessions, 1)
+    sessions._random.seed(1)  # as it was before
+    second = made(sessions, 2)
+    assert first is not None and second is not None and first.id != second.id
+    assert sessions.get(first.id) is first and sessions.get(second.id) is second
+    assert 0 < second.id < 2**31
+
+
 def test_slots_are_bounded_and_the_larger_session_gets_one() -> None:
     now = Now()
     sessions = FetchSessions(2, now, seed=1)
