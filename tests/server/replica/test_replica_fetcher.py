@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,9 @@ async def test_a_follower_of_a_later_epoch_tries_again(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_an_unknown_topic_harms_no_other(tmp_path: Path) -> None:
+async def test_an_unknown_topic_harms_no_other_and_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with pair_in(tmp_path) as pair:
         pair.begin(T0, T1)
         gone = pair.own.replicas.find(TopicPartition("u", 0))
@@ -169,6 +172,44 @@ async def test_an_unknown_topic_harms_no_other(tmp_path: Path) -> None:
         pair.fetcher.start()
         await pair.until_same(T0, T1)
         await until(lambda: pair.fetcher.states[gone.topic_partition].failures > 2)
+        words = f"u-0 cannot be followed now: error {int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)} of the leader"
+        warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert [message for message in warned if "cannot be followed" in message] == [words]
+
+
+@pytest.mark.parametrize(("code", "told"), [
+    (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.KAFKA_STORAGE_ERROR),
+    (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE),  # its log has grown up to ours meanwhile
+])  # fmt: skip
+@in_loop
+async def test_a_leader_that_cannot_say_where_its_log_is_is_asked_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: ErrorCode, told: ErrorCode
+) -> None:
+    async with pair_in(tmp_path) as pair:
+        for index in range(3):
+            pair.append(T0, b"%d" % index)
+        pair.leader.replicas.find(T0).delete_records(3)
+        pair.begin(T0)
+        connect, asked = pair.fetcher._connect, []
+
+        async def refusing() -> Any:
+            source = await connect()
+            bounds = source.bounds
+
+            async def refused(keys: Any) -> Any:
+                asked.append(keys)
+                return {T0: Bounds(int(code), 0, 0)} if len(asked) == 1 else await bounds(keys)
+
+            source.bounds = refused  # type: ignore[method-assign]
+            return source
+
+        pair.fetcher._connect = refusing
+        pair.fetcher.start()
+        await until(lambda: pair.logs(T0)[1].log_start_offset == 3)
+        assert asked == [{T0: 0}] * 2
+        assert f"t-0 cannot be followed now: error {int(told)} of the leader" in caplog.messages
+        assert pair.told == ([(T0, told)] if code == ErrorCode.NOT_LEADER_OR_FOLLOWER else [])
 
 
 @in_loop
