@@ -38,7 +38,11 @@ PACKAGES = {
     ),
     "server": Package(
         ("kafkalog/server/*.py", "kafkalog/server/apis/*.py", "kafkalog/server/net/*.py"),
-        ("tests/server/test_*.py", "tests/server/apis", "tests/server/net", "tests/server/security"),
+        (
+            "tests/server/test_*.py", "tests/server/apis", "tests/server/net", "tests/server/security",
+            "tests/server/quorum/test_leading.py", "tests/server/replicated/test_following_leader.py",
+            "tests/server/replicated/test_other_clusters.py", "tests/server/replicated/test_settings_of_a_set.py",
+        ),
     ),
     "core": Package(("kafkalog/_core/*.pyx",), ("tests/_core", "tests/storage", "tests/cleaner")),
 }  # fmt: skip

@@ -12,6 +12,7 @@ import kafkalog
 from kafkalog.errors import DirectoryLocked, PartitionNotFound
 from kafkalog.server.config import ServerConfig
 from kafkalog.server.node import Node
+from kafkalog.server.passing import stand_ins
 from kafkalog.server.security.users import add_user
 from kafkalog.server.serving import serving
 from kafkalog.server.txns.transaction import prepared
@@ -201,3 +202,16 @@ def test_no_directory(tmp_path: Path) -> None:
 
     with pytest.raises(PartitionNotFound):
         asyncio.run(run())
+
+
+def test_a_stand_in_has_partitions_and_files_and_nothing_else_that_lies_there(left: Path) -> None:
+    for name in ("notes", f"orders-0.{'0' * 32}-delete", "lost+found", "__cluster_metadata-0"):
+        (left / name).mkdir()
+        (left / name / "text").write_bytes(bytes(1000))
+    with stand_ins([str(left)]) as [made]:
+        assert {one.name for one in Path(made).iterdir() if one.is_dir()} == {
+            "orders-0", "orders-1", "__cluster_metadata-0",
+        }  # fmt: skip
+        files = {one.name for one in left.iterdir() if one.is_file()}
+        assert {one.name for one in Path(made).iterdir() if one.is_file()} == files - {".lock"}
+        assert all(one.stat().st_mode & 0o777 == 0o600 for one in Path(made).iterdir() if one.is_file())
