@@ -40,6 +40,7 @@ PACKAGES = {
         ("kafkalog/server/*.py", "kafkalog/server/apis/*.py", "kafkalog/server/net/*.py"),
         (
             "tests/server/test_*.py", "tests/server/apis", "tests/server/net", "tests/server/security",
+            "tests/server/groups/test_group_access.py", "tests/server/groups/test_offset_answers.py",
             "tests/server/quorum/test_leading.py", "tests/server/replicated/test_following_leader.py",
             "tests/server/replicated/test_other_clusters.py", "tests/server/replicated/test_settings_of_a_set.py",
         ),

@@ -242,6 +242,29 @@ def test_more_connections_than_there_may_be_wait_to_be_taken(name: str) -> None:
     asyncio.run(run())
 
 
+def test_connections_of_all_listeners_count_together() -> None:
+    async def run() -> None:
+        settings: dict[str, Any] = {
+            "listeners": "PLAINTEXT://127.0.0.1:0,INSIDE://127.0.0.1:0", "max_connections": 2,
+            "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT",
+        }  # fmt: skip
+        async with network_for(echo, **settings) as network:
+            taken = [await connect(network, name) for name in ("PLAINTEXT", "INSIDE")]
+            for reader, writer in taken:
+                writer.write(ASKED)
+                assert await answer_of(reader) == b"12345678"
+            third = await connect(network, "INSIDE")
+            third[1].write(ASKED)
+            await asyncio.sleep(0.05)
+            assert network.counts.accepted == 2
+            taken[1][1].close()
+            assert await answer_of(third[0]) == b"12345678"
+            for _, writer in (taken[0], third):
+                writer.close()
+
+    asyncio.run(run())
+
+
 def test_a_connection_on_which_nothing_happens_is_closed_and_one_that_waits_is_not() -> None:
     async def run() -> None:
         async def dispatch(connection: Any, frame: bytearray) -> Any:
