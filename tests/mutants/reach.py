@@ -29,7 +29,10 @@ PACKAGES = {
     "tools": Package(("kafkalog/tools/*.py",), ("tests/tools", "tests/cli", "tests/golden")),
     "groups": Package(
         ("kafkalog/server/groups/*.py", "kafkalog/server/apis/offset_*.py", "kafkalog/server/apis/*_group*.py"),
-        ("tests/server/groups", "tests/server/apis/test_offset_calls.py", "tests/cli/test_consume_group.py"),
+        (
+            "tests/server/groups", "tests/server/apis/test_offset_calls.py", "tests/server/apis/test_refused_calls.py",
+            "tests/cli/test_consume_group.py",
+        ),
     ),
     "txns": Package(("kafkalog/server/txns/*.py",), ("tests/server/txns", "tests/server/apis/test_trans*.py")),
     "replica": Package(
@@ -41,7 +44,8 @@ PACKAGES = {
         (
             "tests/server/test_*.py", "tests/server/apis", "tests/server/net", "tests/server/security",
             "tests/server/groups/test_group_access.py", "tests/server/groups/test_offset_answers.py",
-            "tests/server/quorum/test_leading.py", "tests/server/replicated/test_following_leader.py",
+            "tests/server/quorum/test_leading.py", "tests/server/quorum/test_handover.py",
+            "tests/server/quorum/test_new_leader.py", "tests/server/replicated/test_following_leader.py",
             "tests/server/replicated/test_other_clusters.py", "tests/server/replicated/test_settings_of_a_set.py",
         ),
     ),
