@@ -179,11 +179,14 @@ def test_connections_have_a_limit(listener: HttpListener, monkeypatch: pytest.Mo
 
 def test_stop_ends_what_is_open() -> None:
     with listening({"/": hello}) as listener:
-        link = socket.create_connection(("127.0.0.1", listener.port), timeout=20)
+        port = listener.port
+        link = socket.create_connection(("127.0.0.1", port), timeout=20)
         link.sendall(b"GET ")
         assert status_of(exchange(listener.port, b"GET / HTTP/1.1\r\n\r\n")) == 200
     with link:
         assert read_all(link) == b""
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=20)
 
 
 def get(port: int, path: str) -> tuple[int, str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -215,3 +216,19 @@ def test_a_stand_in_has_partitions_and_files_and_nothing_else_that_lies_there(le
         files = {one.name for one in left.iterdir() if one.is_file()}
         assert {one.name for one in Path(made).iterdir() if one.is_file()} == files - {".lock"}
         assert all(one.stat().st_mode & 0o777 == 0o600 for one in Path(made).iterdir() if one.is_file())
+
+
+def test_how_much_of_a_directory_that_was_not_closed_well_is_copied_is_logged(
+    left: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with stand_ins([str(left)]):
+        assert "was not closed well" not in caplog.text
+    (left / CLEAN_SHUTDOWN_FILE).unlink()
+    with stand_ins([str(left)]) as [made]:
+        copied = [one for one in Path(made).rglob("*.log") if not one.is_symlink()]
+        last = [max((left / f"orders-{index}").glob("*.log")) for index in (0, 1)]
+        assert sorted(one.name for one in copied) == sorted(one.name for one in last)
+        size = sum(one.stat().st_size for one in last)
+        words = f"{left} was not closed well: {size} bytes of its last segments are copied and recovered"
+        assert size > 0 and words in caplog.messages
