@@ -296,6 +296,18 @@ def test_an_id_that_is_drawn_twice_is_given_once() -> None:
     assert 0 < second.id < 2**31
 
 
+def test_sessions_take_as_many_partitions_as_they_may_and_no_more() -> None:
+    sessions = FetchSessions(9, Now(), most_partitions=4, seed=1)
+    assert made(sessions, *range(5)) is None
+    three = made(sessions, 1, 2, 3)
+    assert three is not None and made(sessions, 1, 2) is None
+    one = made(sessions, 1)
+    assert one is not None and (sessions.partitions, len(sessions)) == (4, 2)
+    grown = sessions.resume(one.id, 1, False, list(asked(1, 2).values()), ())
+    assert isinstance(grown, FetchSession) and grown.id == 0, "it is answered, and has no session any more"
+    assert (sessions.partitions, len(sessions)) == (3, 1)
+
+
 def test_slots_are_bounded_and_the_larger_session_gets_one() -> None:
     now = Now()
     sessions = FetchSessions(2, now, seed=1)

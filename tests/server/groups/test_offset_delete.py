@@ -66,3 +66,32 @@ async def test_offsets_of_a_topic_that_one_may_not_read_are_kept(tmp_path: Path)
         codes = await deleted(node, ("t", 0), ("u", 0), connection=CLERK)
         assert codes == {("t", 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED, ("u", 0): 0}
         assert kept(node) == {("t", 0)}
+
+
+@pytest.mark.parametrize(("kind", "metadata", "codes"), [
+    ("connect", READS_T, ErrorCode.NON_EMPTY_GROUP),
+    ("consumer", b"no subscription", {("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+                                      ("u", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}),
+    ("consumer", READS_T, {("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ("u", 0): 0}),
+])  # fmt: skip
+@in_loop
+async def test_of_a_group_with_members_offsets_go_where_it_is_known_what_they_read(
+    tmp_path: Path, kind: str, metadata: bytes, codes: Any
+) -> None:
+    async with node_for(tmp_path) as node:
+        await with_offsets(node)
+        joined = await join(node, protocol_type=kind, protocols=[{"name": "range", "metadata": metadata}])
+        who = {"group_id": "g", "member_id": joined.member_id}
+        given = [{"member_id": joined.member_id, "assignment": b""}]
+        await call(node, "sync_group", 4, {**who, "generation_id": joined.generation_id, "assignments": given})
+        if isinstance(codes, dict):
+            assert await deleted(node, ("t", 0), ("u", 0)) == codes
+            assert kept(node) == {place for place, code in codes.items() if code}
+        else:
+            rows = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+            answer = await call(node, "offset_delete", 0, {"group_id": "g", "topics": rows})
+            assert (answer.error_code, answer.topics, kept(node)) == (codes, (), {("t", 0), ("u", 0)})
+        members = [{"member_id": joined.member_id, "group_instance_id": None}]
+        assert (await call(node, "leave_group", 4, {"group_id": "g", "members": members})).error_code == 0
+        assert await deleted(node, ("t", 0), ("u", 0)) == {("t", 0): 0, ("u", 0): 0}, "nobody is in it"
+        assert kept(node) == set()

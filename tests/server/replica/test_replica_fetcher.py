@@ -238,7 +238,7 @@ async def test_damaged_batches_are_not_written(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_a_lost_connection_is_made_again(tmp_path: Path) -> None:
+async def test_a_lost_connection_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with pair_in(tmp_path) as pair:
         pair.append(T0, b"0")
         pair.begin(T0)
@@ -257,6 +257,7 @@ async def test_a_lost_connection_is_made_again(tmp_path: Path) -> None:
             await pair.until_same(T0)
             await until(lambda: pair.fetcher.peer_error is None)
         assert len(given) == 4
+        assert sum(message.startswith("the leader is lost: ") for message in caplog.messages) == 3
 
 
 @in_loop

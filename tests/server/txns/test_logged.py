@@ -14,6 +14,7 @@ from kafkalog.server.txns.coordinator import TransactionCoordinator
 from kafkalog.server.txns.producer_ids import ProducerIds
 from kafkalog.server.txns.records import TOPIC, read_transactions, transactions_batch
 from kafkalog.server.txns.transaction import Transaction
+from kafkalog.types import TopicPartition
 from tests.faults import FaultFS
 from tests.server.looping import in_loop
 from tests.server.txns.small_node import SmallNode, opened
@@ -92,3 +93,17 @@ async def test_a_reservation_that_no_directory_takes_is_refused_and_each_is_logg
     fs.heal()
     await ids.ready()
     assert ids.take() == 5, "nothing was given meanwhile"
+
+
+def test_a_partition_that_takes_no_marker_is_logged_with_its_producer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
+        producer = await begun(coordinator)
+        assert coordinator.add_partitions("x", producer, [TopicPartition("gone", 3)]) == E.NONE
+        assert (await coordinator.end("x", producer, True)).error == E.NONE
+        assert state_of(coordinator) == S.COMPLETE_COMMIT
+        [(message, _)] = lines(caplog, "the end of a transaction")
+        assert message.startswith(f"the end of a transaction of producer {producer.producer_id} is not in gone-3: ")
+
+    on_node(tmp_path / "data", work)
