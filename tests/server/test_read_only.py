@@ -13,7 +13,7 @@ import kafkalog
 from kafkalog.errors import DirectoryLocked, PartitionNotFound
 from kafkalog.server.config import ServerConfig
 from kafkalog.server.node import Node
-from kafkalog.server.passing import stand_ins
+from kafkalog.server.passing import NoWritesToLinks, stand_ins
 from kafkalog.server.security.users import add_user
 from kafkalog.server.serving import serving
 from kafkalog.server.txns.transaction import prepared
@@ -232,3 +232,14 @@ def test_how_much_of_a_directory_that_was_not_closed_well_is_copied_is_logged(
         size = sum(one.stat().st_size for one in last)
         words = f"{left} was not closed well: {size} bytes of its last segments are copied and recovered"
         assert size > 0 and words in caplog.messages
+
+
+def test_a_cut_behind_a_link_cuts_a_copy_and_readers_go_on_with_it(tmp_path: Path) -> None:
+    source, link = tmp_path / "source", tmp_path / "link"
+    source.write_bytes(b"0123456789")
+    link.symlink_to(source)
+    with NoWritesToLinks().open_file(link, "rw") as file:
+        file.truncate(4)
+        assert os.pread(file.fileno(), 100, 0) == b"0123"
+    assert (source.read_bytes(), link.read_bytes(), link.is_symlink()) == (b"0123456789", b"0123", False)
+    assert sorted(tmp_path.iterdir()) == [link, source]

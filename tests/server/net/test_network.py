@@ -242,6 +242,29 @@ def test_more_connections_than_there_may_be_wait_to_be_taken(name: str) -> None:
     asyncio.run(run())
 
 
+def test_a_socket_is_watched_for_writing_only_while_an_answer_waits() -> None:
+    """Else the loop would turn without end."""
+    async def run() -> None:
+        async def large(connection: Any, frame: bytearray) -> Any:
+            return [bytes(8 << 20)]
+
+        async with network_for(large) as network:
+            reader, writer = await connect(network)
+            writer.write(ASKED)
+            while not network.channels:
+                await asyncio.sleep(0.01)
+            [channel] = network.channels.values()
+            while not channel._is_writing:
+                await asyncio.sleep(0.01)
+            assert len(await answer_of(reader)) == 8 << 20
+            while channel.is_busy:
+                await asyncio.sleep(0.01)
+            assert not network.loop.remove_writer(channel._sock.fileno())
+            writer.close()
+
+    asyncio.run(run())
+
+
 def test_connections_of_all_listeners_count_together() -> None:
     async def run() -> None:
         settings: dict[str, Any] = {
