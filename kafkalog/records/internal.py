@@ -27,6 +27,14 @@ class UnknownRecordType(MessageError):
         self.number = number
 
 
+class UnknownRecordVersion(MessageError):
+    """A record of the known type `number` in a version that is newer than those known."""
+
+    def __init__(self, message: str = "", *, number: int = -1, **where: Any) -> None:
+        super().__init__(message, **where)
+        self.number = number
+
+
 class CoordinatorRecord(NamedTuple):
     """A record of a coordinator's topic; `version` and `value` are None for a tombstone."""
 
@@ -127,7 +135,10 @@ def metadata_record(value: bytes, records: Mapping[int, Schema]) -> MetadataReco
     number = _short(source, "type")
     version = _short(source, "version")
     if number not in records:
-        raise MessageError(f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {number}")
+        message = f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {number}"
+        raise UnknownRecordType(message, number=number)
+    if version > records[number].highest:
+        raise UnknownRecordVersion(f"Failed to deserialize record with type {number}", number=number)
     try:
         data = records[number].read(source, version)
     except MessageError:

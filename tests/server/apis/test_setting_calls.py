@@ -49,7 +49,7 @@ def test_settings_of_a_topic_are_told_with_where_they_come_from(tmp_path: Path, 
     async def use(node: Node) -> None:
         await create(node, {"name": "t", "configs": [{"name": "retention.ms", "value": "5"}]})
         row = await describe(node, TOPIC, "t", version=version)
-        assert (row.error_code, row.error_message) == (0, "") and len(row.configs) == 33
+        assert (row.error_code, row.error_message) == (0, "") and len(row.configs) == 37
         by_name = {one.name: one for one in row.configs}
         assert (by_name["retention.ms"].value, by_name["retention.ms"].config_source) == ("5", 1)
         assert (by_name["max.message.bytes"].value, by_name["max.message.bytes"].config_source) == ("777777", 4)
