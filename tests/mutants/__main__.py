@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.mutants import report
 from tests.mutants.cython_changes import cython_changes
 from tests.mutants.python_changes import Change, compiles, python_changes
-from tests.mutants.reach import PACKAGES, Package, files_reaching
+from tests.mutants.reach import PACKAGES, Package, files_naming, files_reaching, statement
 from tests.mutants.trial import Copy, Outcome, copied
 from tests.trees import ROOT
 
@@ -60,6 +60,8 @@ class Trials:
         if report.key(change, source) in self._equivalent:
             return Outcome("equivalent")
         tests = self._seen.tests_of(change.path, source, change.line) if self._seen is not None else []
+        if tests and statement(source, change.line) is None:
+            tests = [*files_naming(self._package, change.path, root), *tests]
         return self._copy.try_change(change, tests or files_reaching(self._package, change.path, root), self._limit_s)
 
 

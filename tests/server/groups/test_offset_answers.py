@@ -111,6 +111,24 @@ async def test_offsets_of_a_topic_that_is_gone_are_told_by_name_alone(tmp_path: 
             assert rows_of((await call(node, "offset_fetch", version, tree)).groups[0].topics) == expected
 
 
+@in_loop
+async def test_offsets_are_told_to_members_in_their_epoch_and_to_who_is_none(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        await topic(node)
+        beat = {"group_id": "g", "member_id": "m", "member_epoch": 0, "rebalance_timeout": 60_000}
+        more = {"topic_partitions": [], "subscribed_topic_names": ["t"]}
+        joined = await call(node, "consumer_group_heartbeat", 1, {**beat, **more})
+        assert joined.error_code == 0
+        for member_id, epoch, code in (
+            ("m", joined.member_epoch, 0), ("m", joined.member_epoch - 1, ErrorCode.STALE_MEMBER_EPOCH),
+            ("n", joined.member_epoch, ErrorCode.UNKNOWN_MEMBER_ID), (None, -1, 0),
+        ):  # fmt: skip
+            names = [{"name": "t", "partition_indexes": [0]}]
+            group = {"group_id": "g", "member_id": member_id, "member_epoch": epoch, "topics": names}
+            answer = await call(node, "offset_fetch", 9, {"groups": [group], "require_stable": False})
+            assert (answer.groups[0].error_code, len(answer.groups[0].topics)) == (int(code), not code)
+
+
 COUNT = 20 * TURN_ROWS
 
 
