@@ -180,7 +180,10 @@ def _replay_batch(image: ClusterImage, batch: RecordBatch, path: str) -> int:
             image.replay_control(control_record(record.key, record.value))
             continue
         try:
-            image.replay(metadata_record(record.value or b"", RECORDS))
+            found = metadata_record(record.value or b"", RECORDS)
+            if found.version > RECORDS[found.type].highest:
+                raise UnknownRecordVersion(number=found.type)
+            image.replay(found)
         except (UnknownRecordType, UnknownRecordVersion) as error:
             known = RECORDS.get(error.number)
             if known is not None and known.name in NEEDED:

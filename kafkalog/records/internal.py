@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from kafkalog.records.message import MessageError, Source
@@ -137,14 +138,13 @@ def metadata_record(value: bytes, records: Mapping[int, Schema]) -> MetadataReco
     if number not in records:
         message = f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {number}"
         raise UnknownRecordType(message, number=number)
-    if version > records[number].highest:
-        raise UnknownRecordVersion(f"Failed to deserialize record with type {number}", number=number)
+    failed = partial(UnknownRecordVersion, number=number) if version > records[number].highest else MessageError
     try:
         data = records[number].read(source, version)
     except MessageError:
-        raise MessageError(f"Failed to deserialize record with type {number}") from None
+        raise failed(f"Failed to deserialize record with type {number}") from None
     if source.left:
-        raise MessageError(f"Found {source.left} byte(s) of garbage after {number}")
+        raise failed(f"Found {source.left} byte(s) of garbage after {number}")
     return MetadataRecord(number, records[number].name, version, data)
 
 

@@ -49,7 +49,7 @@ def test_settings_of_a_topic_are_told_with_where_they_come_from(tmp_path: Path, 
     async def use(node: Node) -> None:
         await create(node, {"name": "t", "configs": [{"name": "retention.ms", "value": "5"}]})
         row = await describe(node, TOPIC, "t", version=version)
-        assert (row.error_code, row.error_message) == (0, "") and len(row.configs) == 37
+        assert (row.error_code, row.error_message) == (0, "") and len(row.configs) == 33
         by_name = {one.name: one for one in row.configs}
         assert (by_name["retention.ms"].value, by_name["retention.ms"].config_source) == ("5", 1)
         assert (by_name["max.message.bytes"].value, by_name["max.message.bytes"].config_source) == ("777777", 4)
@@ -70,6 +70,17 @@ def test_settings_of_a_topic_are_told_with_where_they_come_from(tmp_path: Path, 
         assert [(one.name, one.synonyms) for one in row.configs] == [("retention.ms", ())]
 
     with_node(tmp_path, use, log_retention_hours=3, message_max_bytes=777_777)
+
+
+def test_settings_that_topics_have_since_4_4_are_shown_where_they_are_set(tmp_path: Path) -> None:
+    async def use(node: Node) -> None:
+        own = {"remote.copy.lag.ms": "5", "max.decompressed.message.bytes": "100"}
+        await create(node, {"name": "t", "configs": [{"name": name, "value": value} for name, value in own.items()]})
+        row = await describe(node, TOPIC, "t", version=4)
+        values = {one.name: one.value for one in row.configs}
+        assert len(values) == 33 + len(own) and own.items() <= values.items()
+
+    with_node(tmp_path, use)
 
 
 @pytest.mark.parametrize(
