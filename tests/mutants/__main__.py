@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.mutants import report
 from tests.mutants.cython_changes import cython_changes
 from tests.mutants.python_changes import Change, compiles, python_changes
-from tests.mutants.reach import PACKAGES, Package, files_reaching
+from tests.mutants.reach import PACKAGES, Package, files_naming, files_reaching, statement
 from tests.mutants.trial import Copy, Outcome, copied
 from tests.trees import ROOT
 
@@ -55,11 +55,14 @@ class Trials:
 
     def outcome(self, change: Change) -> Outcome:
         """Try one change, unless it is known to alter nothing."""
-        source = (ROOT / change.path).read_bytes()
+        root = self._copy.place  # the tree that was copied may be another one by now
+        source = (root / change.path).read_bytes()
         if report.key(change, source) in self._equivalent:
             return Outcome("equivalent")
         tests = self._seen.tests_of(change.path, source, change.line) if self._seen is not None else []
-        return self._copy.try_change(change, tests or files_reaching(self._package, change.path, ROOT), self._limit_s)
+        if tests and statement(source, change.line) is None:
+            tests = [*files_naming(self._package, change.path, root), *tests]
+        return self._copy.try_change(change, tests or files_reaching(self._package, change.path, root), self._limit_s)
 
 
 def main() -> None:
@@ -76,9 +79,10 @@ def main() -> None:
     file = given.report or ROOT / "build" / "mutants" / f"{given.package}-{given.seed}.txt"
     file.parent.mkdir(parents=True, exist_ok=True)
     outcomes: list[tuple[Change, Outcome]] = []
+    changes = chosen(package, given.only, given.count, given.seed)
     with copied(ROOT) as copy:
         trials = Trials(copy, package)
-        for change in chosen(package, given.only, given.count, given.seed):
+        for change in changes:
             outcomes.append((change, trials.outcome(change)))
             print(f"{outcomes[-1][1].word:10} {change}  {outcomes[-1][1].test}", flush=True)
             file.write_text(report.page(title, outcomes), encoding="utf-8")

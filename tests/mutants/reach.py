@@ -32,13 +32,26 @@ PACKAGES = {
     "tools": Package(("kafkalog/tools/*.py",), ("tests/tools", "tests/cli", "tests/golden")),
     "groups": Package(
         ("kafkalog/server/groups/*.py", "kafkalog/server/apis/offset_*.py", "kafkalog/server/apis/*_group*.py"),
-        ("tests/server/groups", "tests/server/apis/test_offset_calls.py", "tests/cli/test_consume_group.py"),
+        (
+            "tests/server/groups", "tests/server/apis/test_offset_calls.py", "tests/server/apis/test_refused_calls.py",
+            "tests/cli/test_consume_group.py",
+        ),
     ),
     "txns": Package(("kafkalog/server/txns/*.py",), ("tests/server/txns", "tests/server/apis/test_trans*.py")),
-    "replica": Package(("kafkalog/server/replica/*.py",), ("tests/server/replica", "tests/server/apis/test_[fp]*.py")),
+    "replica": Package(
+        ("kafkalog/server/replica/*.py",),
+        ("tests/server/replica", "tests/server/apis/test_[fp]*.py", "tests/server/replicated/test_survivors.py"),
+    ),
     "server": Package(
         ("kafkalog/server/*.py", "kafkalog/server/apis/*.py", "kafkalog/server/net/*.py"),
-        ("tests/server/test_*.py", "tests/server/apis", "tests/server/net", "tests/server/security"),
+        (
+            "tests/server/test_*.py", "tests/server/apis", "tests/server/net", "tests/server/security",
+            "tests/server/groups/test_group_access.py", "tests/server/groups/test_offset_answers.py",
+            "tests/server/quorum/test_leading.py", "tests/server/quorum/test_handover.py",
+            "tests/server/quorum/test_new_leader.py", "tests/server/quorum/test_metadata.py",
+            "tests/server/replicated/test_following_leader.py",
+            "tests/server/replicated/test_other_clusters.py", "tests/server/replicated/test_settings_of_a_set.py",
+        ),
     ),
     "core": Package(("kafkalog/_core/*.pyx",), ("tests/_core", "tests/storage", "tests/cleaner")),
 }  # fmt: skip
@@ -55,15 +68,24 @@ def files_of(package: Package, root: Path) -> list[Path]:
 
 def files_reaching(package: Package, module: str, root: Path) -> list[str]:
     """Return a package's test files, those first that are named like a module, then those that name it."""
+    files = sorted(files_of(package, root), key=lambda file: _distance(file, module))
+    return [str(file.relative_to(root)) for file in files]
+
+
+def files_naming(package: Package, module: str, root: Path) -> list[str]:
+    """Return the test files that are named like a module, or name it: what they compare need not run a line of it."""
+    return [str(file.relative_to(root)) for file in files_of(package, root) if _distance(file, module) < _FAR]
+
+
+_FAR = 2
+
+
+def _distance(file: Path, module: str) -> int:
     stem = Path(module).stem.strip("_")
+    if stem in file.stem or file.stem.removeprefix("test_") in stem:
+        return 0
     named = re.compile(rf"\b{Path(module).parent.name}(?:\.| import .*\b){stem}\b")
-
-    def distance(file: Path) -> int:
-        if stem in file.stem or file.stem.removeprefix("test_") in stem:
-            return 0
-        return 1 if named.search(file.read_text(encoding="utf-8")) else 2
-
-    return [str(file.relative_to(root)) for file in sorted(files_of(package, root), key=distance)]
+    return 1 if named.search(file.read_text(encoding="utf-8")) else _FAR
 
 
 class Seen:
@@ -81,7 +103,7 @@ class Seen:
         A line outside of functions runs once, with the first import: any test that ran the module may hang on it.
         """
         lines = self._lines.get(path, {})
-        if (span := _statement(source, line)) is None:
+        if (span := statement(source, line)) is None:
             numbers = {test for tests in lines.values() for test in tests}
         else:
             numbers = {test for one in span for test in lines.get(str(one), ())}
@@ -91,7 +113,7 @@ class Seen:
         return sorted(found, key=self._seconds.__getitem__)
 
 
-def _statement(source: bytes, line: int) -> range | None:
+def statement(source: bytes, line: int) -> range | None:
     """Return the lines up to `line` of the smallest statement in a function that has it; None outside of functions."""
     best: range | None = None
     for function in ast.walk(ast.parse(source)):

@@ -12,7 +12,7 @@ from tests.mutants import report
 from tests.mutants.__main__ import chosen
 from tests.mutants.cython_changes import cython_changes
 from tests.mutants.python_changes import Change, compiles, python_changes
-from tests.mutants.reach import PACKAGES, Seen, files_reaching
+from tests.mutants.reach import PACKAGES, Seen, files_naming, files_reaching
 from tests.mutants.trial import Copy, Outcome
 from tests.trees import ROOT
 
@@ -47,6 +47,11 @@ def test_the_changes_of_a_function() -> None:
         (9, "in", "not in"),
         (9, "7", "8"),
     ]
+
+
+def test_what_a_program_asserts_of_lengths_is_left_as_it_is() -> None:
+    assert changes(b"zip(a, b, strict=True)") == [(1, "zip(a, b, strict=True)", "pass"), (1, "a, b", "b, a")]
+    assert (1, "False", "True") in changes(b"zip(a, b, strict=False)")
 
 
 def test_each_change_is_one_place_of_a_program() -> None:
@@ -100,6 +105,12 @@ def test_a_package_has_sources_and_its_patterns_have_tests(name: str) -> None:
 def test_the_closest_tests_come_first() -> None:
     found = files_reaching(PACKAGES["cleaner"], "kafkalog/cleaner/segment_reader.py", ROOT)
     assert found[0] == "tests/cleaner/test_segment_reader.py" and len(found) > 10
+
+
+def test_tests_of_a_module_are_those_that_name_it_too() -> None:
+    found = files_naming(PACKAGES["server"], "kafkalog/server/settings.py", ROOT)
+    assert "tests/server/test_settings.py" in found
+    assert set(found) < set(files_reaching(PACKAGES["server"], "kafkalog/server/settings.py", ROOT))
 
 
 def test_the_tests_of_a_line_are_those_that_ran_its_statement() -> None:

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafkalog.config import LogConfig
@@ -56,6 +56,7 @@ def step(partition: Partition, name: str, sequence: int) -> None:
             partition.role = role._replace(isr=(NODE,) if FOLLOWER in role.isr else (NODE, FOLLOWER))
         case "cut":
             log.truncate_to(max(log.high_watermark, log.log_end_offset - 1), keeps_begin=True)
+            log.begin_epoch(role.leader_epoch)  # a leader's log has it
         case "delete":
             partition.delete_records(log.high_watermark)
         case _:
@@ -67,6 +68,7 @@ def step(partition: Partition, name: str, sequence: int) -> None:
     steps=st.lists(st.sampled_from(STEPS), min_size=1, max_size=8), reader=st.sampled_from(READERS),
     behind=st.integers(0, 1),
 )  # fmt: skip
+@example(steps=["append", "epoch", "cut", "append"], reader=READERS[2], behind=0)
 def test_what_stands_is_what_reading_again_would_give(steps: list[str], reader: FetchParams, behind: int) -> None:
     """FLOW-12, FLOW-13."""
     with tempfile.TemporaryDirectory() as name:
