@@ -1,9 +1,8 @@
 """`python -m tests.mutants --package storage --count 40 --seed 1`: changes chosen by the seed, each tried.
 
 `--only kafkalog/storage/roll.py:71` keeps to the changes of a file, or of one of its lines. The tests have to pass as
-they are before anything is changed; then they run once more to see which of them run which line. A change of Python is
-tried with the tests that run its statement, one of Cython with all tests of the package, the closest files first. The
-report is written after each change, to build/mutants/ or to `--report`.
+they are before anything is changed; then they run once more to see which of them run which line. A change is tried
+with the tests that run its statement. The report is written after each change, to build/mutants/ or to `--report`.
 """
 
 from __future__ import annotations
@@ -51,14 +50,15 @@ class Trials:
         if (unchanged := copy.run(files, UNCHANGED_S)).word != "survived":
             raise SystemExit(f"the tests fail as they are: {unchanged.test}")
         self._limit_s = 30 + 3 * (time.monotonic() - started)
-        self._seen = copy.watch(files, UNCHANGED_S) if package.sources[0].endswith(".py") else None
+        watch = copy.watch if package.sources[0].endswith(".py") else copy.watch_compiled
+        self._seen = watch(files, UNCHANGED_S)
 
     def outcome(self, change: Change) -> Outcome:
         """Try one change, unless it is known to alter nothing."""
         source = (ROOT / change.path).read_bytes()
         if report.key(change, source) in self._equivalent:
             return Outcome("equivalent")
-        tests = self._seen.tests_of(change.path, source, change.line) if self._seen is not None else []
+        tests = self._seen.tests_of(change.path, source, change.line)
         return self._copy.try_change(change, tests or files_reaching(self._package, change.path, ROOT), self._limit_s)
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple
+
+FUNCTION = re.compile(r"( *)(?:def|cdef|cpdef)\b[^=(]*\(")
+"""Where a function of Cython begins."""
 
 
 class Package(NamedTuple):
@@ -37,7 +41,11 @@ PACKAGES = {
         ("kafkalog/server/*.py", "kafkalog/server/apis/*.py", "kafkalog/server/net/*.py"),
         ("tests/server/test_*.py", "tests/server/apis", "tests/server/net", "tests/server/security"),
     ),
-    "core": Package(("kafkalog/_core/*.pyx",), ("tests/_core", "tests/storage", "tests/cleaner")),
+    "core": Package(
+        ("kafkalog/_core/*.pyx",),
+        ("tests/_core", "tests/records", "tests/cleaner", "tests/tools", "tests/test_append*.py", "tests/storage",
+         "tests/golden/test_[a-u]*.py"),
+    ),  # fmt: skip
 }  # fmt: skip
 
 
@@ -78,7 +86,8 @@ class Seen:
         A line outside of functions runs once, with the first import: any test that ran the module may hang on it.
         """
         lines = self._lines.get(path, {})
-        if (span := _statement(source, line)) is None:
+        span = _statement(source, line) if path.endswith(".py") else _blocks(source, line, lines)
+        if span is None:
             numbers = {test for tests in lines.values() for test in tests}
         else:
             numbers = {test for one in span for test in lines.get(str(one), ())}
@@ -86,6 +95,19 @@ class Seen:
         files = {test for test in found if "::" not in test} - {""}
         found = {test for test in self._seconds if test in found or test.partition("::")[0] in files}
         return sorted(found, key=self._seconds.__getitem__)
+
+
+def _blocks(source: bytes, line: int, ran: Container[str]) -> list[int] | None:
+    """Return the lines at which the block that has `line`, and the one before it, begin; None outside of functions."""
+    rows = source.decode().splitlines()
+    for first in range(line, 0, -1):
+        if (match := FUNCTION.match(rows[first - 1])) and len(match[1]) < _indentation(rows[line - 1]):
+            return [one for one in range(line, first - 1, -1) if str(one) in ran][:2] or None
+    return None
+
+
+def _indentation(row: str) -> int:
+    return len(row) - len(row.lstrip())
 
 
 def _statement(source: bytes, line: int) -> range | None:
