@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import time
 from itertools import islice
 from pathlib import Path
 
@@ -46,10 +45,8 @@ class Trials:
         self._copy, self._package = copy, package
         self._equivalent = report.equivalents(report.EQUIVALENT.read_text(encoding="utf-8"))
         files = files_reaching(package, package.sources[0], ROOT)
-        started = time.monotonic()
         if (unchanged := copy.run(files, UNCHANGED_S)).word != "survived":
             raise SystemExit(f"the tests fail as they are: {unchanged.test}")
-        self._limit_s = 30 + 3 * (time.monotonic() - started)
         watch = copy.watch if package.sources[0].endswith(".py") else copy.watch_compiled
         self._seen = watch(files, UNCHANGED_S)
 
@@ -59,7 +56,9 @@ class Trials:
         if report.key(change, source) in self._equivalent:
             return Outcome("equivalent")
         tests = self._seen.tests_of(change.path, source, change.line)
-        return self._copy.try_change(change, tests or files_reaching(self._package, change.path, ROOT), self._limit_s)
+        files = files_reaching(self._package, change.path, ROOT)
+        limit_s = 60 + 3 * self._seen.seconds_of(tests) if tests else UNCHANGED_S
+        return self._copy.try_change(change, tests or files, limit_s)
 
 
 def main() -> None:

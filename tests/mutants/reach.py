@@ -96,6 +96,10 @@ class Seen:
         found = {test for test in self._seconds if test in found or test.partition("::")[0] in files}
         return sorted(found, key=self._seconds.__getitem__)
 
+    def seconds_of(self, tests: list[str]) -> float:
+        """Return how long these tests took."""
+        return sum(self._seconds[test] for test in tests)
+
 
 def _blocks(source: bytes, line: int, ran: Container[str]) -> list[int] | None:
     """Return the lines at which the block that has `line`, and the one before it, begin; None outside of functions."""
