@@ -398,13 +398,6 @@ cdef class Producers:
         return bool(self.ongoing or self.unreplicated)
 
     @property
-    def first_undecided_offset(self) -> int:
-        """Where the oldest open transaction began; -1 without one."""
-        for first_offset in self.ongoing:
-            return first_offset
-        return -1
-
-    @property
     def first_unstable_offset(self) -> int:
         """The lowest first offset of a transaction that is open, or whose marker is not replicated; -1: none (PSM-13)."""
         cdef int64_t first = -1
