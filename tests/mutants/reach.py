@@ -42,7 +42,7 @@ PACKAGES = {
         ("tests/server/test_*.py", "tests/server/apis", "tests/server/net", "tests/server/security"),
     ),
     "core": Package(
-        ("kafkalog/_core/*.pyx",),
+        ("kafkalog/_core/*.pyx", "kafkalog/_core/*.pxd"),
         ("tests/_core", "tests/records", "tests/cleaner", "tests/tools", "tests/test_append*.py", "tests/storage",
          "tests/golden/test_[a-u]*.py"),
     ),  # fmt: skip
