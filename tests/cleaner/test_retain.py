@@ -214,6 +214,16 @@ def test_an_old_message_without_key_at_the_end_leaves_an_empty_batch() -> None:
     empty.ensure_valid()
 
 
+@pytest.mark.parametrize(("magic", "by_log"), [(0, False), (1, True)])
+def test_the_empty_batch_of_an_old_message_has_its_kind_of_time(magic: int, by_log: bool) -> None:
+    """CLN-12: the bit means nothing in v0."""
+    messages = MessageSet(magic)
+    messages.append(4, NOW, None, b"1", attributes=0x08)
+    (empty,) = batches_of(Cleaner().clean(bytes(messages.build())).data)
+    wanted = TimestampType.LOG_APPEND_TIME if by_log else TimestampType.CREATE_TIME
+    assert (empty.header.timestamp_type, empty.header.max_timestamp) == (wanted, NOW if by_log else -1)
+
+
 def test_last_sequences_of_three_producers() -> None:
     """CLN-13."""
     data = b"".join((
