@@ -439,6 +439,24 @@ def test_names_of_topics_that_are_no_text() -> None:
         fed(ArrowEncoder(resolve), table(text()))
 
 
+def test_many_topics_are_each_asked_for_once() -> None:
+    names = [b"topic %03d" % i for i in range(500)]
+    bounds, met = ends(*range(0, 9 * 501, 9)), list[str]()
+
+    def resolve(topic: str) -> tuple[int, int, int]:
+        met.append(topic)
+        return 1, 1000, 0
+
+    encoder = ArrowEncoder(resolve)
+    for _ in range(2):
+        columns = [Node(b"u", 500, [None, bounds, b"".join(names)], name=name) for name in (b"topic", b"value")]
+        fed(encoder, Node(b"+s", 500, [None], columns))
+    encoder.seal()
+    found = {parcel.topic: [r.value for r in decode(parcel, scan(parcel))] for parcel in encoder.take()}
+    assert found == {name.decode(): [name] * 2 for name in names}
+    assert met == [name.decode() for name in names]
+
+
 def test_a_parcel_of_nothing() -> None:
     assert bytes(memoryview(Parcel())) == b""  # type: ignore[call-arg, arg-type]
 

@@ -9,6 +9,8 @@ from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.trees import ROOT
+
 FUNCTION = re.compile(r"( *)(?:def|cdef|cpdef)\b[^=(]*\(")
 """Where a function of Cython begins."""
 
@@ -83,22 +85,32 @@ class Seen:
     def tests_of(self, path: str, source: bytes, line: int) -> list[str]:
         """Return the tests that ran the statement at a line, the quick ones first.
 
-        A line outside of functions runs once, with the first import: any test that ran the module may hang on it.
+        A line outside of functions runs once, with the first import: any test that ran the module may hang on it, and
+        on one of a .pxd file any test of a module that imports from there.
         """
         lines = self._lines.get(path, {})
         span = _statement(source, line) if path.endswith(".py") else _blocks(source, line, lines)
         if span is None:
-            numbers = {test for tests in lines.values() for test in tests}
+            files = [path, *(importers(path) if path.endswith(".pxd") else [])]
+            numbers = {test for file in files for tests in self._lines.get(file, {}).values() for test in tests}
         else:
             numbers = {test for one in span for test in lines.get(str(one), ())}
         found = {self._tests[number] for number in numbers}
-        files = {test for test in found if "::" not in test} - {""}
-        found = {test for test in self._seconds if test in found or test.partition("::")[0] in files}
+        shared = {test for test in found if "::" not in test} - {""}
+        found = {test for test in self._seconds if test in found or test.partition("::")[0] in shared}
         return sorted(found, key=self._seconds.__getitem__)
 
     def seconds_of(self, tests: list[str]) -> float:
         """Return how long these tests took."""
         return sum(self._seconds[test] for test in tests)
+
+
+def importers(path: str) -> list[str]:
+    """Return the Cython files that import from a .pxd file, and the module that it is of."""
+    file = ROOT / path
+    used = re.compile(rf"\b{file.stem} cimport\b")
+    found = [other for other in file.parent.glob("*.p[xy][dx]") if used.search(other.read_text(encoding="utf-8"))]
+    return [str(one.relative_to(ROOT)) for one in [*found, file.with_suffix(".pyx")]]
 
 
 def _blocks(source: bytes, line: int, ran: Container[str]) -> list[int] | None:
