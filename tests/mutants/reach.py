@@ -5,8 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.trees import ROOT
+
+FUNCTION = re.compile(r"( *)(?:def|cdef|cpdef)\b[^=(]*\(")
+"""Where a function of Cython begins."""
 
 
 class Package(NamedTuple):
@@ -53,7 +59,11 @@ PACKAGES = {
             "tests/server/replicated/test_other_clusters.py", "tests/server/replicated/test_settings_of_a_set.py",
         ),
     ),
-    "core": Package(("kafkalog/_core/*.pyx",), ("tests/_core", "tests/storage", "tests/cleaner")),
+    "core": Package(
+        ("kafkalog/_core/*.pyx", "kafkalog/_core/*.pxd"),
+        ("tests/_core", "tests/records", "tests/cleaner", "tests/tools", "tests/test_append*.py", "tests/storage",
+         "tests/golden/test_[a-u]*.py"),
+    ),  # fmt: skip
 }  # fmt: skip
 
 
@@ -100,17 +110,45 @@ class Seen:
     def tests_of(self, path: str, source: bytes, line: int) -> list[str]:
         """Return the tests that ran the statement at a line, the quick ones first.
 
-        A line outside of functions runs once, with the first import: any test that ran the module may hang on it.
+        A line outside of functions runs once, with the first import: any test that ran the module may hang on it, and
+        on one of a .pxd file any test of a module that imports from there.
         """
         lines = self._lines.get(path, {})
-        if (span := statement(source, line)) is None:
-            numbers = {test for tests in lines.values() for test in tests}
+        span = statement(source, line) if path.endswith(".py") else _blocks(source, line, lines)
+        if span is None:
+            files = [path, *(importers(path) if path.endswith(".pxd") else [])]
+            numbers = {test for file in files for tests in self._lines.get(file, {}).values() for test in tests}
         else:
             numbers = {test for one in span for test in lines.get(str(one), ())}
         found = {self._tests[number] for number in numbers}
-        files = {test for test in found if "::" not in test} - {""}
-        found = {test for test in self._seconds if test in found or test.partition("::")[0] in files}
+        shared = {test for test in found if "::" not in test} - {""}
+        found = {test for test in self._seconds if test in found or test.partition("::")[0] in shared}
         return sorted(found, key=self._seconds.__getitem__)
+
+    def seconds_of(self, tests: list[str]) -> float:
+        """Return how long these tests took."""
+        return sum(self._seconds[test] for test in tests)
+
+
+def importers(path: str) -> list[str]:
+    """Return the Cython files that import from a .pxd file, and the module that it is of."""
+    file = ROOT / path
+    used = re.compile(rf"\b{file.stem} cimport\b")
+    found = [other for other in file.parent.glob("*.p[xy][dx]") if used.search(other.read_text(encoding="utf-8"))]
+    return [str(one.relative_to(ROOT)) for one in [*found, file.with_suffix(".pyx")]]
+
+
+def _blocks(source: bytes, line: int, ran: Container[str]) -> list[int] | None:
+    """Return the lines at which the block that has `line`, and the one before it, begin; None outside of functions."""
+    rows = source.decode().splitlines()
+    for first in range(line, 0, -1):
+        if (match := FUNCTION.match(rows[first - 1])) and len(match[1]) < _indentation(rows[line - 1]):
+            return [one for one in range(line, first - 1, -1) if str(one) in ran][:2] or None
+    return None
+
+
+def _indentation(row: str) -> int:
+    return len(row) - len(row.lstrip())
 
 
 def statement(source: bytes, line: int) -> range | None:
