@@ -4,6 +4,7 @@ import io
 import os
 import struct
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -294,6 +295,9 @@ def test_decoders(tmp_path: Path) -> None:
     assert dumped(path, options=bare)[0].splitlines()[3:] == ["| key: 7 payload: 5", ""]
     as_text = DumpOptions(reader=lambda: decoder_reader(None, "string"))
     assert dumped(path, options=as_text) == dumped(path, options=DEEP)
+    for key, value, ending in (("integer", None, "key: 7 payload: \0\0\0\0\0\0\0\5"), (None, "long", "\7 payload: 5")):
+        one = DumpOptions(reader=partial(decoder_reader, key, value))
+        assert dumped(path, options=one)[0].splitlines()[3].endswith(ending)
     path = log_file(tmp_path, [batch([R(b"short", b"\0\0\0\7")])])
     text, error = stopped(path, InvalidRecord, options)
     assert text.endswith("headerKeys: []") and error.offset == 0

@@ -50,6 +50,20 @@ def test_a_snapshot_knows_nothing_from_its_own_offset_on(
     assert [one.kind for one in verify(path.parent)] == kinds
 
 
+@pytest.mark.parametrize(
+    ("epochs", "found"),
+    [((1, 3, 4, 2), ["epoch", "epoch", "epoch-late"]), ((1, 3, -1, 2), ["epoch", "epoch-late"]),
+     ((1, 3, 3, 4), ["epoch-late", "epoch-late"]), ((0, 1, 0), ["epoch"])],
+)  # fmt: skip
+def test_an_epoch_is_late_only_where_no_lower_one_follows(
+    tmp_path: Path, epochs: tuple[int, ...], found: list[str]
+) -> None:
+    parts = [raw_batches.batch(number, [b"x"], epoch=epoch) for number, epoch in enumerate(epochs)]
+    path = write_log(tmp_path / "t-0", parts)
+    (path.parent / "leader-epoch-checkpoint").write_text(f"0\n1\n{epochs[0]} 0\n")
+    assert [one.kind for one in verify(path.parent).findings] == found
+
+
 def test_a_directory_that_waits_for_its_delete_is_noted(tmp_path: Path) -> None:
     write_log(tmp_path / "t-0", raw_batches.batches(0, 4, 5))
     gone = tmp_path / "u-0.0123456789abcdef0123456789abcdef-delete"
