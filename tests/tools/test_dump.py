@@ -92,7 +92,11 @@ def test_complaints_come_by_file_as_from_a_java_hash_map(tmp_path: Path, monkeyp
     monkeypatch.setattr(dump_complaints, "_full", lambda path: path)
     few = ["b", "a", "r", "Q", "\U0001f389"]  # Q and a share a bucket of 16, so do b and r
     many = [chr(code) for code in (97, 65, *range(110, 121))]
-    for names, expected in ((few, ["Q", "a", "r", "b", "\U0001f389"]), (many, [*"Aanopqrstuvwx"])):
+    twelve, thirteen = [*"abcdefghijkp"], [*"abcdefghijklp"]  # of 16 buckets p has the first, of 32 one behind them
+    for names, expected in (
+        (few, ["Q", "a", "r", "b", "\U0001f389"]), (many, [*"Aanopqrstuvwx"]), (twelve, [*"pabcdefghijk"]),
+        (thirteen, thirteen),
+    ):  # fmt: skip
         complaints, err = dump_complaints.Complaints(), io.BytesIO()
         for name in names:
             complaints.non_consecutive[name] = [(-1, 5)]
