@@ -201,7 +201,8 @@ class AbstractIndex(SegmentIndex[P]):
         if content:
             self._file.reserve(len(content))
             self._file.write(content, 0)
-            self._attach(len(content) // self.entry_size)
+            self._entries.attach(content, len(content) // self.entry_size)
+            self._recall()
 
     def resize(self, size: int) -> bool:
         """True when the file got the length `size` rounded down to whole entries; False when it had it (IDX-10).

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafkalog._core.scan import scan as scan_batches
 from kafkalog._core.txns import AbortedRanges, TxnScan
 from kafkalog.errors import CorruptRecord, FormatError, KafkalogError, StorageError
-from kafkalog.storage.aborted_txns import ENTRY_BYTES, check_believable, check_sanity, read_aborted_txns
+from kafkalog.storage.aborted_txns import ENTRY_BYTES, AbortedTxn, check_believable, check_sanity, read_aborted_txns
 from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.storage.log_walk import sound_chunks
 from kafkalog.storage.names import SNAPSHOT_SUFFIX, parse_base_offset, snapshot_file_name, txn_index_file_name
@@ -113,12 +114,23 @@ class Transactions:
         self._tail: _Tail | None = None
         self._before: dict[int, tuple[Any, _SegmentTxns]] = {}
         self._ranges: dict[int, tuple[Any, AbortedRanges]] = {}
-        self._problems: dict[str, KafkalogError] = {}
+        self._problems: dict[str, tuple[KafkalogError, Callable[[], object]]] = {}  # and a way to look again
 
     @property
     def problems(self) -> tuple[KafkalogError, ...]:
-        """The files that could not be used so far, and where scanning met damage."""
-        return tuple(self._problems.values())
+        """The files that could not be used so far, and where scanning met damage.
+
+        Each is looked at again: their owner may have been writing, replacing or deleting it.
+        """
+        with self._lock:
+            for path, (_, look) in list(self._problems.items()):
+                try:
+                    look()
+                    del self._problems[path]
+                except (FormatError, CorruptRecord, StorageError) as error:
+                    if _is_missing(error):
+                        del self._problems[path]
+            return tuple(error for error, _ in self._problems.values())
 
     def forget(self) -> None:
         """Drops what is known: the log was cut."""
@@ -136,9 +148,13 @@ class Transactions:
 
         `end_position` is where the log ends in the last of `segments`. StorageError where files cannot be read.
         """
+        return min(self.open_transactions(segments, end_offset, end_position).values(), default=None)
+
+    def open_transactions(self, segments: Any, end_offset: int, end_position: int) -> dict[int, int]:
+        """Return the first offset of each transaction that is open, by producer id; arguments as above."""
         with self._lock:
             self._follow(segments, end_offset, end_position)
-            return min(self._tail_now.scan.open.values(), default=None)
+            return dict(self._tail_now.scan.open)
 
     def relocate(self, directory: str) -> None:
         """Know that the partition directory has another name."""
@@ -215,7 +231,7 @@ class Transactions:
                 tail = _Tail(offset, carried, segment, self._position(segment, offset))
                 last = segment.translate_offset(offset - 1) if tail.position else None
             except CorruptRecord as error:
-                self._problems[segment.path] = error
+                self._note_damage(segment, error)
                 continue
             if last is not None:
                 tail.remember(last[1])
@@ -242,14 +258,22 @@ class Transactions:
     def _snapshot(self, offset: int) -> dict[int, int] | None:
         """First offsets of the transactions open at `offset`, by producer; None without a snapshot that is sound."""
         path = os.path.join(self._directory, snapshot_file_name(offset))
+        read = partial(read_snapshot, path, fs=self._fs)
         try:
-            entries = read_snapshot(path, fs=self._fs)
+            entries = read()
         except (FormatError, StorageError) as error:
             if not _is_missing(error):
-                self._problems[path] = error
+                self._problems[path] = error, read
             return None
         open_ones = ((e.producer_id, e.current_txn_first_offset) for e in entries if e.current_txn_first_offset >= 0)
         return dict(open_ones)
+
+    def _note_damage(self, segment: Any, error: CorruptRecord) -> None:
+        def look() -> None:
+            if self._fs.exists(segment.path):
+                raise error
+
+        self._problems[segment.path] = error, look
 
     def _scan(self, scan: TxnScan, segment: Any, start: int, stop: int, tail: _Tail | None = None) -> None:
         """Feed the sound batches between two positions of a segment; damage between them is a problem."""
@@ -257,11 +281,9 @@ class Transactions:
         read = _Window(records)
         extent = Extent(segment.base_offset, records.slice(0, stop), LARGEST_OFFSET, True)
 
-        def damaged(error: CorruptRecord) -> None:
-            self._problems[segment.path] = error
-
         anchor = Anchor(start, segment.base_offset)
-        for chunk in sound_chunks(extent, segment.base_offset, LARGEST_OFFSET, damaged, anchor=anchor):
+        note = partial(self._note_damage, segment)
+        for chunk in sound_chunks(extent, segment.base_offset, LARGEST_OFFSET, note, anchor=anchor):
             table = chunk.batches
             if chunk.first or chunk.last < len(table):
                 begin, last = table.position(chunk.first), chunk.last - 1
@@ -325,14 +347,19 @@ class Transactions:
     def _indexed(self, segment: Any, end_offset: int) -> tuple[AbortedTransaction, ...] | None:
         """What the segment's transaction index says; None where it is missing, empty or damaged."""
         path = os.path.join(self._directory, txn_index_file_name(segment.base_offset))
-        try:
+
+        def read() -> list[AbortedTxn]:
             # each has a batch in the segment, so the index is the shorter file
             entries = read_aborted_txns(path, fs=self._fs, limit=max(segment.size, ENTRY_BYTES))
             check_sanity(entries, segment.base_offset, path)
             check_believable(entries, end_offset, path)
+            return entries
+
+        try:
+            entries = read()
         except (FormatError, StorageError) as error:
             if not _is_missing(error):
-                self._problems[path] = error
+                self._problems[path] = error, read
             return None
         return tuple(AbortedTransaction(e.producer_id, e.first_offset, e.last_offset) for e in entries) or None
 

@@ -16,7 +16,10 @@ class Package(NamedTuple):
     tests: tuple[str, ...]
 
 
-_LOG = ("tests/test_open.py", "tests/test_append.py", "tests/test_api_read.py", "tests/test_times.py")
+_LOG = (
+    "tests/test_open.py", "tests/test_append.py", "tests/test_api_read.py", "tests/test_times.py",
+    "tests/test_hooks.py",
+)  # fmt: skip
 PACKAGES = {
     "storage": Package(("kafkalog/storage/*.py",), ("tests/storage", *_LOG, "tests/golden")),
     "records": Package(("kafkalog/records/*.py",), ("tests/records", "tests/golden", "tests/_core/test_legacy.py")),

@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 
 from kafkalog._core.scan import REASON_SIZE, BatchTable, scan
 from kafkalog.errors import CorruptRecord
-from kafkalog.storage.damage import bad_row, damage_at, next_sound, sound_rows
+from kafkalog.storage.damage import bad_row, damage_at, sound_rows
 from kafkalog.storage.file_slice import LOG_OVERHEAD, FileSlice, claimed_size
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.segment_reader import Anchor, Chunk, Extent, segment_chunks
+from kafkalog.storage.log_walk import sound_chunks
+from kafkalog.storage.segment_reader import Chunk, Extent
 from kafkalog.types import FetchDataInfo
 
 __all__ = ["FetchCheck"]
@@ -100,21 +101,17 @@ class FetchCheck:
 
         CorruptRecord where damage hides it.
         """
-        anchor: Anchor | None = None
+
+        def damaged(error: CorruptRecord) -> None:
+            if error.next_sound_offset is None or error.next_sound_offset > offset:
+                raise error
+
         while True:
             extent = self.log.extent(offset)
-            try:
-                chunk = next(segment_chunks(extent, offset, extent.bound, anchor=anchor), None)
-            except CorruptRecord as error:
-                position, expected = error.position or 0, error.offset or 0
-                behind = next_sound(extent.data.file, position, extent.data.size, expected)
-                if behind is None or behind.base_offset > offset:
-                    raise
-                anchor = Anchor(behind.position, expected)
-                continue
+            chunk = next(sound_chunks(extent, offset, extent.bound, damaged), None)
             if chunk is not None or extent.is_last:
                 return chunk
-            offset, anchor = max(offset, extent.bound), None
+            offset = max(offset, extent.bound)
 
     def _report(self, error: CorruptRecord) -> None:
         self.log.metrics.damaged_reads += 1

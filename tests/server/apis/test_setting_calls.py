@@ -72,6 +72,17 @@ def test_settings_of_a_topic_are_told_with_where_they_come_from(tmp_path: Path, 
     with_node(tmp_path, use, log_retention_hours=3, message_max_bytes=777_777)
 
 
+def test_settings_that_topics_have_since_4_4_are_shown_where_they_are_set(tmp_path: Path) -> None:
+    async def use(node: Node) -> None:
+        own = {"remote.copy.lag.ms": "5", "max.decompressed.message.bytes": "100"}
+        await create(node, {"name": "t", "configs": [{"name": name, "value": value} for name, value in own.items()]})
+        row = await describe(node, TOPIC, "t", version=4)
+        values = {one.name: one.value for one in row.configs}
+        assert len(values) == 33 + len(own) and own.items() <= values.items()
+
+    with_node(tmp_path, use)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("ssl.client.auth", "required"), ("listeners", "SSL://:1"), ("num.io.threads", "16"), ("ssl.key.password", "hush"),
