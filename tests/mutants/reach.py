@@ -35,7 +35,10 @@ PACKAGES = {
     "manager": Package(
         ("kafkalog/manager/*.py",), ("tests/manager", "tests/test_open_dirs*.py", "tests/golden/test_log_manager.py")
     ),
-    "tools": Package(("kafkalog/tools/*.py",), ("tests/tools", "tests/cli", "tests/golden")),
+    "tools": Package(
+        ("kafkalog/tools/*.py",),
+        ("tests/tools", "tests/cli", "tests/golden/test_dump_*.py", "tests/golden/test_con*e.py"),
+    ),
     "groups": Package(
         ("kafkalog/server/groups/*.py", "kafkalog/server/apis/offset_*.py", "kafkalog/server/apis/*_group*.py"),
         (
