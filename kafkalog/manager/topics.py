@@ -235,7 +235,7 @@ def _checked(wanted: WantedTopic) -> TopicEntry:
     """The entry that a topic would have, its id empty where none is given. Errors as for `TopicStore.ensure_all`."""
     validate_topic(wanted.name)
     check_partitions(wanted.partitions)
-    overrides = LogConfig.from_stored(wanted.settings or {}).overrides()
+    overrides = LogConfig.from_stored(wanted.settings).overrides() if wanted.settings else {}
     if wanted.topic_id is not None:
         check_topic_id(wanted.topic_id)
     return TopicEntry(wanted.name, wanted.topic_id or "", wanted.partitions, overrides)

@@ -26,7 +26,7 @@ def test_an_epoch_that_begins_where_a_log_is_cut_was_begun_all_the_same(
         partition.become_leader(Role(NODE, 4, 1, (NODE, 2), (NODE,)))
         await replicas.produce(T0, acks=1)
         partition.become_follower(Role(2, 7, 2, (NODE, 2), (2,)))
-        (done,) = carry_out([Work(T0, partition, plan, 7)])
+        (done,) = carry_out([Work(T0, partition, plan, 7)], replicas.store.cutting)
         assert done.error is None and partition.log.log_end_offset == 2
         assert list(partition.log.leader_epochs) == epochs
         assert partition.log.state.leader_epoch == epochs[-1][0]

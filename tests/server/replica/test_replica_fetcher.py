@@ -18,6 +18,7 @@ from kafkalog.server.replica.leader_source import Answers, Bounds, LeaderSource
 from kafkalog.server.replica.roles import Role
 from kafkalog.server.replica.voter_source import LIMITS, VoterSource
 from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import OffsetCheckpoint
 from tests.builder import R, batch
 from tests.server.client.peers import HOST
 from tests.server.looping import in_loop
@@ -80,6 +81,36 @@ async def test_what_another_leader_wrote_is_cut(tmp_path: Path) -> None:
         await pair.until_same(T0)
         assert pair.logs(T0)[1].leader_epochs == leader.log.leader_epochs
         assert [epoch for epoch, _ in own.log.leader_epochs] == [0, 1, 4, 7, 8]
+
+
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint")
+
+
+@in_loop
+async def test_no_checkpoint_says_more_than_a_cut_leaves(tmp_path: Path) -> None:
+    """MGR-25: what comes behind a follower's cut was neither flushed nor cleaned."""
+    async with pair_in(tmp_path) as pair:
+        for index in range(4):
+            pair.append(T0, b"%d" % index)
+            pair.append(T1, b"%d" % index)
+        pair.begin(T0, T1)
+        pair.fetcher.start()
+        await pair.until_same(T0, T1)
+        await pair.fetcher.stop()
+        own = pair.own.replicas.find(T0)
+        own.become_leader(Role(FOLLOWER, 1, 50, (FOLLOWER, 9), (FOLLOWER, 9)))
+        for _ in range(6):
+            own.append(bytearray(batch([R(b"of another epoch")])), 1)
+        for name in CHECKPOINTS:
+            (tmp_path / "own" / name).write_text("0\n3\nother 0 9\nt 0 9\nt 1 3\n")
+        pair.begin(T0, epoch=2)
+        pair.append(T0, b"of epoch 2")
+        pair.fetcher.start()
+        await pair.until_same(T0)
+        for name in CHECKPOINTS:
+            assert OffsetCheckpoint(tmp_path / "own" / name).read() == {
+                TopicPartition("other", 0): 9, T0: 4, T1: 3,
+            }  # fmt: skip
 
 
 @in_loop
