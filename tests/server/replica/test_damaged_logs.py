@@ -54,7 +54,7 @@ async def test_what_is_sound_before_and_behind_damage_comes_and_the_damage_is_an
         seen_whole = list(range(COUNT)) if kind == "bytes" else [0, 1]
         assert await fetched(replicas, 0) == seen_whole, "checksums are compared by the client"
         assert await fetched(replicas, 1) == seen_whole[1:]
-        assert await fetched(replicas, DAMAGED) == CORRUPT
+        assert await fetched(replicas, DAMAGED) == (seen_whole[DAMAGED:] or CORRUPT)
         for offset in range(DAMAGED + 1, COUNT):
             assert await fetched(replicas, offset) == list(range(offset, COUNT))
         assert await fetched(replicas, COUNT) == [COUNT], "the segment behind"
@@ -86,7 +86,7 @@ async def test_a_base_offset_that_the_next_batch_contradicts_is_not_sent(tmp_pat
         assert await fetched(replicas, DAMAGED) == CORRUPT
 
 
-@pytest.mark.parametrize("kind", [kind for kind in DAMAGE if kind != "size negative"])
+@pytest.mark.parametrize("kind", DAMAGE)
 @in_loop
 async def test_damage_that_fetches_meet_is_counted_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
