@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.exchange.ranges import OffsetRange
-from kafkalog.spark.damage import SKIP_HINT, DataLoss, damage_at_ends
+from kafkalog.spark.damage import DataLoss, check_ends
 from kafkalog.spark.filters import Pruning
 from kafkalog.spark.limits import Limit, check_order, resolve
 from kafkalog.spark.options import SourceOptions
@@ -30,11 +30,7 @@ def plan_batch(options: SourceOptions, pruning: Pruning | None = None) -> list[O
         starts = _resolved(options.starting, views, "starting")
         stops = _resolved(options.ending, views, "ending")
         starts, stops = within_bounds(starts, stops, views, options.fail_on_data_loss)
-        nothing = {one: stop for one, stop in stops.items() if starts[one] == stop}
-        for _, damage in damage_at_ends(views, nothing, options):
-            if damage is not None:
-                damage.hint = SKIP_HINT
-                raise damage
+        check_ends(views, {one: stop for one, stop in stops.items() if starts[one] == stop}, options)
         if pruning is not None:
             starts, stops = pruning.narrowed(starts, stops, views)
         return plan_ranges(views, starts, stops, options)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.storage.damage import Skipped
     from kafkalog.types import TopicPartition
 
-__all__ = ["SKIP_HINT", "DataLoss", "damage_at_ends", "report_to"]
+__all__ = ["SKIP_HINT", "DataLoss", "check_ends", "damage_at_ends", "report_to"]
 
 SKIP_HINT: Final = (
     "set onDamage to skip to read what is sound behind it; a replica or a backup may have the rest"
@@ -62,6 +62,14 @@ def damage_at_ends(
         if skipped:
             report_to(options.corrupt_report, OffsetRange(*one, views.directories[one], end, end), skipped)
             yield skipped, None
+
+
+def check_ends(views: PartitionViews, ends: Mapping[TopicPartition, int], options: SourceOptions) -> None:
+    """Raise the first damage of `damage_at_ends`."""
+    for _, damage in damage_at_ends(views, ends, options):
+        if damage is not None:
+            damage.hint = SKIP_HINT
+            raise damage
 
 
 def _row(one: Skipped) -> dict[str, object]:
