@@ -72,7 +72,7 @@ def stats(
         try:
             counted = _keys(spark, found, tell)
         except KafkalogError as error:
-            problems.append(f"keys were not counted: {error}")
+            problems.append("keys were not counted: " + str(error).partition(". Hint: ")[0])  # of a reader's options
     groups = merged(rows for rows, _ in done)
     return StatsReport(groups, counted, tuple(problems), len(found), len(segments))
 
