@@ -9,11 +9,12 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+import kafkalog
 from kafkalog.broker_config import BROKER_TABLE
 from kafkalog.cli.main import build
 from kafkalog.config import TOPIC_TABLE
 from kafkalog.config_keys import Table
-from kafkalog.errors import UnknownConfig
+from kafkalog.errors import KafkalogError, UnknownConfig
 from kafkalog.server.settings import SERVER_TABLE
 from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS
 from tests import commands as processes
@@ -78,6 +79,26 @@ def test_list_of_settings_that_a_hint_names_has_them_all(table: Table) -> None:
     (name,) = re.findall(r"`(kafkalog[\w.]+)` lists them all", str(caught.value))
     module, _, attribute = name.rpartition(".")
     assert {key.name for key in getattr(importlib.import_module(module), attribute)} == {key.name for key in table.keys}
+
+
+MOVED = (
+    "kafkalog.topics.json", "orders-0/leader-epoch-checkpoint", "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_file_that_a_hint_says_to_move_away_is_not_needed(tmp_path: Path, name: str) -> None:
+    fill(tmp_path / "data", records=20)
+    file = tmp_path / "data" / name
+    file.write_bytes(b"{")
+    with pytest.raises(KafkalogError) as caught, kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        dirs["orders", 0].append(b"v")
+    said = str(caught.value)
+    assert said.count("Hint: ") == 1 and "away" in said and caught.value.path == str(file)
+    file.rename(tmp_path / "moved")
+    with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
+        assert not dirs.problems and [record.offset for record in dirs["orders", 0]] == list(range(20))
 
 
 # Flags, run
