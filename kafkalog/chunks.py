@@ -136,20 +136,20 @@ def _passed(
 
 
 def check_tail(log: Engine, stop: int, skipped: list[Skipped] | None = None) -> None:
-    """Raise the damage at the end of a log that was closed well, where a read up to `stop` reaches it.
+    """Raise the damage at the end of a log, where a read up to `stop` reaches it.
 
     With `skipped` it is noted there. In a log that is being written, or was not closed, a torn tail is its end.
     """
-    if not isinstance(log, LogView) or stop < log.log_end_offset or (trouble := log.tail_damage) is None:
+    if stop < log.log_end_offset or (trouble := log.tail_damage) is None:
         return
     if skipped is None:
         raise trouble
-    position, offset = trouble.position or 0, log.log_end_offset
+    position, offset, size = trouble.position or 0, log.log_end_offset, 0
     if any((piece.path, piece.position) == (trouble.path, position) for piece in skipped):
         return  # met on the way
     if isinstance(trouble, MisplacedBatch):
         size, offset = trouble.size_bytes, trouble.offset or 0
-    else:
+    elif isinstance(log, LogView):
         size = log.active_segment.stat().st_size - position
     note_skipped(skipped, Skipped(trouble.path or "", position, size, offset, offset, trouble.message))
 

@@ -19,6 +19,7 @@ from kafkalog._core.state import LogState
 from kafkalog._core.txns import AbortedRanges
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.storage.damage import MisplacedBatch
 from kafkalog.storage.directory import list_directory
 from kafkalog.storage.failure import Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
@@ -123,6 +124,7 @@ class UnifiedLog(LogAppender):
     def _begun(self, loaded: Loaded) -> UnifiedLog:
         """This log, once what an opening leaves to do is done: last stable offset, epochs, what was given up."""
         self._transactions = Transactions(self.path, fs=self._fs)
+        self._misplaced_end = loaded.misplaced_end
         with self._lock:
             self._high_watermark_moved_locked()
             if loaded.is_untouched:
@@ -136,6 +138,14 @@ class UnifiedLog(LogAppender):
         return self
 
     # Reading
+
+    @property
+    def tail_damage(self) -> MisplacedBatch | None:
+        """The last batch where recovery took it though it begins below the end of the one before it."""
+        found, state = self._misplaced_end, self._state
+        if found is None or self._cuts or state.log_end_offset != found.last_offset + 1:
+            return None
+        return found if state.log_start_offset <= found.last_offset else None
 
     def extent(self, offset: int) -> Extent:
         """Return the segment in which a walk to `offset` begins, up to the log end; OffsetOutOfRange, LogClosed."""
