@@ -33,6 +33,7 @@ class Segment(NamedTuple):
     path: str
     size: int
     partition: TopicPartition
+    is_last: bool = False
 
 
 def stats(
@@ -97,12 +98,12 @@ def _segments(partition: PartitionPath) -> list[Segment]:
                 found.append(Segment(path, OS.stat(path).st_size, partition.topic_partition))
             except FileNotFoundError:
                 continue
-    return found
+    return [*found[:-1], *(one._replace(is_last=True) for one in found[-1:])]
 
 
 def _survey(segments: Sequence[Segment], *, exact: bool) -> tuple[dict[Group, Counts], list[str]]:
     """A task: the rows of its segments, and what is wrong with them."""
-    surveys = [survey_segment(one.path, one.partition, exact=exact) for one in segments]
+    surveys = [survey_segment(one.path, one.partition, exact=exact, is_last=one.is_last) for one in segments]
     problems = [survey.problem for survey in surveys if survey.problem is not None]
     return merged(survey.rows for survey in surveys), problems
 
