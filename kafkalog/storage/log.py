@@ -38,6 +38,7 @@ from kafkalog.storage.recovery_run import Progress
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segment_reader import Extent
 from kafkalog.storage.transactions import Transactions
+from kafkalog.storage.undecided import Undecided
 from kafkalog.types import FetchDataInfo, Isolation, LogOffsetMetadata, OffsetAndTimestamp
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -216,6 +217,17 @@ class UnifiedLog(LogAppender):
         if isolation == "committed" and 0 <= state.first_unstable_offset < mark.message_offset:
             return locate_or_offset_only(state, state.first_unstable_offset)
         return mark
+
+    def undecided(self, first_offset: int, next_offset: int) -> Undecided | None:
+        """The first of the records with these offsets that belongs to a transaction whose end damage may hide."""
+        state = self._state
+        asked = state.segments, state.log_end_offset, state.end_position, first_offset, next_offset
+        return self._transactions.undecided(*asked)
+
+    def undecided_at_end(self) -> Undecided | None:
+        """The transaction at the last stable offset, where damage may hide its end."""
+        state = self._state
+        return self._transactions.undecided_at_end(state.segments, state.log_end_offset, state.end_position)
 
     def aborted_ranges(self, first_offset: int, next_offset: int) -> AbortedRanges:
         """The aborted transactions that records with these offsets, below the last stable one, may belong to."""

@@ -24,7 +24,7 @@ from kafkalog.inspect.report import page
 from kafkalog.inspect.stats import LogStats
 from kafkalog.reporting import make_report
 from kafkalog.storage.view import LogView
-from tests.damage.judge import Result, Verdict, is_out_of_sight, judge, run
+from tests.damage.judge import Result, Verdict, is_out_of_sight, is_typed, judge, run
 from tests.damage.logs import PARTITION, TOPIC, Row
 from tests.damage.oracle import NO_END, Claim, Oracle
 from tests.damage.ways import Read, rows_of
@@ -208,10 +208,9 @@ def pick_exits(given: Damaged, mode: str, *, every: bool = False) -> Iterator[Ju
         given.room.mkdir()
         try:
             yield from way(given)
-        except KafkalogError as error:
-            yield way.__name__, Verdict.RAISED if given.oracle.broken else Verdict.RAISED_APART, str(error)
         except Exception as error:
-            yield way.__name__, Verdict.UNTYPED, f"{type(error).__name__}: {error}"
+            verdict = Verdict.RAISED if given.oracle.broken else Verdict.RAISED_APART
+            yield way.__name__, verdict if is_typed(error) else Verdict.UNTYPED, f"{type(error).__name__}: {error}"
         finally:
             shutil.rmtree(given.room)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow
 
 import kafkalog
-from kafkalog.errors import KafkalogError, OffsetOutOfRange
+from kafkalog.errors import IllegalState, KafkalogError, OffsetOutOfRange
 from tests.damage.logs import FIRST_TIME, STEP_MS, Row
 from tests.damage.oracle import NO_END, Claim, Oracle, has_odd_magic
 from tests.damage.txns import as_written, committed_rows
@@ -46,6 +46,11 @@ class Result(NamedTuple):
 
     items: list[Any]
     error: Exception | None
+
+
+def is_typed(error: Exception | None) -> bool:
+    """True for an error that says what is wrong with the log; IllegalState speaks of the caller, or of a mistake."""
+    return isinstance(error, KafkalogError | pyarrow.ArrowException | OSError) and not isinstance(error, IllegalState)
 
 
 def run(read: Read, log: kafkalog.Log) -> Result:
@@ -92,13 +97,16 @@ def _judge_committed(read: Read, result: Result, oracle: Oracle, has_warned: boo
     must, may = committed_rows(oracle, read.start, read.stop)
     end = min(as_written(oracle.kind).end, read.stop)
     broken = oracle.broken_in(read.start, end)
-    if result.error is not None:
-        return _judge_error(read, result, oracle, must, bool(broken), has_warned)
     given = result.items
+    if result.error is not None:
+        if wrong := [row for row in given if row not in may]:
+            return Verdict.WRONG, f"{_text(Counter(wrong))} given before {type(result.error).__name__}"
+        return _judge_error(read, result, oracle, must, bool(broken), has_warned)
     if missing := [row for row in must if row not in given]:
         return _short(oracle, has_warned, f"{_text(Counter(missing))} missing, no error")
     if wrong := [row for row in given if row not in may]:
-        return Verdict.WRONG, f"{_text(Counter(wrong))} given, no error"
+        is_cut = has_warned and oracle.originals.issuperset(wrong)  # the markers that are left decide otherwise
+        return Verdict.WARNED if is_cut else Verdict.WRONG, f"{_text(Counter(wrong))} given, no error"
     silent = [one for one in broken if not (_is_seen(one.claim, read, given) or is_out_of_sight(one.claim, read))]
     if silent:
         verdict = Verdict.WARNED if has_warned else Verdict.UNREPORTED
@@ -147,9 +155,9 @@ def _judge_error(
 ) -> tuple[Verdict, str]:
     error = result.error
     what = f"{type(error).__name__}: {str(error)[:160]}"
-    if isinstance(error, OffsetOutOfRange) or not isinstance(error, KafkalogError | pyarrow.ArrowException | OSError):
-        if not isinstance(error, OffsetOutOfRange):
-            return Verdict.UNTYPED, what
+    if not is_typed(error):
+        return Verdict.UNTYPED, what
+    if isinstance(error, OffsetOutOfRange):
         if read.kind in ("rows", "one", "batches", "committed") and expected and not result.items:
             return _short(oracle, has_warned, what)
         if is_broken and not all(is_out_of_sight(s.claim, read) for s in oracle.broken_in(read.start, read.stop)):

@@ -210,7 +210,7 @@ def log_of(family: str, has_indexes: bool, closure: str) -> LogKind:
     if not has_indexes:
         files = {name: data for name, data in files.items() if not name.endswith(("index",))}
     if closure != "closed":
-        del files[CLEAN_FILE], files[RECOVERY_FILE]
+        del files[CLEAN_FILE], files[RECOVERY_FILE], files[f"{PARTITION}/{kind.end:020d}.snapshot"]
     if closure == "flushed":
         files[RECOVERY_FILE] = b"0\n1\n%s 0 %d\n" % (TOPIC.encode(), kind.segments[-1].base)
     return replace(kind, has_indexes=has_indexes, closure=closure, files=files)

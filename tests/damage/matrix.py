@@ -28,7 +28,7 @@ from kafkalog.spark.damage import DataLoss
 from kafkalog.tools.kept import restore_kept
 from tests.damage import damages
 from tests.damage.exits import Damaged, pick_exits
-from tests.damage.judge import Result, Verdict, judge, judge_skip, missing_offsets, run
+from tests.damage.judge import Result, Verdict, is_typed, judge, judge_skip, missing_offsets, run
 from tests.damage.logs import CLOSURES, FAMILIES, PARTITION, LogKind, log_of
 from tests.damage.oracle import Oracle
 from tests.damage.ways import CAN_SKIP, pick_reads, pick_skips
@@ -162,12 +162,11 @@ def outcomes(case: Case, directories: Directories) -> Iterator[Outcome]:
     with directories.damaged(case) as path, heard() as said:
         try:
             log = kafkalog.open(path / PARTITION, case.mode)  # type: ignore[call-overload]
-        except KafkalogError as error:
-            is_broken = bool(oracle.broken or oracle.tail or not oracle.is_ordered)
-            yield Outcome(case, "open", Verdict.RAISED if is_broken else Verdict.RAISED_APART, str(error))
-            return
         except Exception as error:
-            yield Outcome(case, "open", Verdict.UNTYPED, f"{type(error).__name__}: {error}")
+            is_broken = bool(oracle.broken or oracle.tail or not oracle.is_ordered)
+            verdict = Verdict.RAISED if is_broken else Verdict.RAISED_APART
+            why = f"{type(error).__name__}: {error}"
+            yield Outcome(case, "open", verdict if is_typed(error) else Verdict.UNTYPED, why)
             return
         try:
             yield from _read(case, log, oracle, rng, path, directories.root / "cursors", said)
