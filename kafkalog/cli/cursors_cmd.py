@@ -282,7 +282,7 @@ def delete(dirs: tuple[str, ...], topic: str | None, group: str, cursors: str | 
             found = file.delete() or found
             print(f"{group} {topic_partition.topic}:{topic_partition.partition}")
     if not found:
-        hint = "kafkalog offsets groups shows those there are"
+        hint = "`kafkalog offsets groups` shows those there are"
         committed, kinds, damage = groups_in(common.need_dirs(dirs))
         _note_damage(damage)
         if group in kinds:

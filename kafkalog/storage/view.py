@@ -30,6 +30,7 @@ from kafkalog.storage.read import out_of_range
 from kafkalog.storage.segment_reader import Extent
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.transactions import AbortedTransaction, Transactions
+from kafkalog.storage.undecided import Undecided
 from kafkalog.storage.view_listing import partition_of
 from kafkalog.storage.view_read import cut_at, extent_of, largest_timestamp, read_state
 from kafkalog.storage.view_segment import ViewSegment
@@ -196,7 +197,8 @@ class LogView:
             if not self._is_changing():
                 break
         state = self._state
-        found = [state.end.damage, state.end.problem, *state.checkpoints.problems]
+        at_end = [state.end.damage, state.end.problem]
+        found = [*at_end, None if (trouble := self.tail_damage) in at_end else trouble, *state.checkpoints.problems]
         found += [problem for segment in state.segments for problem in segment.problems]
         found += [self._epoch_problem, *self._transactions.problems]
         return tuple(problem for problem in found if problem is not None)
@@ -296,6 +298,21 @@ class LogView:
     def _last_stable_offset(self, state: ViewState) -> int:
         first = self._transactions.first_unstable_offset(state.segments, state.end_offset, state.end.size)
         return state.end_offset if first is None else min(max(first, state.start_offset), state.end_offset)
+
+    def undecided(self, first_offset: int, next_offset: int) -> Undecided | None:
+        """The first of the records with these offsets that belongs to a transaction whose end damage may hide."""
+
+        def ask(state: ViewState) -> Undecided | None:
+            asked = state.segments, state.end_offset, state.end.size, first_offset, next_offset
+            return self._transactions.undecided(*asked)
+
+        return self._retried(ask)
+
+    def undecided_at_end(self) -> Undecided | None:
+        """The transaction at the last stable offset, where damage may hide its end."""
+        return self._retried(
+            lambda state: self._transactions.undecided_at_end(state.segments, state.end_offset, state.end.size)
+        )
 
     def aborted_ranges(self, first_offset: int, next_offset: int) -> AbortedRanges:
         """The aborted transactions that records with these offsets, below the last stable one, may belong to."""

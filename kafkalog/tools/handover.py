@@ -169,7 +169,7 @@ def _check_done(
         raise IllegalState(
             "the handover was written, but does not read back as it should",
             path=plan.metadata.path,
-            hint="kafkalog handover --undo takes it back; please report it",
+            hint="`kafkalog handover --undo` takes it back; please report it",
         )
 
 

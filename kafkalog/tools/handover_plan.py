@@ -140,7 +140,7 @@ def _check_controller(plan: HandoverPlan) -> None:
             f"the metadata of the cluster is kept by the controllers {', '.join(map(str, sorted(image.voters)))}, "
             f"not by node {node_id} alone",
             "a handover takes one node with process.roles=broker,controller: hand over there, and reassign the "
-            "partitions, or produce the records to the cluster (kafkalog consume -J, or a mirror)",
+            "partitions, or produce the records to the cluster (`kafkalog consume -J`, or a mirror)",
         )
     if plan.metadata.problem is not None:
         plan.refuse(f"the metadata log ends in damage: {plan.metadata.problem.message}", start_once)
