@@ -24,6 +24,7 @@ from kafkalog.storage.view import LogView
 
 if TYPE_CHECKING:
     from kafkalog.engine import Engine
+    from kafkalog.storage.undecided import Undecided
 
 __all__ = ["Chunk", "batch_chunks", "batches", "check_tail", "record_tables", "records", "visible_chunks"]
 
@@ -137,38 +138,57 @@ def _passed(
 
 
 def check_tail(log: Engine, stop: int, skipped: list[Skipped] | None = None) -> None:
-    """Raise the damage at the end of a log that was closed well, where a read up to `stop` reaches it.
+    """Raise the damage at the end of a log, where a read up to `stop` reaches it.
 
     With `skipped` it is noted there. In a log that is being written, or was not closed, a torn tail is its end.
     """
-    if not isinstance(log, LogView) or stop < log.log_end_offset or (trouble := log.tail_damage) is None:
+    if stop < log.log_end_offset or (trouble := log.tail_damage) is None:
         return
     if skipped is None:
         raise trouble
-    position, offset = trouble.position or 0, log.log_end_offset
+    position, offset, size = trouble.position or 0, log.log_end_offset, 0
     if any((piece.path, piece.position) == (trouble.path, position) for piece in skipped):
         return  # met on the way
     if isinstance(trouble, MisplacedBatch):
         size, offset = trouble.size_bytes, trouble.offset or 0
-    else:
+    elif isinstance(log, LogView):
         size = log.active_segment.stat().st_size - position
     note_skipped(skipped, Skipped(trouble.path or "", position, size, offset, offset, trouble.message))
 
 
-def visible_chunks(log: Engine, chunks: Iterable[Chunk], committed: bool) -> Iterator[Chunk]:
-    """The chunks with only the rows that a consumer sees: no control batches, and none that is not `committed`.
+def visible_chunks(
+    log: Engine, chunks: Iterable[Chunk], committed: bool, stop: int, skipped: list[Skipped] | None
+) -> Iterator[Chunk]:
+    """The chunks, up to `stop`, with only the rows that a consumer sees: no control batches, none not `committed`.
 
-    With `committed`, what lies at or after the last stable offset must not be among them.
+    With `committed`, what lies at or after the last stable offset must not be among them. CorruptRecord at records of a
+    transaction whose end lies in damage; with `skipped` its producer's next marker decides.
     """
     for chunk in chunks:
-        aborted = None
+        aborted, undecided, last = None, None, chunk.last
         if committed and has_transactions(chunk.batches, chunk.first, chunk.last):
-            aborted = log.aborted_ranges(chunk.batches.base_offset(chunk.first), chunk.next_offset)
-        seen = visible_rows(chunk.batches, chunk.first, chunk.last, aborted)
+            first_offset = chunk.batches.base_offset(chunk.first)
+            aborted = log.aborted_ranges(first_offset, chunk.next_offset)
+            if skipped is None:
+                undecided = log.undecided(first_offset, min(chunk.next_offset, stop)) or _undecided_at_end(log, stop)
+        while undecided is not None and last > chunk.first:
+            if chunk.batches.base_offset(last - 1) < undecided.first_offset:
+                break
+            last -= 1
+        seen = visible_rows(chunk.batches, chunk.first, last, aborted)
         if seen is chunk.batches:
-            yield chunk
+            yield chunk if last == chunk.last else chunk._replace(last=last)
         elif len(seen):
             yield chunk._replace(batches=seen, first=0, last=len(seen))
+        if last < chunk.last and undecided is not None:
+            raise undecided.error()
+    if committed and skipped is None and (undecided := _undecided_at_end(log, stop)) is not None:
+        raise undecided.error()
+
+
+def _undecided_at_end(log: Engine, stop: int) -> Undecided | None:
+    """What damage leaves undecided where a read of committed records up to `stop` reaches the last stable offset."""
+    return log.undecided_at_end() if stop >= log.last_stable_offset else None
 
 
 def record_tables(
@@ -186,7 +206,8 @@ def record_tables(
     `stop` is then at most the last stable offset. Besides the errors of `batch_chunks`: InvalidRecord for damage
     inside a batch whose CRC is right, and IllegalArgument for a codec that is not known.
     """
-    for chunk in visible_chunks(log, batch_chunks(log, start, stop, owner, skipped=skipped), committed):
+    chunks = batch_chunks(log, start, stop, owner, skipped=skipped)
+    for chunk in visible_chunks(log, chunks, committed, stop, skipped):
         yield from tables.record_tables(
             chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
         )
@@ -211,7 +232,7 @@ def batches(
 ) -> Iterator[RecordBatch]:
     """Yield the batches that hold offsets in [start, stop), whole; arguments and errors as for `record_tables`."""
     chunks = batch_chunks(log, start, stop, owner, skipped=skipped)
-    for chunk in visible_chunks(log, chunks, True) if committed else chunks:
+    for chunk in visible_chunks(log, chunks, True, stop, skipped) if committed else chunks:
         for row in range(chunk.first, chunk.last):
             if chunk.batches.base_offset(row) >= stop and first_offset(chunk.data, chunk.batches, row) >= stop:
                 return

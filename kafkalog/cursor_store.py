@@ -36,7 +36,9 @@ MAX_TIME_MS: Final = 253_402_300_799_999
 CURSOR_SUFFIX: Final = ".cursor"
 LOCK_SUFFIX: Final = ".lock"
 _NAME: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME_LENGTH}}}")
-_DAMAGE_HINT: Final = "set the position anew (kafkalog offsets reset), or delete the file and the cursor begins anew"
+_DAMAGE_HINT: Final = (
+    "`kafkalog offsets reset --execute` sets the position; without the file the cursor begins as a new one does"
+)
 
 
 class CursorState(NamedTuple):

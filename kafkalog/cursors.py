@@ -32,7 +32,9 @@ __all__ = ["Cursor", "CursorInfo", "Options", "cursors_of", "open_cursor"]
 
 _LOG: Final = logging.getLogger(__name__)
 POLL_RECORDS: Final = 500
-_LOST_HINT: Final = "open the cursor with reset='earliest' or 'latest', or move it with kafkalog offsets reset"
+_LOST_HINT: Final = (
+    "open the cursor with reset='earliest' or 'latest', or move it: `kafkalog offsets reset --execute`"
+)
 
 
 CURSORS: Final[Living[Cursor]] = Living()

@@ -103,6 +103,6 @@ def first_offset(log: Engine, start: int, end: int, skips: bool) -> int:
 
 def out_of_range(log: Engine, offset: int) -> OffsetOutOfRange | CorruptRecord:
     """The error for an offset that the log does not hold, with the range that it does; the damage that may hold it."""
-    if isinstance(log, LogView) and offset >= log.log_end_offset and (trouble := log.tail_damage) is not None:
+    if offset >= log.log_end_offset and (trouble := log.tail_damage) is not None:
         return trouble
     return read.out_of_range(offset, log.log_start_offset, log.log_end_offset, log.path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.errors import IllegalArgument, KafkalogError, StorageError
 from kafkalog.keywords import unknown_keyword
 from kafkalog.segment_face import SEGMENT_COLUMNS, Segment
-from kafkalog.storage.names import log_file_name
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, log_file_name
 from kafkalog.storage.view import LogView
 
 if TYPE_CHECKING:
@@ -196,10 +196,15 @@ def _first_dirty_offset(engine: Engine) -> int | None:
 
 
 def damage_locator(engine: Engine) -> Locate:
-    """Return what finds the damage of a segment of the log, for `survey`."""
+    """Return what finds the damage of a segment of the log, for `survey`.
+
+    In a directory that was closed well, what follows the last sound batch is damage too.
+    """
     from kafkalog.inspect.damage import DamagedPlace, SegmentDamage
     from kafkalog.tools.verify_report import Findings, Severity
     from kafkalog.tools.verify_segment import SegmentPass
+
+    is_clean = engine.fs.exists(os.path.join(os.path.dirname(engine.path), CLEAN_SHUTDOWN_FILE))
 
     def locate(segment: Any, next_base_offset: int | None) -> SegmentDamage:
         path = os.path.join(engine.path, log_file_name(segment.base_offset))
@@ -209,7 +214,7 @@ def damage_locator(engine: Engine) -> Locate:
                 is_last = next_base_offset is None
                 facts = SegmentPass(
                     file, segment.base_offset, findings, fs=engine.fs, length=file.size(), is_last=is_last,
-                    is_live=is_last, next_base_offset=next_base_offset,
+                    is_live=is_last and not is_clean, is_clean=is_clean, next_base_offset=next_base_offset,
                 ).run()  # fmt: skip
         except OSError as error:
             if isinstance(error, StorageError):
@@ -221,7 +226,7 @@ def damage_locator(engine: Engine) -> Locate:
                 one.where, one.what,
             )
             for one in findings.all()
-            if one.severity == Severity.DAMAGE
+            if one.severity == Severity.DAMAGE or is_clean and one.kind.startswith("tail-")
         ]  # fmt: skip
         return SegmentDamage(tuple(places), tuple(facts.kept))
 

@@ -95,7 +95,8 @@ class LogScan:
 
     def _pieces(self) -> Iterator[Columns]:
         """The columns of the range, piece by piece: plain batches in this thread, compressed ones in several."""
-        visible = visible_chunks(self.log._engine, self._chunks(), isolation_of(self.isolation) == "committed")
+        committed = isolation_of(self.isolation) == "committed"
+        visible = visible_chunks(self.log._engine, self._chunks(), committed, self.stop, self._skipped)
         rising = _rising(visible, self.start, self.stop)
         for compressed, some in groupby(rising, lambda run: bool(run.chunk.batches.codec)):
             if not compressed:

@@ -9,7 +9,7 @@ controller's log, which knows all topics that were copied.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafkalog._version import version
@@ -167,8 +167,8 @@ class Copying:
         endings = self._endings({one: copies[one].path for one in turns if one[1] != METADATA})
         for number, key in turns:
             self._finish(number, key, copies[number, key], endings.get((number, key)))
-        self._look_for_damage()
         stored = [each.finish(done) for each, done in zip(self._directories, self._copied, strict=True)]
+        self._look_for_damage({one.name for one in stored if one.is_clean})
         partitions = self._partitions()
         places = [self._making.path_of(one.name) for one in self._directories]
         groups = self._groups(committed, places)
@@ -206,11 +206,12 @@ class Copying:
         self._copied[number][key] = copied
         self._notes += copied.notes
 
-    def _look_for_damage(self) -> None:
+    def _look_for_damage(self, clean: Collection[str]) -> None:
         for name, logs in logs_by_directory(self._making.files):
             directory, _, partition = name.partition("/")
             source = next(one.path for one in self._directories if one.name == directory)
-            found = damage_of(self._making, name, logs, os.path.join(source, partition), self._fs)
+            path = os.path.join(source, partition)
+            found = damage_of(self._making, name, logs, path, self._fs, is_clean=directory in clean)
             self.damage += found
             self._notes += damage_notes(name, found)
         self._notes += known_damage(self._making, self._earlier)

@@ -9,6 +9,7 @@ from kafkalog.backup.making import BackupInProgress, Changed
 from kafkalog.errors import StorageError
 from kafkalog.storage.aborted_txns import ENTRY_BYTES, LAST_OFFSET_AT
 from kafkalog.storage.batch_search import Budget, find_batch
+from kafkalog.storage.damage import MisplacedBatch
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, base_name
 from kafkalog.storage.recovery import scan_segment
@@ -37,15 +38,16 @@ def cut_segment(
     """A copy of a segment that its owner may be appending to, up to the last whole batch.
 
     `name` is the partition's directory in the backup. Bytes behind damage that hide sound batches are kept, all of
-    them: nothing says that they are worth nothing. `patient`: Changed instead, the writer may be about to put it right.
-    What lies behind the first `most` bytes is not looked at.
+    them, and so is a batch at wrong offsets: nothing says that they are worth nothing. `patient`: Changed instead, the
+    writer may be about to put it right. What lies behind the first `most` bytes is not looked at.
     """
     most = _without_zeros(source, base_offset, most)
     copy, made = making.store_cut(source, f"{name}/{base_name(base_offset)}{LOG_SUFFIX}", most)
     with copy:
         end = extend_end(copy, base_offset, empty_end(base_offset), made.size)
         note, size = None, end.size
-        if end.problem is not None and hides_batches(copy, end, made.size):
+        is_misplaced = isinstance(end.problem, MisplacedBatch)  # a whole batch, though at wrong offsets
+        if end.problem is not None and (is_misplaced or hides_batches(copy, end, made.size)):
             if patient:
                 raise Changed
             size = made.size

@@ -32,12 +32,12 @@ def logs_by_directory(files: Iterable[StoredFile]) -> Iterator[tuple[str, list[s
 
 
 def damage_of(
-    making: BackupInProgress, name: str, logs: Sequence[str], source: str, fs: FileSystem
+    making: BackupInProgress, name: str, logs: Sequence[str], source: str, fs: FileSystem, *, is_clean: bool = False
 ) -> list[Finding]:
     """Return the damage in the segments `logs` of the directory `name` of a backup that were copied for it.
 
-    Findings have the paths of the originals, in `source`. Segments that an earlier backup has are not read again.
-    StorageError.
+    Findings have the paths of the originals, in `source`. Segments that an earlier backup has are not read again. In a
+    data directory that was closed well (`is_clean`) what follows the last sound batch is damage. StorageError.
     """
     found: list[Finding] = []
     for log, following in zip(logs, [*logs[1:], None], strict=False):
@@ -49,13 +49,17 @@ def damage_of(
             with fs.open_file(making.path_of(f"{name}/{log}"), "r") as file:
                 SegmentPass(
                     file, parse_base_offset(log) or 0, findings, fs=fs, length=file.size(),
-                    is_last=following is None, next_base_offset=next_base,
+                    is_last=following is None, is_clean=is_clean, next_base_offset=next_base,
                 ).run()  # fmt: skip
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
             raise StorageError.from_os(error, "read the copy", path=making.path_of(f"{name}/{log}")) from error
-        found += [one for one in findings.all() if one.severity == Severity.DAMAGE]
+        found += [
+            one
+            for one in findings.all()
+            if one.severity == Severity.DAMAGE or is_clean and one.kind.startswith("tail-")
+        ]
     return found
 
 

@@ -16,7 +16,7 @@ from kafkalog._core.scan import BatchHeader, scan
 from kafkalog.records.format import MAGIC_V2, codec_name
 from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.damage import next_sound
-from kafkalog.storage.file_slice import HEADER_BYTES, LOG_OVERHEAD, claimed_size
+from kafkalog.storage.file_slice import HEADER_BYTES, LARGEST_OFFSET, LOG_OVERHEAD, claimed_size
 from kafkalog.storage.view import LogView
 from kafkalog.storage.view_segment import ViewSegment
 
@@ -27,7 +27,6 @@ _LARGE_BYTES: Final = 1 << 20
 """Of a larger batch only the header is read, and its checksum is not known."""
 _LEAST_SIZE: Final = 14 + LOG_OVERHEAD
 _V2_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_OFFSETS: Final = "offset goes back"
 _MOST_ROWS_BACK: Final = 100_000
 """Where no index helps, so many rows at most are walked over to find what lies before a place."""
 
@@ -83,8 +82,9 @@ def after(view: LogView, place: Place, count: int) -> list[BatchRow]:
     segment = view.segments.floor(place.segment) or view.segments.first
     position = place.position if segment is not None and segment.base_offset == place.segment else 0
     while segment is not None and len(found) < count:
-        found += islice(_walk(segment, position, segment.size), count - len(found))
-        segment, position = view.segments.higher(segment.base_offset), 0
+        following = view.segments.higher(segment.base_offset)
+        found += islice(_walk(segment, position, segment.size, _bound(following)), count - len(found))
+        segment, position = following, 0
     return found
 
 
@@ -95,7 +95,8 @@ def before(view: LogView, place: Place, count: int) -> list[BatchRow]:
     stop = place.position if segment is not None and segment.base_offset == place.segment else None
     while segment is not None and len(found) < count:
         end = segment.size if stop is None else min(stop, segment.size)
-        found = [*_ending_at(segment, end, count - len(found)), *found]
+        bound = _bound(view.segments.higher(segment.base_offset))
+        found = [*_ending_at(segment, end, count - len(found), bound), *found]
         segment, stop = view.segments.lower(segment.base_offset), None
     return found
 
@@ -109,7 +110,12 @@ def place_of(view: LogView, offset: int) -> Place:
     return Place(where.segment_base_offset, where.relative_position_in_segment)
 
 
-def _ending_at(segment: ViewSegment, stop: int, count: int) -> list[BatchRow]:
+def _bound(following: ViewSegment | None) -> int:
+    """The offset below which the offsets of a segment lie, by the segment that follows it."""
+    return LARGEST_OFFSET if following is None else following.base_offset
+
+
+def _ending_at(segment: ViewSegment, stop: int, count: int, bound: int) -> list[BatchRow]:
     """The last `count` rows of a segment before position `stop`, walked to from an index entry that leads there."""
     index = segment.offset_index
     low, high = 0, index.entries
@@ -119,7 +125,7 @@ def _ending_at(segment: ViewSegment, stop: int, count: int) -> list[BatchRow]:
     number, step = low - 1, 1
     while True:
         start = index.entry(number).position if number >= 0 else 0
-        walk = _walk(segment, start, stop)
+        walk = _walk(segment, start, stop, bound)
         first = next(walk, None)
         begins = first is not None and first.is_batch  # an entry is advice
         rows = deque([first] if first is not None else [], maxlen=count)
@@ -132,8 +138,11 @@ def _ending_at(segment: ViewSegment, stop: int, count: int) -> list[BatchRow]:
         step *= 2
 
 
-def _walk(segment: ViewSegment, position: int, stop: int) -> Iterator[BatchRow]:
-    """The rows of a segment from `position` to `stop`; what is no batch is one row up to the next sound one."""
+def _walk(segment: ViewSegment, position: int, stop: int, bound: int) -> Iterator[BatchRow]:
+    """The rows of a segment from `position` to `stop`; what is no batch is one row up to the next sound one.
+
+    A batch at or above the offset `bound` has a problem.
+    """
     base = expected = segment.base_offset
     while position < stop:
         data = segment.records.read(position, min(_CHUNK_BYTES, stop - position))
@@ -146,7 +155,7 @@ def _walk(segment: ViewSegment, position: int, stop: int) -> Iterator[BatchRow]:
                 position = _next_sound(segment, header.position, stop)
                 yield row._replace(size=position - header.position)
                 break
-            yield row._replace(problem=_OFFSETS if header.base_offset < expected else "")
+            yield row._replace(problem=_problem_of(header, expected, bound))
             expected = header.next_offset
         if position > begin:
             continue
@@ -164,6 +173,15 @@ def _walk(segment: ViewSegment, position: int, stop: int) -> Iterator[BatchRow]:
         else:
             yield _large(Place(base, position), size, data)
             position += size
+
+
+def _problem_of(header: BatchHeader, expected: int, bound: int) -> str:
+    """What contradicts the place of a batch whose checksum is right; "" for nothing."""
+    if not 0 <= header.magic <= MAGIC_V2:
+        return f"format {header.magic}"
+    if header.base_offset < expected:
+        return "offset goes back"
+    return "offset of the next segment" if header.last_offset >= bound else ""
 
 
 def _next_sound(segment: ViewSegment, position: int, stop: int) -> int:

@@ -51,7 +51,7 @@ def find_key(
     """
     at, read = max(start, view.log_start_offset), 0
     end = view.log_end_offset
-    for chunk in visible_chunks(view, batch_chunks(view, at, end, sequential=True), False):
+    for chunk in visible_chunks(view, batch_chunks(view, at, end, sequential=True), False, end, None):
         if read >= most_bytes or not goes_on(at, read):
             return Search(None, at, read, False)
         for table in record_tables(

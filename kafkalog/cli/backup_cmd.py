@@ -55,8 +55,9 @@ def create(
 
     Exit status: 0 made, 1 not made, or made of a log that has damage, 2 wrong usage.
     """
-    from kafkalog.backup import create_backup, delete_backups, list_backups
+    from kafkalog.backup import create_backup, delete_backups
     from kafkalog.backup.damage import DAMAGED
+    from kafkalog.backup.store import BackupStore
     from kafkalog.tools.verify import total_bytes
 
     common.set_verbosity(quiet, verbose)
@@ -64,7 +65,7 @@ def create(
     with Meter("backup", total_bytes(where) if sys.stderr.isatty() else None, quiet=quiet) as meter:
         report = create_backup(where, target, full=full, committed=committed, tell=meter.add)
     if keep is not None:
-        delete_backups(target, [one.id for one in list_backups(target)][:-keep])
+        delete_backups(target, BackupStore(target).ids()[:-keep])
     manifest = report.manifest
     damaged = [text for text in manifest.notes if text.startswith(DAMAGED)]
     for text in manifest.notes:
@@ -91,11 +92,20 @@ def list_(target: str, as_json: bool) -> int:
 
     Exit status: 0 listed, 1 one cannot be read or there is no such directory, 2 wrong usage.
     """
-    from kafkalog.backup import list_backups
+    from kafkalog.backup.store import BackupStore
+    from kafkalog.errors import CorruptBackup
 
-    for manifest in list_backups(target):
-        print(json.dumps(_summary(manifest)) if as_json else f"{manifest.id}  {_told(manifest)}")
-    return 0
+    store = BackupStore(target)
+    status = 0
+    for one in store.ids():
+        try:
+            manifest = store.manifest(one)
+        except CorruptBackup as error:
+            print(f"kafkalog: {error}", file=sys.stderr)
+            status = 1
+        else:
+            print(json.dumps(_summary(manifest)) if as_json else f"{one}  {_told(manifest)}")
+    return status
 
 
 @command.command("verify")
@@ -112,10 +122,11 @@ def verify(
 
     Exit status: 0 as it was stored, 1 damaged or unreadable, 2 wrong usage.
     """
-    from kafkalog.backup import list_backups, verify_backup
+    from kafkalog.backup import verify_backup
+    from kafkalog.backup.store import BackupStore
 
     common.set_verbosity(quiet, verbose)
-    ids = [one.id for one in list_backups(target)] if everything else [which]
+    ids = BackupStore(target).ids() if everything else [which]
     status = 0
     with Meter("verify", None, quiet=quiet) as meter:
         for one in ids:
@@ -191,12 +202,12 @@ def _told(manifest: Manifest) -> str:
 
 def committed(dirs: Sequence[str]) -> Offsets:
     """What groups have committed, for the manifest; only where a directory keeps it, which few do."""
-    from kafkalog.cli.group_rows import committed_in
+    from kafkalog.cli.group_rows import groups_in
     from kafkalog.tools.directories import partitions
 
     if not partitions(dirs, topic="__consumer_offsets"):
         return {}
     found: Offsets = {}
-    for (group, topic, partition), one in committed_in(list(dirs))[0].items():
+    for (group, topic, partition), one in groups_in(list(dirs)).committed.items():
         found.setdefault(group, {}).setdefault(topic, {})[partition] = one.offset
     return found

@@ -230,7 +230,7 @@ class _Consumer:
 
         try:
             chunks = self._metered(batch_chunks(view, start, stop, skipped=self.skipped), meter)
-            chunks = visible_chunks(view, chunks, self.isolation == "committed")
+            chunks = visible_chunks(view, chunks, self.isolation == "committed", stop, self.skipped)
             limits = {"first_offset": start, "end_offset": stop, "max_records": self.left}
             if self.serdes is None:
                 written = write_records(chunks, self.out, template, **limits)

@@ -182,9 +182,11 @@ def _open_logs(request: _Request, home: str, stack: ExitStack) -> list[OpenedLog
     from kafkalog.opening import open_for_append
     from kafkalog.tools.catalog import partition_count
 
+    hint = "`kafkalog topics alter --partitions N` gives it more"
     try:
         count = partition_count([home], request.topic)
     except UnknownTopicOrPartition:
+        hint = "`kafkalog topics create --partitions N` creates it with more"
         check_name_is_free([one for one in request.dirs if os.path.isdir(one)], request.topic, home)
         count = 1
     numbers: Sequence[int] = range(count)
@@ -193,7 +195,7 @@ def _open_logs(request: _Request, home: str, stack: ExitStack) -> list[OpenedLog
             raise UnknownTopicOrPartition(
                 f"topic {request.topic} has no partition {request.partition}",
                 path=home,
-                hint=f"it has {count}; `kafkalog topics create --partitions N` makes a topic with more",
+                hint=f"it has {count}; {hint}",
             )
         numbers = [request.partition]
     logs = []

@@ -20,6 +20,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 @click.option("--compression", default="zstd", show_default=True, metavar="CODEC", help="Of Parquet.")
 @click.option("--file-size", default="128M", show_default=True, metavar="SIZE", help="About this size files get.")
 @common.isolation_option
+@common.on_damage_option
 @common.settings_option("Option of Spark's source kafkalog, such as startingTimestamp=1700000000000")
 @common.json_option("One JSON object with what was exported.")
 @spark_options.session_options
@@ -33,6 +34,7 @@ def command(
     compression: str,
     file_size: str,
     isolation_level: str | None,
+    on_damage: str,
     settings: dict[str, str],
     as_json: bool,
     master: str | None,
@@ -54,6 +56,8 @@ def command(
         options["subscribe"] = ",".join(topics)
     if isolation_level is not None:
         options["isolationLevel"] = isolation_level
+    if on_damage == "skip":
+        options["onDamage"] = "skip"
     file_bytes = parse_size(file_size, "--file-size")
     spark_options.need_paths(paths)
     with spark_options.session(master, conf, "export", quiet=quiet, verbose=verbose) as (spark, tell):
@@ -65,7 +69,8 @@ def command(
             by_date=not no_dates, compression=compression, file_bytes=file_bytes, tell=tell,
         )  # fmt: skip
     row_options.print_export(report, as_json=as_json)
-    return 0
+    common.report_skipped(report.skipped)
+    return 1 if report.skipped else 0
 
 
 def parse_size(text: str, flag: str) -> int:

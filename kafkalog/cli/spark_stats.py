@@ -28,10 +28,10 @@ def command(
 ) -> int:
     """Tell records, bytes, rates, compression and keys of a tree of data directories, by topic and by hour.
 
-    Counts come from batch headers; the hour of a batch is that of its largest timestamp, in UTC. RATIO is how many
-    bytes of records one byte on disk holds. KEYS is the number of different keys by a sketch, off by 2 % on average.
-    RECORDS/S of a topic is between its first batch and its last one, of an hour over the whole hour. Nothing is locked
-    or changed, and a broker may run meanwhile.
+    Counts come from batch headers, and no checksum is compared: `kafkalog spark verify` does that. The hour of a batch
+    is that of its largest timestamp, in UTC. RATIO is how many bytes of records one byte on disk holds. KEYS is the
+    number of different keys by a sketch, off by 2 % on average. RECORDS/S of a topic is between its first batch and its
+    last one, of an hour over the whole hour. Nothing is locked or changed, and a broker may run meanwhile.
 
     Exit status: 0 fine, 1 something could not be read, or a named thing is absent, 2 wrong usage.
     """

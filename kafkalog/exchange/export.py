@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 
 from kafkalog.chunks import check_tail
 from kafkalog.engine import end_of, isolation_of, skipped_of
-from kafkalog.errors import CorruptRecord, IllegalArgument, MissingPackage, UnknownTopicOrPartition
+from kafkalog.errors import CorruptRecord, IllegalArgument, UnknownTopicOrPartition
 from kafkalog.exchange.intervals import OffsetSet
-from kafkalog.exchange.jsonl_files import export_lines
 from kafkalog.exchange.manifest import ExportDirectory, ExportedRange, ExportSettings, is_export
+from kafkalog.exchange.parts import export_part
 from kafkalog.exchange.planning import (
     FILE_BYTES,
     LEAST_FILE_BYTES,
@@ -150,13 +150,8 @@ class _Run:
         key = task.range.topic_partition
         if key in self.damaged:
             return
-        try:
-            _export_range(task, self._noted)
-        except CorruptRecord as error:
-            self.damaged[key] = error
-            end = error.offset if error.offset is not None else task.range.start
-            if task.range.start < end < task.range.stop:
-                _export_range(replace(task, range=replace(task.range, stop=end)), self._noted)
+        if (damage := export_part(task, self._noted)) is not None:
+            self.damaged[key] = damage
 
     def check_ends(self, bounds: Bounds) -> None:
         """Note damage at the ends of logs that were read to their ends."""
@@ -249,17 +244,3 @@ def _plan(
             for part in cut(whole, boundaries(view, first, last, most)):
                 parts.append((part, max(1, bytes_between(view, part.start, part.stop)), ids[key]))
     return parts
-
-
-def _export_range(task: ExportTask, skipped: list[Skipped] | None) -> None:
-    if task.settings.format == "jsonl":
-        export_lines(task, skipped)
-        return
-    try:
-        from kafkalog.exchange.parquet_files import export_range
-    except ModuleNotFoundError as error:
-        raise MissingPackage(
-            f"{task.settings.format} files need {error.name}, which is not installed",
-            hint="pip install 'kafkalog[arrow]'",
-        ) from None
-    export_range(task, skipped)

@@ -144,10 +144,12 @@ class _Import:
             return True
         if offsets == "auto" and not resume:
             return False
-        raise IllegalArgument(
-            f"{full[0]} is not empty" if ordered else "rows do not tell topic, partition and offset",
-            hint="give --resume to go on with an import, or --offsets new to append",
-        )
+        if not ordered:
+            raise IllegalArgument(
+                "rows do not tell topic, partition and offset", hint="give --offsets new, without --resume, to append"
+            )
+        hint = "give --resume to go on with an import, or --offsets new to append"
+        raise IllegalArgument(f"{full[0]} is not empty", hint=hint)
 
     def keep(self) -> tuple[int, int]:
         """Write what is not there yet with the offsets it has: (records written, records that were there)."""

@@ -53,7 +53,7 @@ def _files(
     committed = task.settings.isolation == "committed"
     with kafkalog.open(part.directory) as log:
         chunks = batch_chunks(log._engine, part.start, part.stop, skipped=skipped)
-        chunks = visible_chunks(log._engine, chunks, committed)
+        chunks = visible_chunks(log._engine, chunks, committed, part.stop, skipped)
         first = part.start
         while first < part.stop:
             paths.append(os.path.join(task.staging, f"{name}-{len(paths):04d}.jsonl"))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from kafkalog._core.scan import BatchTable
 from kafkalog.errors import CorruptRecord
+from kafkalog.storage.file_slice import LARGEST_OFFSET
 
 __all__ = ["DamagedPlace", "Locate", "SegmentDamage", "sound_chunks"]
 
@@ -37,11 +38,11 @@ class SegmentDamage(NamedTuple):
     sound: tuple[tuple[int, int], ...]
 
 
-def damage_in_sample(segment: str, position: int, last: int) -> SegmentDamage:
+def damage_in_sample(segment: str, position: int, last: int) -> DamagedPlace:
     """Return damage that was met in a sample, whose end is not looked for: that could take all of the segment."""
     what = "no sound batch, or one that contradicts those before it; `kafkalog verify` shows how far it goes"
     where = f"position {position:,} and on, behind offset {last:,}"
-    return SegmentDamage((DamagedPlace(segment, position, 0, last, None, "sample", where, what),), ())
+    return DamagedPlace(segment, position, 0, last, None, "sample", where, what)
 
 
 Locate = Callable[[Any, int | None], SegmentDamage]
@@ -49,22 +50,30 @@ Locate = Callable[[Any, int | None], SegmentDamage]
 
 
 def sound_chunks(
-    segment: Any, position: int, end: int, find: Callable[[int, int], Sequence[tuple[int, int]]]
+    segment: Any,
+    position: int,
+    end: int,
+    find: Callable[[int, int], Sequence[tuple[int, int]]],
+    *,
+    bound: int = LARGEST_OFFSET,
+    is_whole: bool = False,
 ) -> Iterator[tuple[bytes, BatchTable]]:
     """Yield the chunks of sound batches between two positions of a segment, whose checksums are compared.
 
     `find` is called at the first sign of damage, with the position and the last offset before it: the ranges of sound
-    batches of the segment, as far as they are wanted. StorageError.
+    batches of the segment, as far as they are wanted. Offsets lie below `bound`. With `is_whole` a batch that is cut
+    off at `end` is damage. StorageError.
     """
     last = segment.base_offset - 1
     try:
         for data, table in segment.records.slice(position, end - position).scanned(check_crc=True):
-            if table.first_invalid >= 0 or not table.monotonic or table.base_offset(0) <= last:
+            if table.sound_rows(last + 1, bound) < len(table):
                 break
             yield data, table
             position, last = table.stop_position, table.last_offset
         else:
-            return
+            if position >= end or not is_whole:
+                return
     except CorruptRecord:
         pass
     for start, stop in find(position, last):

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.cleaner.types import bytes_of
-from kafkalog.errors import KafkalogError, StorageError
+from kafkalog.errors import CorruptRecord, KafkalogError, StorageError
 from kafkalog.inspect.damage import DamagedPlace, Locate, SegmentDamage, damage_in_sample, sound_chunks
 from kafkalog.inspect.details import DETAIL_BYTES, DetailTally
 from kafkalog.inspect.headers import HeaderColumns
@@ -23,7 +23,7 @@ from kafkalog.inspect.sample import Sample, Window, windows
 from kafkalog.inspect.stats import CodecStats, Dirty, LogStats, SegmentStats
 from kafkalog.inspect.tally import SegmentTally, Tally, spans_between
 from kafkalog.records.format import codec_name
-from kafkalog.storage.file_slice import claimed_size
+from kafkalog.storage.file_slice import LARGEST_OFFSET, claimed_size
 from kafkalog.storage.index_view import OffsetIndexView
 from kafkalog.storage.names import index_file_name, log_file_name
 from kafkalog.types import OffsetPosition, TopicPartition
@@ -79,6 +79,7 @@ class _Survey:
         self._tally = Tally(len(self._segments))
         self._details = DetailTally(keys=wanted.keys) if wanted.sizes or wanted.keys else None
         self._problems = [str(problem) for problem in getattr(engine, "problems", ())]
+        self._end_damage: CorruptRecord | None = engine.tail_damage
         self._places: list[tuple[int, int, int]] = []
         self._index: tuple[int, OffsetIndexView] | None = None
 
@@ -124,7 +125,10 @@ class _Survey:
             size = max(end - position, 0) if end == self._sizes[window.segment] else window.size
             found = False
             stop = position + min(size, segment.size - position)
-            for chunk in sound_chunks(segment, position, stop, partial(self._find, window.segment)):
+            number = window.segment
+            bound = self._segments[number + 1].base_offset if number + 1 < len(self._segments) else LARGEST_OFFSET
+            find = partial(self._find, number)
+            for chunk in sound_chunks(segment, position, stop, find, bound=bound, is_whole=self._is_whole):
                 found = True
                 yield chunk
             if not found and window.position:
@@ -163,11 +167,13 @@ class _Survey:
         """The sound ranges of a segment in which damage was met; none more of it where it is only sampled."""
         if self._is_whole:
             return self._damage_of(number).sound
-        segment = self._segments[number]
-        found = damage_in_sample(os.path.join(self._path, log_file_name(segment.base_offset)), position, last)
-        before = self._damage.get(number, SegmentDamage((), ()))
-        self._damage[number] = SegmentDamage((*before.places, *found.places), ())
+        self._add_sampled(number, position, last)
         return ()
+
+    def _add_sampled(self, number: int, position: int, last: int) -> None:
+        path = os.path.join(self._path, log_file_name(self._segments[number].base_offset))
+        before = self._damage.get(number, SegmentDamage((), ()))
+        self._damage[number] = SegmentDamage((*before.places, damage_in_sample(path, position, last)), ())
 
     def _damage_of(self, number: int) -> SegmentDamage:
         """The damage of a segment, which is looked for once."""
@@ -178,9 +184,12 @@ class _Survey:
 
     def _damaged_places(self) -> tuple[DamagedPlace, ...]:
         """All that was found, in the order of the log; a view that ends early has met some in its last segment."""
-        if self._segments and self._problems and self._is_whole:
+        number = len(self._segments) - 1
+        if self._end_damage is not None and not self._is_whole:
+            self._add_sampled(number, self._end_damage.position or 0, self._end - 1)
+        elif self._segments and (self._problems or self._end_damage is not None) and self._is_whole:
             try:
-                self._damage_of(len(self._segments) - 1)
+                self._damage_of(number)
             except KafkalogError as error:
                 self._problems.append(str(error))
         return tuple(place for number in sorted(self._damage) for place in self._damage[number].places)

@@ -61,12 +61,13 @@ class DataDirectory:
     def offline(self) -> StorageError:
         """The error for one who asks something of a directory that is offline."""
         cause = self.offline_error
+        what, path, hint = str(cause), self.path, "look after the disk, then start again"
+        if isinstance(cause, KafkalogError) and not isinstance(cause, OSError):  # damage in a file
+            what, path, hint = cause.message, cause.path or path, cause.hint or hint
         made = StorageError(
-            f"the data directory is offline: {cause}",
-            errno=cause.errno if isinstance(cause, OSError) else None,
-            path=self.path,
-            hint="look after the disk, then start again",
-        )
+            f"the data directory is offline: {what}", errno=cause.errno if isinstance(cause, OSError) else None,
+            path=path, hint=hint,
+        )  # fmt: skip
         made.__cause__ = cause
         return made
 

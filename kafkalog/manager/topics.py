@@ -152,8 +152,8 @@ class TopicStore:
                 known = after.get(one.name)
                 if known is None:
                     known = one if one.topic_id else one._replace(topic_id=new_topic_id())
-                elif known.partitions < one.partitions:
-                    known = known._replace(partitions=one.partitions)
+                else:
+                    known = known._replace(partitions=max(known.partitions, one.partitions))
                 after[one.name] = known
                 found.append(known)
             if after != topics:

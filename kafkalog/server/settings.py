@@ -2,7 +2,7 @@
 
 Types, defaults and ranges are those of Kafka 4.3.1, but for these: `sasl.enabled.mechanisms` has no GSSAPI; the backlog
 is 1024 and not 50, with which clients that come at once wait a second; socket buffers are the system's, which grow;
-requests in memory have 256 MiB at the most, where a broker has no limit.
+requests in memory have 256 MiB at the most, where a broker has no limit; stores of keys are PEM files.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ _GROUPS: Final = (
     _start("group.consumer.min.session.timeout.ms", "int", 45_000, at_least(1), "what a group may set at least"),
     Key("group.consumer.regex.refresh.interval.ms", "int", 600_000, at_least(10_000), "without effect"),
     _start("group.consumer.session.timeout.ms", "int", 45_000, at_least(1), "a silent member is out after so long"),
-    _start("group.coordinator.append.linger.ms", "int", 5, at_least(-1), "without effect: writes do not wait"),
+    _start("group.coordinator.append.linger.ms", "int", -1, at_least(-1), "without effect: writes do not wait"),
     _start("group.coordinator.rebalance.protocols", "list", ("classic", "consumer"), None, "protocols that are served"),
     _start("group.coordinator.threads", "int", 4, at_least(1), "without effect: groups are kept by the loop's thread"),
     _start("group.initial.rebalance.delay.ms", "int", 3000, None, "a new group waits so long for more members"),

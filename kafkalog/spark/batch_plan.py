@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.exchange.ranges import OffsetRange
-from kafkalog.spark.damage import DataLoss
+from kafkalog.spark.damage import DataLoss, check_ends
 from kafkalog.spark.filters import Pruning
 from kafkalog.spark.limits import Limit, check_order, resolve
 from kafkalog.spark.options import SourceOptions
@@ -22,13 +22,15 @@ def plan_batch(options: SourceOptions, pruning: Pruning | None = None) -> list[O
     """The ranges of a batch read, with what `pruning` leaves of them.
 
     Errors of `find_partitions` and `resolve`; OffsetOutOfRange for offsets that a partition has not, unless
-    `fail_on_data_loss` is False, which makes that a DataLoss warning; IllegalArgument for a start after its end.
+    `fail_on_data_loss` is False, which makes that a DataLoss warning; IllegalArgument for a start after its end;
+    CorruptRecord for damage at the end of a log of which nothing is to be read, unless `on_damage` is "skip".
     """
     found = find_partitions(options.paths, options.subscription)
     with PartitionViews(found, options.isolation) as views:
         starts = _resolved(options.starting, views, "starting")
         stops = _resolved(options.ending, views, "ending")
         starts, stops = within_bounds(starts, stops, views, options.fail_on_data_loss)
+        check_ends(views, {one: stop for one, stop in stops.items() if starts[one] == stop}, options)
         if pruning is not None:
             starts, stops = pruning.narrowed(starts, stops, views)
         return plan_ranges(views, starts, stops, options)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import StorageError
+from kafkalog.chunks import check_tail
+from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.exchange.ranges import OffsetRange
 from kafkalog.util.fileio import OS, atomic_write
 
 if TYPE_CHECKING:
-    from kafkalog.exchange.ranges import OffsetRange
+    from kafkalog.spark.options import SourceOptions
+    from kafkalog.spark.partitions import PartitionViews
     from kafkalog.storage.damage import Skipped
+    from kafkalog.types import TopicPartition
 
-__all__ = ["DataLoss", "report_to"]
+__all__ = ["SKIP_HINT", "DataLoss", "check_ends", "damage_at_ends", "report_to"]
+
+SKIP_HINT: Final = (
+    "set onDamage to skip to read what is sound behind it; a replica or a backup may have the rest"
+)
 
 
 class DataLoss(UserWarning):
@@ -36,6 +44,32 @@ def report_to(directory: str | None, wanted: OffsetRange, skipped: Sequence[Skip
         atomic_write(OS, os.path.join(directory, name), "".join(lines).encode())
     except OSError as error:
         raise StorageError.from_os(error, "write the report on damage", path=directory) from error
+
+
+def damage_at_ends(
+    views: PartitionViews, ends: Mapping[TopicPartition, int], options: SourceOptions
+) -> Iterator[tuple[list[Skipped], CorruptRecord | None]]:
+    """Yield the damage at ends of logs up to which no task reads: the pieces left out, or the error.
+
+    Pieces that are left out are reported as a task reports them.
+    """
+    for one, end in ends.items():
+        skipped: list[Skipped] = []
+        try:
+            check_tail(views[one], end, skipped if options.on_damage == "skip" else None)
+        except CorruptRecord as error:
+            yield [], error
+        if skipped:
+            report_to(options.corrupt_report, OffsetRange(*one, views.directories[one], end, end), skipped)
+            yield skipped, None
+
+
+def check_ends(views: PartitionViews, ends: Mapping[TopicPartition, int], options: SourceOptions) -> None:
+    """Raise the first damage of `damage_at_ends`."""
+    for _, damage in damage_at_ends(views, ends, options):
+        if damage is not None:
+            damage.hint = SKIP_HINT
+            raise damage
 
 
 def _row(one: Skipped) -> dict[str, object]:

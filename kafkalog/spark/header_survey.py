@@ -84,17 +84,20 @@ class Survey(NamedTuple):
     problem: str | None
 
 
-def survey_segment(path: str, partition: TopicPartition, *, exact: bool = False, fs: FileSystem = OS) -> Survey:
+def survey_segment(
+    path: str, partition: TopicPartition, *, exact: bool = False, is_last: bool = True, fs: FileSystem = OS
+) -> Survey:
     """The rows of a `.log` file; every byte is read once, and no checksum compared (`verify` does that).
 
     `exact` decompresses every compressed batch, not one of each chunk. Markers of transactions count as bytes alone.
-    A torn last batch is left out; damage ends the survey of this segment. Nothing is raised for what the file holds.
+    A torn batch at the end of the last segment is left out; other damage ends the survey of this segment. Nothing is
+    raised for what the file holds.
     """
     rows: dict[Group, Counts] = {}
     problem = None
     try:
         with fs.open_file(path, "r") as file:
-            for data, table in FileSlice(file, 0, file.size()).scanned():
+            for data, table in FileSlice(file, 0, file.size()).scanned(whole=not is_last):
                 _add_table(rows, partition, data, table, exact)
     except FileNotFoundError:
         return Survey({}, None)  # retention was faster

@@ -61,8 +61,9 @@ SOURCE_OPTIONS: Final = (
            "`read_committed` leaves aborted records out and ends at the last stable offset; `high_watermark` ends "
            "there", False),
     Option("verifyCrc", "true", BOTH, "check each batch's checksum; `false` trusts it", False),
-    Option("corruptBatches", "fail", BOTH,
-           "`fail` with file and position, or `skip`: leave damaged batches out, count and report them", False),
+    Option("onDamage", "raise", BOTH,
+           "`raise` with file and position, or `skip`: leave damaged batches out, count and report them", False),
+    Option("corruptBatches", "none", BOTH, "the older name of `onDamage`, with `fail` for `raise`", False),
     Option("corruptReport", "none", BOTH,
            "a directory for what `skip` left out: a file of JSON lines for each task that met damage", False),
     Option("pushFilters", "auto", BATCH,

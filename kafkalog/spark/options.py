@@ -42,7 +42,7 @@ class SourceOptions:
     columns: tuple[str, ...] = _PLAIN_COLUMNS
     isolation: str = "read_uncommitted"
     verify_crc: bool = True
-    skip_corrupt: bool = False
+    on_damage: str = "raise"
     corrupt_report: str | None = None
     push_filters: bool = True
     max_offsets_per_trigger: int | None = None
@@ -85,7 +85,7 @@ class SourceOptions:
             columns=_columns(given),
             isolation=isolation,
             verify_crc=_flag(given, "verifyCrc", True),
-            skip_corrupt=_one_of("corruptBatches", given.get("corruptbatches", "fail"), ("fail", "skip")) == "skip",
+            on_damage=_on_damage(given),
             corrupt_report=local_path(given["corruptreport"]) if given.get("corruptreport") else None,
             push_filters=_one_of("pushFilters", given.get("pushfilters", "auto"), ("auto", "never")) == "auto",
             max_offsets_per_trigger=most,
@@ -166,6 +166,18 @@ def _check_batch(starting: Limit, ending: Limit) -> None:
                 raise IllegalArgument(
                     f"endingOffsets for {partition} can't be earliest (-2) for a batch", hint="give -1 or an offset"
                 )
+
+
+def _on_damage(given: Mapping[str, str]) -> str:
+    """Return "raise" or "skip", by the option or its older name; IllegalArgument where these contradict each other."""
+    older = _one_of("corruptBatches", given.get("corruptbatches", "fail"), ("fail", "skip"))
+    meant = "skip" if older == "skip" else "raise"
+    found = _one_of("onDamage", given.get("ondamage", meant), ("raise", "skip"))
+    if "corruptbatches" in given and found != meant:
+        raise IllegalArgument(
+            f"onDamage is {found!r} and corruptBatches, its older name, is {older!r}", hint="give onDamage alone"
+        )
+    return found
 
 
 def _one_of(name: str, value: str, known: list[str] | tuple[str, ...]) -> str:

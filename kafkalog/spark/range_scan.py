@@ -56,7 +56,7 @@ class RangeScan(LogScan):
     """A scan of [start, stop) of a log in mode "r" by a read's options; `skipped` gets what is left out.
 
     Records that are gone meanwhile are an error or, by `fail_on_data_loss`, passed over with a DataLoss warning. Bytes
-    that are no sound batch are CorruptRecord or, by `skip_corrupt`, passed over; damage inside a batch ends the scan in
+    that are no sound batch are CorruptRecord or, by `on_damage`, passed over; damage inside a batch ends the scan in
     any case: `after_damage` then says where another one goes on.
     """
 
@@ -76,7 +76,7 @@ class RangeScan(LogScan):
     ) -> None:
         super().__init__(
             log, start, stop, columns, isolation=options.isolation, batch_rows=batch_rows, batch_bytes=batch_bytes,
-            on_damage="skip" if options.skip_corrupt else "raise", skipped=skipped if options.skip_corrupt else None,
+            on_damage=options.on_damage, skipped=skipped if options.on_damage == "skip" else None,
         )  # fmt: skip
         self._options = options
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kafkalog.api import Log
 from kafkalog.errors import CorruptRecord, InvalidTimestamp, KafkalogError
-from kafkalog.spark.damage import report_to
+from kafkalog.spark.damage import SKIP_HINT, report_to
 from kafkalog.spark.range_scan import IN_A_BATCH, LOST_HINT, RangeScan, after_damage, is_loss, tell_loss
 from kafkalog.spark.row_schema import arrow_schema
 from kafkalog.storage.view import LogView
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BATCH_BYTES", "BATCH_ROWS", "arrow_batches"]
 
-SKIP_HINT: Final = (
-    "set corruptBatches to skip to read what is sound behind it; a replica or a backup may have the rest"
-)
 BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 4 << 20
 """The most records, and bytes of keys, values and headers, of an Arrow batch: what Spark is fastest with."""
@@ -75,7 +72,7 @@ def _of_log(
                 start = _after(batch, start)
             return
         except IN_A_BATCH as error:
-            if not options.skip_corrupt:
+            if options.on_damage != "skip":
                 if isinstance(error, CorruptRecord):
                     error.hint = SKIP_HINT
                 raise

@@ -41,7 +41,7 @@ def refuse_overwrite() -> IllegalArgument:
     """The error for a batch write that is not an append: Spark's Kafka sink refuses it as well."""
     return IllegalArgument(
         "save mode overwrite is not allowed for kafkalog, which only appends to logs",
-        hint="use mode('append'); delete the topic first (kafkalog topics delete) where its records are to go",
+        hint="use mode('append'); delete the topic first (`kafkalog topics delete`) where its records are to go",
     )
 
 

@@ -23,7 +23,7 @@ from kafkalog.errors import OffsetOutOfRange
 from kafkalog.exchange.ranges import bytes_between
 from kafkalog.spark.admission import TriggerDelay, admitted
 from kafkalog.spark.bundles import bundled
-from kafkalog.spark.damage import DataLoss
+from kafkalog.spark.damage import DataLoss, check_ends
 from kafkalog.spark.limits import resolve
 from kafkalog.spark.live_partitions import LivePartitions
 from kafkalog.spark.offsets import offsets_from_dict, offsets_to_dict
@@ -90,6 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         lost = [_not_there(one, starts[one], live.there[one]) for one in starts if starts[one] != nearest[one]]
         self._report(lost, _START_HINT)
+        check_ends(views, nearest, options)  # of a log that ends where the query begins, no task reads anything
         return offsets_to_dict(nearest)
 
     def getDefaultReadLimit(self) -> ReadLimit:

@@ -334,7 +334,8 @@ def read_kept(path: str, fs: FileSystem) -> Kept | None:
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise FormatError(
             f"the manifest of what was kept cannot be read: {error}", path=manifest,
-            hint="the files beside it are segments and parts of segments: `kafkalog dump` reads them",
+            hint="copy the files beside it to a partition's directory, with names that end with .log: "
+            "`kafkalog consume --on-damage skip` reads the records",
         ) from error  # fmt: skip
 
 

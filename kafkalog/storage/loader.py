@@ -21,7 +21,7 @@ from kafkalog._core.plan import SegmentTail
 from kafkalog._core.recovery import BAD_RANGE
 from kafkalog.config import LogConfig
 from kafkalog.errors import FormatError, IllegalState, SegmentOffsetOverflow
-from kafkalog.storage.damage import next_sound
+from kafkalog.storage.damage import MisplacedBatch, next_sound
 from kafkalog.storage.directory import Directory, list_directory
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.kept import Loss, find_loss, keep, whole_segments
@@ -47,6 +47,7 @@ from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.soundness import (
     ends_whole,
     last_entries_agree,
+    misplaced_end,
     offset_index_fits,
     time_index_fits,
     unsound_end,
@@ -62,6 +63,7 @@ class Loaded(NamedTuple):
     """A log's segments and offsets as they are on disk; `given_up` are segments renamed for their delayed delete.
 
     `given_up_files` are snapshots that go with them. `is_untouched` says that no file was made or renamed.
+    `misplaced_end` is the damage of a last batch that recovery took though it begins below the end of the one before.
     """
 
     segments: LogSegments[LogSegment]
@@ -71,6 +73,7 @@ class Loaded(NamedTuple):
     given_up: tuple[LogSegment, ...]
     given_up_files: tuple[str, ...]
     is_untouched: bool
+    misplaced_end: MisplacedBatch | None
 
 
 class LogLoader:
@@ -455,7 +458,9 @@ class LogLoader:
         for name in self._renamed_txns.values():
             remove_file(self._directory, name, self._fs)
         given_up, files = tuple(self._given_up), tuple(self._given_up_files)
-        return Loaded(segments, start, point, next_offset, given_up, files, self._clean and not self._touched)
+        is_untouched = self._clean and not self._touched
+        misplaced = None if self._clean else misplaced_end(segments.active)
+        return Loaded(segments, start, point, next_offset, given_up, files, is_untouched, misplaced)
 
     def _load_producers(self, segments: LogSegments[LogSegment], start: int, next_offset: int) -> None:
         """Know the producers; a transaction index that misses what they did is made anew, with its segment's others."""
@@ -480,7 +485,7 @@ def begin_log(directory: str, config: LogConfig, *, fs: FileSystem, clock: Clock
         is_on_disk=False, believes_indexes=True,
     )  # fmt: skip
     segment.begin()
-    return Loaded(LogSegments((segment,)), 0, 0, 0, (), (), False)
+    return Loaded(LogSegments((segment,)), 0, 0, 0, (), (), False, None)
 
 
 def _goes_on(found: FoundSegment, following: tuple[LogSegment, ...]) -> bool:

@@ -19,6 +19,7 @@ from kafkalog._core.state import LogState
 from kafkalog._core.txns import AbortedRanges
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.storage.damage import MisplacedBatch
 from kafkalog.storage.directory import list_directory
 from kafkalog.storage.failure import Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
@@ -37,6 +38,7 @@ from kafkalog.storage.recovery_run import Progress
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segment_reader import Extent
 from kafkalog.storage.transactions import Transactions
+from kafkalog.storage.undecided import Undecided
 from kafkalog.types import FetchDataInfo, Isolation, LogOffsetMetadata, OffsetAndTimestamp
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -150,6 +152,7 @@ class UnifiedLog(LogAppender):
     def _begun(self, loaded: Loaded) -> UnifiedLog:
         """This log, once what an opening leaves to do is done: last stable offset, epochs, what was given up."""
         self._transactions = Transactions(self.path, fs=self._fs)
+        self._misplaced_end = loaded.misplaced_end
         with self._lock:
             self._high_watermark_moved_locked()
             if loaded.is_untouched:
@@ -163,6 +166,14 @@ class UnifiedLog(LogAppender):
         return self
 
     # Reading
+
+    @property
+    def tail_damage(self) -> MisplacedBatch | None:
+        """The last batch where recovery took it though it begins below the end of the one before it."""
+        found, state = self._misplaced_end, self._state
+        if found is None or self._cuts or state.log_end_offset != found.last_offset + 1:
+            return None
+        return found if state.log_start_offset <= found.last_offset else None
 
     def extent(self, offset: int) -> Extent:
         """Return the segment in which a walk to `offset` begins, up to the log end; OffsetOutOfRange, LogClosed."""
@@ -233,6 +244,17 @@ class UnifiedLog(LogAppender):
         if isolation == "committed" and 0 <= state.first_unstable_offset < mark.message_offset:
             return locate_or_offset_only(state, state.first_unstable_offset)
         return mark
+
+    def undecided(self, first_offset: int, next_offset: int) -> Undecided | None:
+        """The first of the records with these offsets that belongs to a transaction whose end damage may hide."""
+        state = self._state
+        asked = state.segments, state.log_end_offset, state.end_position, first_offset, next_offset
+        return self._transactions.undecided(*asked)
+
+    def undecided_at_end(self) -> Undecided | None:
+        """The transaction at the last stable offset, where damage may hide its end."""
+        state = self._state
+        return self._transactions.undecided_at_end(state.segments, state.log_end_offset, state.end_position)
 
     def aborted_ranges(self, first_offset: int, next_offset: int) -> AbortedRanges:
         """The aborted transactions that records with these offsets, below the last stable one, may belong to."""

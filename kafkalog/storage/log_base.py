@@ -17,6 +17,7 @@ from kafkalog.config_keys import MAX_LONG
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.records.validate import ValidatorMetrics
 from kafkalog.storage.append import leader_limits
+from kafkalog.storage.damage import MisplacedBatch
 from kafkalog.storage.failure import LogHealth, Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_metrics import LOGS, LogMetrics
@@ -63,6 +64,7 @@ class LogBase:
         "_limits",
         "_lock",
         "_milliseconds",
+        "_misplaced_end",
         "_producers",
         "_rules",
         "_scheduler",
@@ -120,6 +122,7 @@ class LogBase:
         self._durable = 0  # guarded by self._lock; below it records are on disk, whether or not their indexes are
         self._unsynced = Unsynced()  # guarded by self._lock
         self._is_being_cleaned = False  # guarded by self._lock
+        self._misplaced_end: MisplacedBatch | None = None  # set once, by the opening
         self._cuts = 0  # guarded by self._lock; grows when a cut of the end begins and when it ends
         self._set_config_locked(config)
         LOGS.add(self)
@@ -267,8 +270,8 @@ class LogBase:
             if self._epochs.has_changed:
                 self._chores.append(self._write_epochs)
 
-    def _write_epochs(self) -> bool:
-        """True once the epochs' file says what is known; begun again where the directory was renamed meanwhile."""
+    def _write_epochs(self) -> None:
+        """Write the epochs' file where it does not say what is known; again if the directory was renamed meanwhile."""
         while self._epochs.has_changed:
             path = self.path
             try:
@@ -278,4 +281,3 @@ class LogBase:
                     was_renamed = self.path != path
                 if error.errno != errno.ENOENT or not was_renamed:
                     raise
-        return True

@@ -25,6 +25,10 @@ class Walkable(Protocol):
     def log_end_offset(self) -> int:
         """The offset behind the last one."""
 
+    @property
+    def tail_damage(self) -> CorruptRecord | None:
+        """Damage at the end, where that is no torn write."""
+
     def extent(self, offset: int, /) -> Extent:
         """Return the segment in which a walk to `offset` begins."""
 
@@ -43,7 +47,7 @@ def log_chunks(log: Walkable, start: int, stop: int, *, check_crc: bool = True) 
         if extent.is_last:
             break
         start = max(start, extent.bound)
-    damage: CorruptRecord | None = getattr(log, "tail_damage", None)  # a writer's log has none
+    damage = log.tail_damage
     if damage is not None and stop >= log.log_end_offset:
         raise damage
 

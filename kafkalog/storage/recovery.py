@@ -14,16 +14,18 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from kafkalog._core.recovery import BAD_CRC, BAD_ORDER, BAD_RANGE, BAD_SIZE, MORE, PARTIAL, RecoveryPass
+from kafkalog._core.txns import TxnScan
 from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.file_slice import MAX_FILE_SIZE, check_next_offset
 from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from kafkalog.storage.log_walk import sound_chunks
+from kafkalog.storage.producer_snapshot import ProducerEntry
 from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from kafkalog.storage.segment_reader import Anchor, Extent
-from kafkalog.storage.time_index import TimeIndex
+from kafkalog.storage.time_index import ENTRY, TimeIndex
 from kafkalog.util.scan_buffer import scan_buffer
 
 _LOG: Final = logging.getLogger(__name__)
@@ -131,22 +133,24 @@ def recover_segment(
 ) -> int:
     """The bytes cut off the end of the segment; its indexes and what `producers` and `epochs` know of it are new.
 
-    `scanned` is what `scan_segment` said of it. Without `cuts` the data stays as it is, and the indexes end at the
-    first damage. SegmentOffsetOverflow where a sound batch has an offset that the
-    segment cannot hold, CorruptRecord where it has the largest there is; StorageError.
+    `scanned` is what `scan_segment` said of it. Without `cuts` the data stays as it is, the indexes end at the first
+    damage, and the transaction index has what the sound batches decide. SegmentOffsetOverflow where a sound batch has
+    an offset that the segment cannot hold, CorruptRecord where it has the largest there is; StorageError.
     """
     _refuse_end(segment, scanned)
     found = scanned.found
     segment.txn_index.reset()
+    segment.is_damaged = scanned.is_cut and not cuts
+    aborted = _aborted_around_damage(segment, producers) if segment.is_damaged else []
     if found.batches:
         done = producers.take_over(found.producers, found.tail.last_offset)
-        aborted = [
+        aborted = aborted or [
             AbortedTxn(0, txn.producer_id, txn.first_offset, txn.last_offset, stable)
             for txn, stable in done
             if txn.is_aborted
         ]
-        if aborted:
-            segment.txn_index.extend(aborted)
+    if aborted:
+        segment.txn_index.extend(aborted)
     take_over_epochs(epochs, found)
     _refuse_overflow(segment, scanned)
     where, end = found.tail.size, scanned.end_offset
@@ -157,23 +161,34 @@ def recover_segment(
         text = "%s: damaged at byte %d, offset %d, and left as it is; its indexes end there: %s"
         _LOG.warning(text, segment.path, where, end, scanned.damage)
     segment.offset_index.refill(found.offset_index)
-    segment.time_index.refill(found.time_index)
-    if scanned.is_cut and not cuts:
-        _note_time_behind(segment, where)
+    segment.time_index.refill(found.time_index + (_time_behind(segment, found) if segment.is_damaged else b""))
     return cut
 
 
-def _note_time_behind(segment: LogSegment, position: int) -> None:
-    """Add the largest time of the sound batches behind damage to the time index, so that a search looks here for it."""
+def _aborted_around_damage(segment: LogSegment, producers: ProducerStateManager) -> list[AbortedTxn]:
+    """Return the transactions that markers among the sound batches abort; `producers` are those at the base offset."""
+    entries = (ProducerEntry(*state.entry()) for state in producers.producers)
+    starts = ((one.producer_id, one.current_txn_first_offset) for one in entries)
+    scan = TxnScan((producer_id, first_offset) for producer_id, first_offset in starts if first_offset >= 0)
     base, data = segment.base_offset, segment.records.slice(0, segment.size)
     extent = Extent(base, data, base + MAX_RELATIVE_OFFSET + 1)
-    known = segment.time_index.last_entry
-    timestamp, offset = known
-    for chunk in sound_chunks(extent, base, extent.bound, lambda _: None, anchor=Anchor(position, base)):
+    for chunk in sound_chunks(extent, base, extent.bound, lambda _: None, anchor=Anchor(0, base)):
+        scan.feed(chunk.own_table(), segment.records.read)
+    return [AbortedTxn(0, *fields) for fields in scan.aborted]
+
+
+def _time_behind(segment: LogSegment, found: RecoveryPass) -> bytes:
+    """Return the entry for the largest time behind damage, so that a search looks here for it; b"" for none above."""
+    base, data = segment.base_offset, segment.records.slice(0, segment.size)
+    extent = Extent(base, data, base + MAX_RELATIVE_OFFSET + 1)
+    last = found.time_index[-ENTRY.size :]
+    known, relative = ENTRY.unpack(last) if last else (-1, 0)
+    timestamp, offset = known, base + relative
+    anchor = Anchor(found.tail.size, base)
+    for chunk in sound_chunks(extent, base, extent.bound, lambda _: None, anchor=anchor):
         if chunk.batches.max_timestamp > timestamp:
             timestamp, offset = chunk.batches.max_timestamp, chunk.batches.offset_of_max_timestamp
-    if timestamp > known.timestamp:
-        segment.time_index.maybe_append(timestamp, max(offset, known.offset), skip_full_check=True)
+    return ENTRY.pack(timestamp, max(offset - base, relative)) if timestamp > known else b""
 
 
 def rebuild_indexes(segment: LogSegment) -> None:

@@ -55,6 +55,7 @@ class LogSegment(SegmentFiles):
         "base_offset",
         "clock",
         "created_ms",
+        "is_damaged",
         "index_interval_bytes",
         "max_index_size",
         "roll_jitter_ms",
@@ -75,6 +76,7 @@ class LogSegment(SegmentFiles):
         self.base_offset = base_offset
         self.clock = clock
         self.created_ms = clock.milliseconds()
+        self.is_damaged = False  # recovery found damage in it and left it there: its indexes may lack entries
         self.index_interval_bytes: int = config.index_interval_bytes
         self.max_index_size: int = config.segment_index_bytes
         self.roll_jitter_ms = config.random_jitter_ms()

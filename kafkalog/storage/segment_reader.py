@@ -60,6 +60,15 @@ class Chunk(NamedTuple):
         """The offset after the last batch."""
         return self.batches.last_offset_of(self.last - 1) + 1
 
+    def own_table(self) -> BatchTable:
+        """A table of the rows `first` up to `last` alone."""
+        table = self.batches
+        if not self.first and self.last == len(table):
+            return table
+        begin, last = table.position(self.first), self.last - 1
+        size = table.position(last) + table.size(last) - begin
+        return scan(self.data[begin - self.position :][:size], base_position=begin, check_crc=False)
+
 
 class Anchor(NamedTuple):
     """Where a walk begins: a batch's `position`, and the least offset it can have there.

@@ -6,6 +6,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.storage.damage import MisplacedBatch, bad_row
 from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from kafkalog.util.fileio import FileSystem
@@ -120,6 +121,21 @@ def _ends_whole(segment: LogSegment, position: int) -> bool:
             raise unsound_end(segment, end) from None
         return False
     return end == segment.size
+
+
+def misplaced_end(segment: LogSegment) -> MisplacedBatch | None:
+    """Return the damage of a recovered segment whose last batch begins at or below the end of the one before it.
+
+    Recovery keeps such a batch, as the reference does: it ends above the one before.
+    """
+    index = segment.offset_index
+    start = index.entry(index.entries - 2).position if index.entries > 1 else 0  # the last entry may be the last batch
+    found, before = None, -1
+    for table in segment.records.tables(start, check_crc=True):
+        for row, base in enumerate(table.base_offsets):
+            found = bad_row(table, row, before + 1, LARGEST_OFFSET, segment.path) if base <= before else None
+            before = table.last_offset_of(row)
+    return found if isinstance(found, MisplacedBatch) else None
 
 
 def unsound_end(segment: LogSegment, position: int) -> CorruptRecord:

@@ -10,7 +10,8 @@ from kafkalog.errors import CorruptIndex, IllegalArgument, IllegalState, Invalid
 from kafkalog.storage.abstract_index import AbstractIndex, Brought
 from kafkalog.storage.segment_index import TimeKind
 
-_ENTRY: Final = Struct(">qi")
+ENTRY: Final = Struct(">qi")
+"""Timestamp, and offset relative to the base offset."""
 
 
 class TimeIndex(TimeKind, AbstractIndex[TimestampOffset]):
@@ -74,7 +75,7 @@ class TimeIndex(TimeKind, AbstractIndex[TimestampOffset]):
         relative = self.relative_offset(offset)
         if count >= room:
             raise IllegalState(f"the time index has no slot left ({count} used)", path=self.path, offset=offset)
-        self._append(_ENTRY.pack(timestamp, relative), count)
+        self._append(ENTRY.pack(timestamp, relative), count)
         self._last = TimestampOffset(timestamp, offset)
 
     def extend(self, brought: list[Brought]) -> None:

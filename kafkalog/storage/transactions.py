@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from kafkalog._core.scan import scan as scan_batches
 from kafkalog._core.txns import AbortedRanges, TxnScan
 from kafkalog.errors import CorruptRecord, FormatError, KafkalogError, StorageError
-from kafkalog.storage.aborted_txns import ENTRY_BYTES, check_believable, check_sanity, read_aborted_txns
+from kafkalog.storage.aborted_txns import AbortedTxn, check_believable, check_sanity, read_aborted_txns
 from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.storage.log_walk import sound_chunks
 from kafkalog.storage.names import SNAPSHOT_SUFFIX, parse_base_offset, snapshot_file_name, txn_index_file_name
 from kafkalog.storage.producer_snapshot import read_snapshot
 from kafkalog.storage.segment_reader import Anchor, Extent
+from kafkalog.storage.undecided import ScanDamage, Undecided
 from kafkalog.util.fileio import OS, FileSystem
 
 __all__ = ["AbortedTransaction", "Transactions"]
@@ -30,6 +31,8 @@ __all__ = ["AbortedTransaction", "Transactions"]
 _HEADER_BYTES: Final = 61
 _WINDOW_BYTES: Final = 16 << 10
 _NO_LIMIT: Final = 2**63 - 1
+_LEAST_INDEX_BYTES: Final = 1 << 20
+"""A transaction index up to this size is read whatever is left of its segment."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -50,6 +53,7 @@ class _SegmentTxns(NamedTuple):
     aborted: tuple[AbortedTransaction, ...]
     open_at_end: Mapping[int, int]
     first_markers: Mapping[int, tuple[int, bool]] | None
+    met: ScanDamage
 
 
 class _Tail:
@@ -59,10 +63,12 @@ class _Tail:
     it was rewritten.
     """
 
-    __slots__ = ("header", "last_position", "position", "scan", "segment", "start")
+    __slots__ = ("carried", "header", "last_position", "met", "position", "scan", "segment", "start")
 
     def __init__(self, start: int, carried: Mapping[int, int], segment: Any, position: int) -> None:
         self.start = start
+        self.carried = carried
+        self.met = ScanDamage()
         self.scan = TxnScan(carried)
         self.segment = segment
         self.position = position
@@ -111,14 +117,26 @@ class Transactions:
         self._fs = fs
         self._lock = threading.Lock()
         self._tail: _Tail | None = None
+        self._end_offset = 0  # of the log, as it was last asked about
         self._before: dict[int, tuple[Any, _SegmentTxns]] = {}
         self._ranges: dict[int, tuple[Any, AbortedRanges]] = {}
-        self._problems: dict[str, KafkalogError] = {}
+        self._problems: dict[str, tuple[KafkalogError, Callable[[], object]]] = {}  # and a way to look again
 
     @property
     def problems(self) -> tuple[KafkalogError, ...]:
-        """The files that could not be used so far, and where scanning met damage."""
-        return tuple(self._problems.values())
+        """The files that could not be used so far, and where scanning met damage.
+
+        Each is looked at again: their owner may have been writing, replacing or deleting it.
+        """
+        with self._lock:
+            for path, (_, look) in list(self._problems.items()):
+                try:
+                    look()
+                    del self._problems[path]
+                except (FormatError, CorruptRecord, StorageError) as error:
+                    if _is_missing(error):
+                        del self._problems[path]
+            return tuple(error for error, _ in self._problems.values())
 
     def forget(self) -> None:
         """Drops what is known: the log was cut."""
@@ -136,9 +154,13 @@ class Transactions:
 
         `end_position` is where the log ends in the last of `segments`. StorageError where files cannot be read.
         """
+        return min(self.open_transactions(segments, end_offset, end_position).values(), default=None)
+
+    def open_transactions(self, segments: Any, end_offset: int, end_position: int) -> dict[int, int]:
+        """Return the first offset of each transaction that is open, by producer id; arguments as above."""
         with self._lock:
             self._follow(segments, end_offset, end_position)
-            return min(self._tail_now.scan.open.values(), default=None)
+            return dict(self._tail_now.scan.open)
 
     def relocate(self, directory: str) -> None:
         """Know that the partition directory has another name."""
@@ -164,13 +186,47 @@ class Transactions:
                 following = segments.higher(following.base_offset)
             return AbortedRanges(found)
 
+    def undecided(
+        self, segments: Any, end_offset: int, end_position: int, first_offset: int, next_offset: int
+    ) -> Undecided | None:
+        """The first of the records of offsets `first_offset` up to `next_offset` that damage leaves undecided.
+
+        `aborted_ranges` has looked for it before.
+        """
+        with self._lock:
+            self._follow(segments, end_offset, end_position)
+            if not self._problems:
+                return None
+            found: list[Undecided] = []
+            segment = segments.floor(first_offset) or segments[0]
+            while segment is not None and segment.base_offset < next_offset:
+                found += self._known_in(segments, segment)[1]
+                segment = segments.higher(segment.base_offset)
+        in_range = (one for one in found if one.first_offset < next_offset and one.end_offset > first_offset)
+        return min(in_range, key=lambda one: one.first_offset, default=None)
+
+    def undecided_at_end(self, segments: Any, end_offset: int, end_position: int) -> Undecided | None:
+        """The transaction that has been open longest, where damage may hide its end."""
+        with self._lock:
+            self._follow(segments, end_offset, end_position)
+            tail = self._tail_now
+            first = min(tail.scan.open.values(), default=None)
+            return next((one for one in tail.met.undecided if one.first_offset == first), None)
+
     def aborted_transactions(
         self, segments: Any, end_offset: int, end_position: int, first_offset: int, next_offset: int
     ) -> list[AbortedTransaction]:
-        """The same, in the order of their markers, for a range in one segment: what a fetch answer lists."""
+        """The same, in the order of their markers, for a range in one segment: what a fetch answer lists.
+
+        CorruptRecord where damage leaves some of the records undecided.
+        """
         with self._lock:
             self._follow(segments, end_offset, end_position)
-            found = set(self._aborted_in(segments, segments.floor(first_offset) or segments[0]))
+            aborted, undecided = self._known_in(segments, segments.floor(first_offset) or segments[0])
+        for one in undecided:
+            if one.first_offset < next_offset and one.end_offset > first_offset:
+                raise one.error()
+        found = set(aborted)
         in_range = [one for one in found if one.last_offset >= first_offset and one.first_offset < next_offset]
         return sorted(in_range, key=lambda one: one.last_offset)
 
@@ -183,7 +239,7 @@ class Transactions:
 
     def _follow(self, segments: Any, end_offset: int, end_position: int) -> None:
         """Makes the tail reach the log's end."""
-        tail = self._tail
+        tail, self._end_offset = self._tail, end_offset
         if tail is None or not tail.still_holds(segments):
             self._forget()
             tail = self._begin(segments, end_offset)
@@ -193,7 +249,7 @@ class Transactions:
         while True:
             stop = end_position if segment is active else segment.size
             if tail.position < stop:
-                self._scan(tail.scan, segment, tail.position, stop, tail)
+                self._scan(tail.scan, segment, tail.position, stop, tail.met, segments, tail)
                 tail.position = stop
             following = segments.higher(segment.base_offset)
             if following is None:
@@ -215,20 +271,27 @@ class Transactions:
                 tail = _Tail(offset, carried, segment, self._position(segment, offset))
                 last = segment.translate_offset(offset - 1) if tail.position else None
             except CorruptRecord as error:
-                self._problems[segment.path] = error
+                self._note_damage(segment, error)
                 continue
             if last is not None:
                 tail.remember(last[1])
             return tail
         return _Tail(segments[0].base_offset, {}, segments[0], 0)
 
-    @staticmethod
-    def _position(segment: Any, offset: int) -> int:
+    def _position(self, segment: Any, offset: int) -> int:
         """Where the first batch at or above `offset` begins in its segment; the segment's size where there is none."""
-        if offset <= segment.base_offset:
+        base = segment.base_offset
+        if offset <= base:
             return 0
-        found = segment.translate_offset(offset)
-        return int(segment.size if found is None else found[1])
+        found = None if offset >= self._end_offset else segment.translate_offset(offset)
+        if found is None:
+            return int(segment.size)
+        if int.from_bytes(segment.records.read(found[1], 8), "big") == offset:
+            return int(found[1])
+        extent = Extent(base, segment.records.slice(0, segment.size), LARGEST_OFFSET, True)  # a gap, or a wrong offset
+        for chunk in sound_chunks(extent, offset, LARGEST_OFFSET, lambda _: None, anchor=Anchor(0, base)):
+            return int(chunk.batches.position(chunk.first))
+        return int(segment.size)
 
     def _snapshots(self) -> list[int]:
         """The offsets of the producer snapshots, newest first."""
@@ -242,31 +305,49 @@ class Transactions:
     def _snapshot(self, offset: int) -> dict[int, int] | None:
         """First offsets of the transactions open at `offset`, by producer; None without a snapshot that is sound."""
         path = os.path.join(self._directory, snapshot_file_name(offset))
+        read = partial(read_snapshot, path, fs=self._fs)
         try:
-            entries = read_snapshot(path, fs=self._fs)
+            entries = read()
         except (FormatError, StorageError) as error:
             if not _is_missing(error):
-                self._problems[path] = error
+                self._problems[path] = error, read
             return None
         open_ones = ((e.producer_id, e.current_txn_first_offset) for e in entries if e.current_txn_first_offset >= 0)
         return dict(open_ones)
 
-    def _scan(self, scan: TxnScan, segment: Any, start: int, stop: int, tail: _Tail | None = None) -> None:
-        """Feed the sound batches between two positions of a segment; damage between them is a problem."""
+    def _note_damage(self, segment: Any, error: CorruptRecord) -> None:
+        def look() -> None:
+            if self._fs.exists(segment.path):
+                raise error
+
+        self._problems[segment.path] = error, look
+
+    def _scan(
+        self,
+        scan: TxnScan,
+        segment: Any,
+        start: int,
+        stop: int,
+        met: ScanDamage,
+        segments: Any,
+        tail: _Tail | None = None,
+    ) -> None:
+        """Feed the sound batches between two positions of a segment; damage between them is a problem, and `met`."""
         records = segment.records
         read = _Window(records)
-        extent = Extent(segment.base_offset, records.slice(0, stop), LARGEST_OFFSET, True)
+        following = segments.higher(segment.base_offset)
+        is_last = following is None or stop < segment.size
+        overlaps = following is None or getattr(segment, "overlaps", False)
+        bound = LARGEST_OFFSET if overlaps else following.base_offset
+        extent = Extent(segment.base_offset, records.slice(0, stop), bound, is_last)
 
         def damaged(error: CorruptRecord) -> None:
-            self._problems[segment.path] = error
+            self._note_damage(segment, error)
+            met.note(error, scan, records.read(error.position or 0, _HEADER_BYTES))
 
         anchor = Anchor(start, segment.base_offset)
         for chunk in sound_chunks(extent, segment.base_offset, LARGEST_OFFSET, damaged, anchor=anchor):
-            table = chunk.batches
-            if chunk.first or chunk.last < len(table):
-                begin, last = table.position(chunk.first), chunk.last - 1
-                size = table.position(last) + table.size(last) - begin
-                table = scan_batches(chunk.data[begin - chunk.position :][:size], base_position=begin, check_crc=False)
+            table = chunk.own_table()
             scan.feed(table, read)
             if tail is not None:
                 tail.remember(table.position(len(table) - 1))
@@ -285,18 +366,27 @@ class Transactions:
 
     def _aborted_in(self, segments: Any, segment: Any) -> list[AbortedTransaction]:
         """The aborted transactions with records in the segment."""
+        return self._known_in(segments, segment)[0]
+
+    def _known_in(self, segments: Any, segment: Any) -> tuple[list[AbortedTransaction], list[Undecided]]:
+        """The aborted transactions with records in the segment, and what damage leaves undecided."""
         tail = self._tail_now
         of_tail = [AbortedTransaction(*fields[:3]) for fields in tail.scan.aborted]
         if segment.base_offset >= tail.start:
-            return of_tail
+            return of_tail, tail.met.undecided
         own = self._segment_txns(segments, segment)
-        found = list(own.aborted)
+        found, undecided = list(own.aborted), [*own.met.undecided, *tail.met.undecided]
         going_on = dict(own.open_at_end)
         later = segments.higher(segment.base_offset)
         while going_on and later is not None and later.base_offset < tail.start:
-            going_on = _ended(found, going_on, self._segment_txns(segments, later), later.base_offset)
+            txns = self._segment_txns(segments, later)
+            undecided += [one for item in going_on.items() for one in txns.met.before_marker(*item)]
+            going_on = _ended(found, going_on, txns, later.base_offset)
             later = segments.higher(later.base_offset)
-        return found + of_tail  # which knows the first offsets of what went on into it
+        for producer_id, first_offset in going_on.items():
+            if tail.carried.get(producer_id, _NO_LIMIT) > first_offset:  # else the tail knows it
+                undecided += _without_marker(found, producer_id, first_offset, tail, undecided)
+        return found + of_tail, undecided  # the tail knows the first offsets of what went on into it
 
     def _segment_txns(self, segments: Any, segment: Any) -> _SegmentTxns:
         token = segment, _stamp(segment)
@@ -315,24 +405,35 @@ class Transactions:
         indexed = self._indexed(segment, _NO_LIMIT if holds_tail else end_offset)
         going_on = {} if holds_tail else self._snapshot(end_offset)
         if indexed is not None and going_on is not None:
-            return _SegmentTxns(indexed, going_on, None)
-        scan = TxnScan()
-        self._scan(scan, segment, 0, self._position(segment, end_offset) if holds_tail else segment.size)
+            return _SegmentTxns(indexed, going_on, None, ScanDamage())
+        scan, met = TxnScan(), ScanDamage()
+        stop = self._position(segment, end_offset) if holds_tail else segment.size
+        self._scan(scan, segment, 0, stop, met, segments)
         if indexed is None:
             indexed = tuple(AbortedTransaction(*fields[:3]) for fields in scan.aborted)
-        return _SegmentTxns(indexed, scan.open, scan.first_markers)
+        else:
+            known = {one[:2] for one in indexed}
+            met.undecided = [one for one in met.undecided if one[:2] not in known]
+        return _SegmentTxns(indexed, scan.open, scan.first_markers, met)
 
     def _indexed(self, segment: Any, end_offset: int) -> tuple[AbortedTransaction, ...] | None:
         """What the segment's transaction index says; None where it is missing, empty or damaged."""
         path = os.path.join(self._directory, txn_index_file_name(segment.base_offset))
-        try:
-            # each has a batch in the segment, so the index is the shorter file
-            entries = read_aborted_txns(path, fs=self._fs, limit=max(segment.size, ENTRY_BYTES))
+        if getattr(segment, "is_damaged", False):
+            return None
+
+        def read() -> list[AbortedTxn]:
+            # each had a batch in the segment, so the index is the shorter file
+            entries = read_aborted_txns(path, fs=self._fs, limit=max(segment.size, _LEAST_INDEX_BYTES))
             check_sanity(entries, segment.base_offset, path)
             check_believable(entries, end_offset, path)
+            return entries
+
+        try:
+            entries = read()
         except (FormatError, StorageError) as error:
             if not _is_missing(error):
-                self._problems[path] = error
+                self._problems[path] = error, read
             return None
         return tuple(AbortedTransaction(e.producer_id, e.first_offset, e.last_offset) for e in entries) or None
 
@@ -344,6 +445,23 @@ def _stamp(segment: Any) -> object:
 
 def _is_missing(error: KafkalogError) -> bool:
     return isinstance(error.__cause__, FileNotFoundError)
+
+
+def _without_marker(
+    found: list[AbortedTransaction], producer_id: int, first_offset: int, tail: _Tail, undecided: list[Undecided]
+) -> list[Undecided]:
+    """What is undecided of a transaction that ended before the tail, and whose marker no scan has met.
+
+    The next marker decides; without one, a transaction whose end lies in damage counts as aborted.
+    """
+    is_hidden = any(one[:2] == (producer_id, first_offset) for one in undecided)
+    if producer_id in tail.carried:  # by another transaction
+        found += [AbortedTransaction(producer_id, first_offset, tail.start - 1)] * is_hidden
+        return []
+    more = tail.met.before_marker(producer_id, first_offset)
+    last_offset, is_aborted = tail.scan.first_markers.get(producer_id, (tail.start - 1, is_hidden or bool(more)))
+    found += [AbortedTransaction(producer_id, first_offset, last_offset)] * is_aborted
+    return more
 
 
 def _ended(

@@ -13,7 +13,10 @@ from kafkalog.storage.segment_reader import Anchor, Chunk, Extent, SegmentWalk
 
 HEADER_BYTES: Final = 61
 MAX_OFFSETS: Final = 2**31
-_HINT: Final = "reading ends before it; opening the log for writing cuts it off here if it was not closed well"
+_HINT: Final = (
+    "`kafkalog consume --on-damage skip` reads what is sound before it; `kafkalog repair --truncate-tail --apply` cuts "
+    "it off and keeps it aside; where the log was not closed well, an opening for writing cuts it off too"
+)
 
 
 class SegmentEnd(NamedTuple):

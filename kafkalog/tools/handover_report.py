@@ -53,7 +53,7 @@ class HandoverReport:
             return "nothing to hand over: the broker knows all of it"
         if not self.applied:
             return f"{topics} to hand over, nothing was changed: give --apply"
-        return f"{topics} handed over: start the broker (kafkalog handover --undo takes it back before that)"
+        return f"{topics} handed over: start the broker (`kafkalog handover --undo` takes it back before that)"
 
     def as_json(self) -> dict[str, Any]:
         """The verdict as plain values."""

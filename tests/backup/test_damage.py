@@ -35,6 +35,34 @@ def test_a_backup_notes_damage_and_has_the_bytes_as_they_are(tmp_path: Path, dam
     assert (Path(made.path) / "dir0" / FIRST_LOG).read_bytes() == (damaged / FIRST_LOG).read_bytes()
 
 
+def test_damage_at_the_end_of_a_closed_log_is_noted(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    fill(data, records=200)
+    last = max((data / "orders-0").glob("*.log"))
+    content = last.read_bytes()
+    last.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    made = create_backup(data, tmp_path / "backups")
+    assert [note for note in made.manifest.notes if note.startswith(f"damaged: dir0/orders-0/{last.name}")]
+    with pytest.raises(CorruptRecord, match=last.name):
+        export_directory(data, tmp_path / "copy")
+
+
+def test_last_batch_at_wrong_offsets_is_in_the_backup_and_noted(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    fill(data, records=200)
+    (data / ".kafka_cleanshutdown").unlink()
+    last = max((data / "orders-0").glob("*.log"))
+    content = bytearray(last.read_bytes())
+    at = 0
+    while at + 12 + int.from_bytes(content[at + 8 : at + 12], "big") < len(content):
+        at += 12 + int.from_bytes(content[at + 8 : at + 12], "big")
+    content[at + 7] -= 1  # the last batch begins an offset lower
+    last.write_bytes(content)
+    made = create_backup(data, tmp_path / "backups")
+    assert [note for note in made.manifest.notes if last.name in note and "begins at offset" in note]
+    assert (Path(made.path) / "dir0" / "orders-0" / last.name).read_bytes() == content
+
+
 def test_damage_in_a_file_that_an_earlier_backup_has_is_noted_again(tmp_path: Path, damaged: Path) -> None:
     clock = Later()
     create_backup(damaged, tmp_path / "backups", clock=clock)

@@ -83,6 +83,25 @@ def test_a_wrong_index_misleads_nobody(tmp_path: Path) -> None:
         assert place_of(view, 455) == wanted[45].place
 
 
+@pytest.mark.parametrize(
+    ("byte", "mask", "problem"),
+    [(16, 4, "format 6"), (6, 2, "offset of the next segment"), (7, 32, "offset goes back")],
+)
+def test_last_batch_of_a_segment_that_contradicts_its_place_has_a_problem(
+    tmp_path: Path, byte: int, mask: int, problem: str
+) -> None:
+    path = tmp_path / "t-0"
+    sound = write_segment(path, 0, batches(0, 30, 10))
+    write_segment(path, 300, batches(300, 1, 10))
+    content = bytearray(sound.read_bytes())
+    content[sum(map(len, batches(0, 29, 10))) + byte] ^= mask
+    sound.write_bytes(content)
+    with LogView(path) as view:
+        rows = everything(view)
+        assert [row.problem for row in rows] == [""] * 29 + [problem, ""]
+        assert before(view, end_of(view), len(rows)) == rows
+
+
 def test_damage_is_a_row_and_the_walk_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     parts = batches(0, 60, 10)

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import pyarrow
 
 import kafkalog
-from kafkalog.errors import KafkalogError, OffsetOutOfRange
+from kafkalog.errors import IllegalState, KafkalogError, OffsetOutOfRange
 from tests.damage.logs import FIRST_TIME, STEP_MS, Row
 from tests.damage.oracle import NO_END, Claim, Oracle, has_odd_magic
+from tests.damage.txns import as_written, committed_rows
 from tests.damage.ways import Read
 
 
@@ -47,6 +48,11 @@ class Result(NamedTuple):
     error: Exception | None
 
 
+def is_typed(error: Exception | None) -> bool:
+    """True for an error that says what is wrong with the log; IllegalState speaks of the caller, or of a mistake."""
+    return isinstance(error, KafkalogError | pyarrow.ArrowException | OSError) and not isinstance(error, IllegalState)
+
+
 def run(read: Read, log: kafkalog.Log) -> Result:
     """All that the read gives."""
     items: list[Any] = []
@@ -59,6 +65,8 @@ def run(read: Read, log: kafkalog.Log) -> Result:
 
 def judge(read: Read, result: Result, oracle: Oracle, has_warned: bool = False) -> tuple[Verdict, str]:
     """The verdict on a read that raises at damage, with the reason for a bad one."""
+    if read.kind == "committed":
+        return _judge_committed(read, result, oracle, has_warned)
     expected = _expected(read, oracle)
     broken = oracle.broken_in(read.start, read.stop)
     if result.error is not None:
@@ -78,7 +86,28 @@ def judge(read: Read, result: Result, oracle: Oracle, has_warned: bool = False) 
     allowed = oracle.originals if read.kind != "batches" else oracle.ends
     if any(count > 1 or item not in allowed for item, count in wrong.items()) or given != sorted(given):
         return Verdict.WRONG, f"{_text(wrong)} given, no error"
-    silent = [one for one in broken if not (_is_seen(one.claim, read, given) or _is_out_of_sight(one.claim, read))]
+    silent = [one for one in broken if not (_is_seen(one.claim, read, given) or is_out_of_sight(one.claim, read))]
+    if silent:
+        verdict = Verdict.WARNED if has_warned else Verdict.UNREPORTED
+        return verdict, f"offsets {silent[0].first} to {silent[0].stop - 1} are left out without an error"
+    return Verdict.COMPLETE, ""
+
+
+def _judge_committed(read: Read, result: Result, oracle: Oracle, has_warned: bool) -> tuple[Verdict, str]:
+    must, may = committed_rows(oracle, read.start, read.stop)
+    end = min(as_written(oracle.kind).end, read.stop)
+    broken = oracle.broken_in(read.start, end)
+    given = result.items
+    if result.error is not None:
+        if wrong := [row for row in given if row not in may]:
+            return Verdict.WRONG, f"{_text(Counter(wrong))} given before {type(result.error).__name__}"
+        return _judge_error(read, result, oracle, must, bool(broken), has_warned)
+    if missing := [row for row in must if row not in given]:
+        return _short(oracle, has_warned, f"{_text(Counter(missing))} missing, no error")
+    if wrong := [row for row in given if row not in may]:
+        is_cut = has_warned and oracle.originals.issuperset(wrong)  # the markers that are left decide otherwise
+        return Verdict.WARNED if is_cut else Verdict.WRONG, f"{_text(Counter(wrong))} given, no error"
+    silent = [one for one in broken if not (_is_seen(one.claim, read, given) or is_out_of_sight(one.claim, read))]
     if silent:
         verdict = Verdict.WARNED if has_warned else Verdict.UNREPORTED
         return verdict, f"offsets {silent[0].first} to {silent[0].stop - 1} are left out without an error"
@@ -115,7 +144,7 @@ def _is_seen(claim: Claim, read: Read, given: Sequence[Any]) -> bool:
     return claim.whole and all(row in given for row in rows)
 
 
-def _is_out_of_sight(claim: Claim, read: Read) -> bool:
+def is_out_of_sight(claim: Claim, read: Read) -> bool:
     """True where only the records inside show that an offset is wrong, and the read does not meet all of them."""
     is_wrapper = claim.batch.data[16] < 2 and claim.batch.data[17] & 7 != 0
     return claim.whole and is_wrapper and (read.kind == "batches" or read.start > 0 or read.stop < NO_END)
@@ -126,12 +155,12 @@ def _judge_error(
 ) -> tuple[Verdict, str]:
     error = result.error
     what = f"{type(error).__name__}: {str(error)[:160]}"
-    if isinstance(error, OffsetOutOfRange) or not isinstance(error, KafkalogError | pyarrow.ArrowException | OSError):
-        if not isinstance(error, OffsetOutOfRange):
-            return Verdict.UNTYPED, what
-        if read.kind in ("rows", "one", "batches") and expected and not result.items:
+    if not is_typed(error):
+        return Verdict.UNTYPED, what
+    if isinstance(error, OffsetOutOfRange):
+        if read.kind in ("rows", "one", "batches", "committed") and expected and not result.items:
             return _short(oracle, has_warned, what)
-        if is_broken and not all(_is_out_of_sight(s.claim, read) for s in oracle.broken_in(read.start, read.stop)):
+        if is_broken and not all(is_out_of_sight(s.claim, read) for s in oracle.broken_in(read.start, read.stop)):
             return (Verdict.WARNED if has_warned else Verdict.UNREPORTED), what
         return Verdict.COMPLETE, ""
     if read.kind != "batches" and any(isinstance(item, Row) and item not in oracle.originals for item in result.items):
@@ -180,7 +209,7 @@ def _judge_time(read: Read, found: Any, oracle: Oracle, expected: list[Any], has
         span
         for span in oracle.broken
         if any(wanted <= row.timestamp < stop for row in span.claim.batch.rows)
-        and not _is_out_of_sight(span.claim, read)
+        and not is_out_of_sight(span.claim, read)
     ]
     if before:
         verdict = Verdict.WARNED if has_warned else Verdict.UNREPORTED
@@ -193,6 +222,8 @@ def _judge_time(read: Read, found: Any, oracle: Oracle, expected: list[Any], has
 
 def judge_skip(read: Read, result: Result, skipped: list[Any], oracle: Oracle, path: Path) -> tuple[Verdict, str]:
     """The verdict on a read that skips damage, and on its report of what it left out."""
+    if read.kind == "committed":
+        return _judge_committed_skip(read, result, oracle)
     if result.error is not None:
         if isinstance(result.error, OffsetOutOfRange) and not _expected(read, oracle):
             return Verdict.EXACT, ""
@@ -217,6 +248,20 @@ def judge_skip(read: Read, result: Result, skipped: list[Any], oracle: Oracle, p
             return Verdict.OTHER, "records of a wrapper with a wrong offset given under their own"
     missing, wrong_ones = Counter(expected) - Counter(result.items), Counter(result.items) - Counter(expected)
     return Verdict.INEXACT, f"{_text(missing)} missing, {_text(wrong_ones)} too many"
+
+
+def _judge_committed_skip(read: Read, result: Result, oracle: Oracle) -> tuple[Verdict, str]:
+    why = ""
+    for reading in oracle.readings:
+        must, may = committed_rows(oracle, read.start, read.stop, reading)
+        if result.error is not None and (must or not isinstance(result.error, OffsetOutOfRange)):
+            return Verdict.INEXACT, f"{type(result.error).__name__}: {str(result.error)[:160]}"
+        missing = [row for row in must if row not in result.items]
+        wrong = [row for row in result.items if row not in may]
+        if not (missing or wrong):
+            return Verdict.EXACT, ""
+        why = why or f"{_text(Counter(missing))} missing, {_text(Counter(wrong))} too many"
+    return Verdict.INEXACT, why
 
 
 def _reading_items(read: Read, reading: list[Claim]) -> list[Any]:

@@ -15,7 +15,7 @@ from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType
 from kafkalog.records.legacy import LegacyBuilder
 from tests import builder, raw_batches
-from tests.transactional import CONTROL, TRANSACTIONAL, marker
+from tests.transactional import COMMIT, CONTROL, TRANSACTIONAL, marker
 
 TOPIC = "t"
 PARTITION = "t-0"
@@ -46,12 +46,17 @@ class Row(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch as it was written; `rows` are what a consumer sees of it."""
+    """A batch as it was written; `rows` are what a consumer sees of it.
+
+    `producer` is that of a transaction; `is_commit` says what a marker of its end decides, None for records.
+    """
 
     data: bytes
     base: int
     last: int
     rows: tuple[Row, ...]
+    producer: int = -1
+    is_commit: bool | None = None
 
 
 class Segment(NamedTuple):
@@ -152,11 +157,12 @@ def _transactions(rng: random.Random) -> Iterator[Batch]:
                 base_sequence=sequences[producer], leader_epoch=0,
             )  # fmt: skip
             sequences[producer] += 2
-            yield Batch(data, base, base + 1, rows)
+            yield Batch(data, base, base + 1, rows, producer)
             base += 2
-        data = marker(base, producer, rng.randint(0, 1))
+        kind = rng.randint(0, 1)
+        data = marker(base, producer, kind)
         assert struct.unpack_from(">h", data, 21)[0] == CONTROL
-        yield Batch(data, base, base, ())
+        yield Batch(data, base, base, (), producer, kind == COMMIT)
         base += 1
 
 
@@ -204,7 +210,7 @@ def log_of(family: str, has_indexes: bool, closure: str) -> LogKind:
     if not has_indexes:
         files = {name: data for name, data in files.items() if not name.endswith(("index",))}
     if closure != "closed":
-        del files[CLEAN_FILE], files[RECOVERY_FILE]
+        del files[CLEAN_FILE], files[RECOVERY_FILE], files[f"{PARTITION}/{kind.end:020d}.snapshot"]
     if closure == "flushed":
         files[RECOVERY_FILE] = b"0\n1\n%s 0 %d\n" % (TOPIC.encode(), kind.segments[-1].base)
     return replace(kind, has_indexes=has_indexes, closure=closure, files=files)

@@ -24,9 +24,11 @@ from typing import Any, NamedTuple
 
 import kafkalog
 from kafkalog.errors import KafkalogError
+from kafkalog.spark.damage import DataLoss
 from kafkalog.tools.kept import restore_kept
 from tests.damage import damages
-from tests.damage.judge import Result, Verdict, judge, judge_skip, missing_offsets, run
+from tests.damage.exits import Damaged, pick_exits
+from tests.damage.judge import Result, Verdict, is_typed, judge, judge_skip, missing_offsets, run
 from tests.damage.logs import CLOSURES, FAMILIES, PARTITION, LogKind, log_of
 from tests.damage.oracle import Oracle
 from tests.damage.ways import CAN_SKIP, pick_reads, pick_skips
@@ -160,12 +162,11 @@ def outcomes(case: Case, directories: Directories) -> Iterator[Outcome]:
     with directories.damaged(case) as path, heard() as said:
         try:
             log = kafkalog.open(path / PARTITION, case.mode)  # type: ignore[call-overload]
-        except KafkalogError as error:
-            is_broken = bool(oracle.broken or oracle.tail or not oracle.is_ordered)
-            yield Outcome(case, "open", Verdict.RAISED if is_broken else Verdict.RAISED_APART, str(error))
-            return
         except Exception as error:
-            yield Outcome(case, "open", Verdict.UNTYPED, f"{type(error).__name__}: {error}")
+            is_broken = bool(oracle.broken or oracle.tail or not oracle.is_ordered)
+            verdict = Verdict.RAISED if is_broken else Verdict.RAISED_APART
+            why = f"{type(error).__name__}: {error}"
+            yield Outcome(case, "open", verdict if is_typed(error) else Verdict.UNTYPED, why)
             return
         try:
             yield from _read(case, log, oracle, rng, path, directories.root / "cursors", said)
@@ -194,10 +195,13 @@ def _read(
         if verdict is Verdict.LOSS and not case.kind.is_closed and missing_offsets(read, result, oracle) <= kept:
             verdict = Verdict.WARNED  # what is missing is kept
         yield Outcome(case, read.text, verdict, why)
+    for text, verdict, why in pick_exits(Damaged(log, oracle, path, store.parent / "room", rng), case.mode):
+        is_cut = said.has_cut and verdict.is_failure and verdict is not Verdict.UNTYPED
+        yield Outcome(case, text, Verdict.WARNED if is_cut else verdict, why)
     if not CAN_SKIP:
         return
     skipped: list[Any] = []
-    for read in pick_skips(case.kind, oracle, rng, skipped):
+    for read in pick_skips(case.kind, oracle, rng, skipped, case.mode):
         skipped.clear()
         result = run(read, log)
         if said.has_cut and result == Result([], None):
@@ -214,7 +218,8 @@ def workspace() -> Iterator[Directories]:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as root:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", kafkalog.errors.UnsafeFileSystem)
+            for kind in (kafkalog.errors.UnsafeFileSystem, DataLoss):
+                warnings.simplefilter("ignore", kind)
             yield Directories(Path(root))
 
 

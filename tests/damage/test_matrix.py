@@ -10,10 +10,12 @@ import pytest
 import kafkalog
 from kafkalog.errors import CorruptRecord, OffsetOutOfRange
 from tests.damage import damages
+from tests.damage.exits import Damaged, pick_exits
 from tests.damage.judge import Result, Verdict, judge, judge_skip, run
 from tests.damage.logs import CLOSURES, FAMILIES, PARTITION, Row, log_of
 from tests.damage.matrix import sample, write_directory
 from tests.damage.oracle import NO_END, Oracle
+from tests.damage.txns import as_written
 from tests.damage.ways import Read, reads_from, whole_reads
 
 READS = 12_000
@@ -37,6 +39,16 @@ def test_sound_logs_are_read_whole(tmp_path: Path, family: str, closure: str) ->
     with kafkalog.open(path / PARTITION) as log:
         found = {read.text: judge(read, run(read, log), oracle) for read in reads if kind.magic or read.kind != "time"}
     assert set(found.values()) == {(Verdict.COMPLETE, "")}
+
+
+@pytest.mark.parametrize(("family", "closure"), list(zip(FAMILIES, cycle(CLOSURES), strict=False)))
+def test_sound_logs_are_copied_summed_up_and_shown_whole(tmp_path: Path, family: str, closure: str) -> None:
+    kind = log_of(family, True, closure)
+    path = write_directory(tmp_path / "data", kind)
+    with kafkalog.open(path / PARTITION) as log:
+        given = Damaged(log, Oracle(kind, None), path, tmp_path / "room", random.Random(1))
+        found = {one[0]: one[1:] for one in pick_exits(given, "r", every=True)}
+    assert set(found.values()) <= {(Verdict.COMPLETE, ""), (Verdict.EXACT, "")} and len(found) >= 8, found
 
 
 def verdict_on(items: list[int], error: Exception | None, damage: damages.Damage | None) -> Verdict:
@@ -73,6 +85,26 @@ class Item(NamedTuple):
     offset: int = 54
     next_offset: int = 57
     reason: str = "checksum"
+
+
+def test_judge_of_committed_reads_tells_losses_from_aborted_records() -> None:
+    kind = log_of("transactions", True, "closed")
+    batches = [batch for segment in kind.segments for batch in segment.batches]
+    rows = {batch.base: list(batch.rows) for batch in batches}
+    decided = as_written(kind)
+    aborted = next(batch for batch in batches if batch.rows and batch.base not in decided.committed)
+    seen = [row for base in sorted(decided.committed) for row in rows[base]]
+    read = Read("records() of committed", "committed", 0, NO_END, lambda log: [])
+
+    def verdict(given: list[Row], damage: damages.Damage | None = None, error: Exception | None = None) -> Verdict:
+        return judge(read, Result(given, error), Oracle(kind, damage))[0]
+
+    assert verdict(seen) is Verdict.COMPLETE
+    assert verdict(seen[1:]) is Verdict.LOSS
+    assert verdict([*seen, *aborted.rows]) is Verdict.WRONG
+    marker = damages.Target(kind, 0, next(n for n, one in enumerate(kind.segments[0].batches) if one.is_commit))
+    assert verdict(seen, damages.flip(marker, 30, 0)) is Verdict.UNREPORTED
+    assert verdict(seen[:-1], damages.flip(marker, 30, 0), CorruptRecord("damage")) is Verdict.RAISED
 
 
 def test_judge_holds_skips_against_the_exact_set() -> None:

@@ -55,6 +55,49 @@ def test_damage_in_the_last_segment_is_shown(directory: Path) -> None:
     assert (place.last_sound_offset, place.next_sound_offset) == (50, 54)
 
 
+CLOSED = [(11, 70, 1), (11, 8, 128), (11, 16, 4)]
+"""A checksum, a size and a format of the last batch."""
+
+
+@pytest.mark.parametrize(("batch", "byte", "mask"), CLOSED)
+@pytest.mark.parametrize("sample_bytes", [None, 1000])
+def test_damage_at_the_end_of_a_closed_log_is_shown(
+    directory: Path, batch: int, byte: int, mask: int, sample_bytes: int | None
+) -> None:
+    (directory.parent / ".kafka_cleanshutdown").write_bytes(b"")
+    spoil(directory / SECOND, batch, byte, mask)
+    with kafkalog.open(directory) as log:
+        (place,) = log.stats(sample_bytes=sample_bytes).damage
+    position = sum(map(len, raw_batches.batches(36, 11, 3)))
+    assert (place.segment, place.position, place.last_sound_offset) == (str(directory / SECOND), position, 68)
+
+
+def test_zeros_at_the_end_of_a_closed_log_are_shown(directory: Path) -> None:
+    (directory.parent / ".kafka_cleanshutdown").write_bytes(b"")
+    path = directory / SECOND
+    path.write_bytes(path.read_bytes()[:-100] + bytes(100))
+    with kafkalog.open(directory) as log:
+        assert [one.segment for one in log.stats().damage] == [str(path)]
+        assert [one.path for one in log.problems if "zeros" in str(one)] == [str(path)]
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_batch_cut_off_at_the_end_of_an_earlier_segment_is_shown(directory: Path, mode: str) -> None:
+    path = directory / "00000000000000000000.log"
+    path.write_bytes(path.read_bytes()[:-7])
+    (directory.parent / ".kafka_cleanshutdown").write_bytes(b"")
+    with kafkalog.open(directory, mode) as log:  # type: ignore[call-overload]
+        stats = log.stats()
+    assert [(one.segment, one.last_sound_offset) for one in stats.damage] == [(str(path), 32)]
+
+
+def test_batch_of_an_unknown_format_is_shown(directory: Path) -> None:
+    spoil(directory / "00000000000000000000.log", 3, 16, 4)
+    with kafkalog.open(directory) as log:
+        (place,) = log.stats().damage
+    assert (place.last_sound_offset, place.next_sound_offset) == (8, 12)
+
+
 def test_a_sample_says_that_only_a_part_was_checked(tmp_path: Path) -> None:
     write_log(tmp_path / "t-0", raw_batches.batches(0, 4000, 3))
     with kafkalog.open(tmp_path / "t-0") as log:

@@ -1,23 +1,21 @@
 """`python -m tests.mutants --package storage --count 40 --seed 1`: changes chosen by the seed, each tried.
 
 `--only kafkalog/storage/roll.py:71` keeps to the changes of a file, or of one of its lines. The tests have to pass as
-they are before anything is changed; then they run once more to see which of them run which line. A change of Python is
-tried with the tests that run its statement, one of Cython with all tests of the package, the closest files first. The
-report is written after each change, to build/mutants/ or to `--report`.
+they are before anything is changed; then they run once more to see which of them run which line. A change is tried
+with the tests that run its statement. The report is written after each change, to build/mutants/ or to `--report`.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-import time
 from itertools import islice
 from pathlib import Path
 
 from tests.mutants import report
 from tests.mutants.cython_changes import cython_changes
 from tests.mutants.python_changes import Change, compiles, python_changes
-from tests.mutants.reach import PACKAGES, Package, files_reaching
+from tests.mutants.reach import PACKAGES, Package, files_naming, files_reaching, statement
 from tests.mutants.trial import Copy, Outcome, copied
 from tests.trees import ROOT
 
@@ -47,19 +45,24 @@ class Trials:
         self._copy, self._package = copy, package
         self._equivalent = report.equivalents(report.EQUIVALENT.read_text(encoding="utf-8"))
         files = files_reaching(package, package.sources[0], ROOT)
-        started = time.monotonic()
         if (unchanged := copy.run(files, UNCHANGED_S)).word != "survived":
             raise SystemExit(f"the tests fail as they are: {unchanged.test}")
-        self._limit_s = 30 + 3 * (time.monotonic() - started)
-        self._seen = copy.watch(files, UNCHANGED_S) if package.sources[0].endswith(".py") else None
+        watch = copy.watch if package.sources[0].endswith(".py") else copy.watch_compiled
+        self._seen = watch(files, UNCHANGED_S)
 
     def outcome(self, change: Change) -> Outcome:
         """Try one change, unless it is known to alter nothing."""
-        source = (ROOT / change.path).read_bytes()
+        root = self._copy.place  # the tree that was copied may be another one by now
+        source = (root / change.path).read_bytes()
         if report.key(change, source) in self._equivalent:
             return Outcome("equivalent")
-        tests = self._seen.tests_of(change.path, source, change.line) if self._seen is not None else []
-        return self._copy.try_change(change, tests or files_reaching(self._package, change.path, ROOT), self._limit_s)
+        tests = self._seen.tests_of(change.path, source, change.line)
+        limit_s = 60 + 3 * self._seen.seconds_of(tests)
+        if change.path.endswith(".py") and tests and statement(source, change.line) is None:
+            tests, limit_s = [*files_naming(self._package, change.path, root), *tests], UNCHANGED_S
+        if not tests:
+            tests, limit_s = files_reaching(self._package, change.path, root), UNCHANGED_S
+        return self._copy.try_change(change, tests, limit_s)
 
 
 def main() -> None:
@@ -76,9 +79,10 @@ def main() -> None:
     file = given.report or ROOT / "build" / "mutants" / f"{given.package}-{given.seed}.txt"
     file.parent.mkdir(parents=True, exist_ok=True)
     outcomes: list[tuple[Change, Outcome]] = []
+    changes = chosen(package, given.only, given.count, given.seed)
     with copied(ROOT) as copy:
         trials = Trials(copy, package)
-        for change in chosen(package, given.only, given.count, given.seed):
+        for change in changes:
             outcomes.append((change, trials.outcome(change)))
             print(f"{outcomes[-1][1].word:10} {change}  {outcomes[-1][1].test}", flush=True)
             file.write_text(report.page(title, outcomes), encoding="utf-8")

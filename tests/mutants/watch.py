@@ -1,7 +1,8 @@
 """A plugin of pytest that writes which tests run each line of kafkalog: `-p tests.mutants.watch`.
 
 KAFKALOG_WATCH names the file to write: seconds of each test, and for each line of a source the tests that ran it. A
-line that a fixture of a file or of the session runs counts for every test of that file.
+line that a fixture of a file or of the session runs counts for every test of that file. The lines are those of Python,
+or those of the compiled modules if the process was started with `tests.mutants.blocks`.
 """
 
 from __future__ import annotations
@@ -16,26 +17,46 @@ from typing import Any
 import coverage
 import pytest
 
+from tests.mutants.blocks import Blocks, is_loaded
+
 ROOT = Path(__file__).resolve().parents[2]
-_COVERAGE = coverage.Coverage(data_file=None, source=[str(ROOT / "kafkalog")], config_file=False)
+
+
+class Statements:
+    """Statements of Python that ran, by the test that ran them."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._coverage = coverage.Coverage(data_file=None, source=[str(root / "kafkalog")], config_file=False)
+        self._coverage.start()
+        self.switch = self._coverage.switch_context
+
+    def lines(self) -> dict[str, dict[int, set[str]]]:
+        """Return the contexts that ran each line, by the path of its source below the root."""
+        self._coverage.stop()
+        data = self._coverage.get_data()
+        return {
+            str(Path(file).relative_to(self._root)): {
+                line: set(tests) for line, tests in data.contexts_by_lineno(file).items()
+            }
+            for file in data.measured_files()
+        }
+
+
+_RAN: Blocks | Statements = Blocks(ROOT) if is_loaded() else Statements(ROOT)
 _SECONDS: dict[str, float] = {}
-
-
-def pytest_sessionstart() -> None:
-    """Start before a test is imported."""
-    _COVERAGE.start()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Note the lines and the seconds of one test."""
-    _COVERAGE.switch_context(item.nodeid)
+    _RAN.switch(item.nodeid)
     began = time.perf_counter()
     try:
         return (yield)
     finally:
         _SECONDS[item.nodeid] = time.perf_counter() - began
-        _COVERAGE.switch_context("")
+        _RAN.switch("")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -44,21 +65,21 @@ def pytest_fixture_setup(fixturedef: Any, request: Any) -> Generator[None, Any, 
     test = getattr(request, "_pyfuncitem", None)
     if fixturedef.scope == "function" or test is None:
         return (yield)
-    _COVERAGE.switch_context(test.nodeid.partition("::")[0])
+    _RAN.switch(test.nodeid.partition("::")[0])
     try:
         return (yield)
     finally:
-        _COVERAGE.switch_context(test.nodeid)
+        _RAN.switch(test.nodeid)
 
 
 def pytest_sessionfinish() -> None:
     """Write what was seen."""
-    _COVERAGE.stop()
-    data = _COVERAGE.get_data()
-    number = {test: place for place, test in enumerate(sorted(data.measured_contexts()))}
-    lines = {}
-    for file in data.measured_files():
-        found = data.contexts_by_lineno(file).items()
-        lines[str(Path(file).relative_to(ROOT))] = {line: [number[test] for test in tests] for line, tests in found}
-    seen = {"seconds": _SECONDS, "tests": list(number), "lines": lines}
+    lines = _RAN.lines()
+    tests = sorted({test for of_line in lines.values() for found in of_line.values() for test in found})
+    number = {test: place for place, test in enumerate(tests)}
+    numbered = {
+        file: {line: sorted(map(number.__getitem__, found)) for line, found in of_line.items()}
+        for file, of_line in lines.items()
+    }
+    seen = {"seconds": _SECONDS, "tests": tests, "lines": numbered}
     Path(os.environ["KAFKALOG_WATCH"]).write_text(json.dumps(seen), encoding="utf-8")

@@ -123,11 +123,56 @@ def test_an_error_leaves_what_was_done_and_the_next_run_takes_the_rest(
     segment.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(CorruptRecord, match=r"b-0/0+\.log.*position"):
         export(spark, data, tmp_path / "out")
-    assert {row["topic"] for row in rows(tmp_path / "out")} == {"a"}
+    assert [row["offset"] for row in rows(tmp_path / "out") if row["topic"] == "b"] == list(range(90))
     segment.write_bytes(whole)
     report = export(spark, data, tmp_path / "out")
-    assert (report.records, report.before) == (101, 200)
+    assert (report.records, report.before) == (11, 290)
     assert len(rows(tmp_path / "out")) == 301
+
+
+def damage_middle(data: Path) -> Path:
+    """Damages the batch of offsets 30 to 39 of a-0."""
+    segment = data / "a-0" / f"{0:020d}.log"
+    content = segment.read_bytes()
+    at = 3 * len(content) // 10 + 70
+    segment.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    return segment
+
+
+def test_damage_costs_no_record_before_it_or_in_other_parts(spark: "SparkSession", data: Path, tmp_path: Path) -> None:
+    segment = damage_middle(data)
+    with pytest.raises(CorruptRecord, match="--on-damage skip") as caught:
+        export(spark, data, tmp_path / "out")
+    assert (caught.value.path, caught.value.offset, caught.value.next_sound_offset) == (str(segment), 30, 40)
+    found = [row["offset"] for row in rows(tmp_path / "out")]
+    assert found == [*range(30), *range(100), *range(100)]
+
+
+def test_export_that_skips_damage_writes_the_rest_and_lists_it(
+    spark: "SparkSession", data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    segment = damage_middle(data)
+    lines = tmp_path / "lines"
+    given = ("-t", "a", "--on-damage", "skip", "-X", f"corruptReport={lines}")
+    done = job(capfd, "export", data, tmp_path / "out", *given)
+    assert done.status == 1
+    assert f"left out: {segment}, " in done.err and "offsets 30 to 39" in done.err
+    assert [row["offset"] for row in rows(tmp_path / "out")] == [*range(30), *range(40, 100), *range(100)]
+    (report,) = lines.iterdir()
+    assert json.loads(report.read_text())["offset"] == 30
+
+
+def test_export_that_goes_on_sees_damage_at_the_end(spark: "SparkSession", data: Path, tmp_path: Path) -> None:
+    """All sound records are exported then, so that no task reads the end."""
+    segment = data / "b-0" / f"{0:020d}.log"
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match=r"b-0/0+\.log"):
+            export(spark, data, tmp_path / "out", {"subscribe": "b"})
+        assert [row["offset"] for row in rows(tmp_path / "out")] == list(range(90))
+    report = export(spark, data, tmp_path / "out", {"subscribe": "b", "onDamage": "skip"})
+    assert (report.records, report.before, [one.path for one in report.skipped]) == (0, 90, [str(segment)])
 
 
 def test_nothing_committed_is_read_that_was_aborted(spark: "SparkSession", tmp_path: Path) -> None:

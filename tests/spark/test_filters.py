@@ -107,5 +107,5 @@ def test_behind_damage_that_is_skipped_there_may_be_any_time(tmp_path: Path) -> 
     pruning = Pruning()
     since = datetime.fromtimestamp(TIME / 1000, UTC) + timedelta(milliseconds=100)
     pruning.take(GreaterThanOrEqual(("timestamp",), since))
-    options = source_options(tmp_path, corruptBatches="skip")
+    options = source_options(tmp_path, onDamage="skip")
     assert [(one.start, one.stop) for one in plan_batch(options, pruning)] == [(0, 150)]

@@ -23,6 +23,13 @@ def made(base: int, count: int, timestamp: int) -> bytes:
     return batch([R(b"v" * 10, timestamp=timestamp) for _ in range(count)], base_offset=base)
 
 
+def test_batch_cut_off_in_an_earlier_segment_is_a_problem(tmp_path: Path) -> None:
+    path = write(tmp_path / LOG, made(0, 3, T0), made(3, 2, T0)[:-7])
+    last, earlier = (survey_segment(path, WHERE, is_last=is_last) for is_last in (True, False))
+    assert last.problem is None and earlier.problem is not None and "cut off" in earlier.problem
+    assert last.rows == earlier.rows
+
+
 def test_batches_are_counted_by_the_hour_of_their_largest_timestamp(tmp_path: Path) -> None:
     parts = [made(0, 3, T0), made(3, 2, T0 + HOUR_MS - 1), made(5, 4, T0 + HOUR_MS), made(9, 1, T0 + 7)]
     rows, problem = survey_segment(write(tmp_path / LOG, *parts), WHERE)

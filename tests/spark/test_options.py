@@ -114,7 +114,10 @@ def test_the_sink_s_options_and_what_spark_adds_are_passed_over() -> None:
         ({"minPartitions": "0"}, "minPartitions is '0'.*above 0"),
         ({"maxRecordsPerPartition": "many"}, "maxRecordsPerPartition is 'many'"),
         ({"isolationLevel": "read_comitted"}, "did you mean read_committed"),
+        ({"onDamage": "fail"}, "onDamage is 'fail'.*known are raise, skip"),
         ({"corruptBatches": "ignore"}, "known are fail, skip"),
+        ({"onDamage": "raise", "corruptBatches": "skip"}, "onDamage is 'raise' and corruptBatches.*is 'skip'"),
+        ({"onDamage": "skip", "corruptBatches": "fail"}, "onDamage is 'skip' and corruptBatches.*give onDamage alone"),
         ({"columns": "offset,valu"}, "did you mean value"),
         ({"columns": "offset,offset"}, "twice"),
         ({"columns": ","}, "no column"),
@@ -152,8 +155,8 @@ def test_every_option_of_the_table_is_one_that_is_parsed() -> None:
         "endingOffsetsByTimestamp": '{"a":{"0":1}}', "failOnDataLoss": "false", "minPartitions": "3",
         "maxRecordsPerPartition": "3", "includeHeaders": "true", "maxOffsetsPerTrigger": "3",
         "minOffsetsPerTrigger": "3", "maxTriggerDelay": "1m", "groupIdPrefix": "x", "columns": "offset",
-        "isolationLevel": "read_committed", "verifyCrc": "false", "corruptBatches": "skip", "corruptReport": "/r",
-        "pushFilters": "never", "maxPartitionBytes": "5",
+        "isolationLevel": "read_committed", "verifyCrc": "false", "onDamage": "skip", "corruptReport": "/r",
+        "pushFilters": "never", "maxPartitionBytes": "5", "corruptBatches": "skip",
     }  # fmt: skip
     assert set(values) == {option.name for option in SOURCE_OPTIONS}
     without_effect = {"groupIdPrefix", "startingOffsetsByTimestampStrategy"}
@@ -161,6 +164,11 @@ def test_every_option_of_the_table_is_one_that_is_parsed() -> None:
     for name, value in values.items():
         changed = SourceOptions.parse({**plain, name: value}, streaming=False)
         assert (changed == SourceOptions.parse(plain, streaming=False)) == (name in without_effect), name
+
+
+@pytest.mark.parametrize(("older", "name"), [("fail", "raise"), ("skip", "skip")])
+def test_older_name_of_on_damage_means_the_same(older: str, name: str) -> None:
+    assert parse(corruptBatches=older) == parse(onDamage=name) == parse(corruptBatches=older, onDamage=name)
 
 
 def test_planning_a_read_imports_nothing_of_spark() -> None:

@@ -176,8 +176,8 @@ def test_a_time_that_only_records_behind_damage_may_have(tmp_path: Path) -> None
     path = first_segment(tmp_path)
     flip(path, batch_positions(path)[2][0] + 70)
     with pytest.raises(CorruptRecord, match="does not match its CRC"):
-        plan_batch(source_options(tmp_path, startingTimestamp=TIME + 100, corruptBatches="skip"))
-    assert offsets_of(source_options(tmp_path, startingTimestamp=TIME + 30, corruptBatches="skip"))[:2] == [30, 31]
+        plan_batch(source_options(tmp_path, startingTimestamp=TIME + 100, onDamage="skip"))
+    assert offsets_of(source_options(tmp_path, startingTimestamp=TIME + 30, onDamage="skip"))[:2] == [30, 31]
 
 
 def test_offsets_beyond_the_end_fail_at_once(tmp_path: Path) -> None:

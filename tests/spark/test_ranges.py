@@ -116,5 +116,5 @@ def test_damage_does_not_keep_a_read_that_skips_it_from_being_planned(tmp_path: 
     content[place + 8 : place + 12] = bytes(4)  # no batch has this size
     path.write_bytes(content)
     limits = {"startingOffsets": '{"orders":{"0":80}}', "endingOffsets": '{"orders":{"0":150}}'}
-    options = source_options(tmp_path, corruptBatches="skip", minPartitions=3, **limits)
+    options = source_options(tmp_path, onDamage="skip", minPartitions=3, **limits)
     assert offsets_of(options) == list(range(80, 150))

@@ -97,7 +97,7 @@ def test_without_an_index_behind_it_the_damage_is_no_end_of_the_log(tmp_path: Pa
     """A batch must not end there as if nothing were lost."""
     make_topic(tmp_path, batches=6)
     path, position, _ = spoiled(tmp_path, 2)
-    with pytest.raises(CorruptRecord, match="set corruptBatches to skip") as caught:
+    with pytest.raises(CorruptRecord, match="set onDamage to skip") as caught:
         offsets_of(source_options(tmp_path))
     assert (caught.value.path, caught.value.position) == (str(path), position)
 
@@ -109,7 +109,7 @@ def test_a_corrupt_batch_in_the_middle_is_skipped_and_counted(
 ) -> None:
     make_topic(tmp_path, batches=6, index_interval_bytes=index)
     path, position, size = spoiled(tmp_path, 2, at=at)
-    options = source_options(tmp_path, corruptBatches="skip", corruptReport=str(tmp_path / "report"))
+    options = source_options(tmp_path, onDamage="skip", corruptReport=str(tmp_path / "report"))
     with caplog.at_level(logging.WARNING, "kafkalog.spark"):
         assert offsets_of(options) == [*range(50), *range(75, 150)]
     (report,) = (tmp_path / "report").iterdir()
@@ -123,6 +123,20 @@ def test_a_corrupt_batch_in_the_middle_is_skipped_and_counted(
     assert f"skipped {size} damaged bytes of {path} from position {position}, offsets 50 to 74" in caplog.text
 
 
+def test_log_without_a_sound_batch_raises_or_reports(tmp_path: Path) -> None:
+    """No task reads anything of such a log, so the plan looks at it."""
+    make_topic(tmp_path, batches=1)
+    path, position, size = spoiled(tmp_path, 0)
+    with pytest.raises(CorruptRecord, match="set onDamage to skip") as caught:
+        plan_batch(source_options(tmp_path))
+    assert (caught.value.path, caught.value.position) == (str(path), position)
+    options = source_options(tmp_path, onDamage="skip", corruptReport=str(tmp_path / "report"))
+    assert plan_batch(options) == []
+    (report,) = (tmp_path / "report").iterdir()
+    told = json.loads(report.read_text())
+    assert (told["file"], told["position"], told["bytes"]) == (str(path), position, size)
+
+
 def test_damage_in_several_segments_is_skipped(tmp_path: Path) -> None:
     make_topic(tmp_path, batches=12, internal_segment_bytes=2000)
     segments = sorted((tmp_path / "orders-0").glob("*.log"))
@@ -130,7 +144,7 @@ def test_damage_in_several_segments_is_skipped(tmp_path: Path) -> None:
     bases = [int(path.name[:20]) for path in segments]
     for path in segments:
         flip(path, 70)  # the first batch of each
-    found = offsets_of(source_options(tmp_path, corruptBatches="skip"))
+    found = offsets_of(source_options(tmp_path, onDamage="skip"))
     lost = {offset for base in bases for offset in range(base, base + 25)}
     assert found == [offset for offset in range(300) if offset not in lost]
     with pytest.raises(CorruptRecord):
@@ -141,7 +155,7 @@ def test_several_batches_in_a_row_are_one_piece(tmp_path: Path) -> None:
     make_topic(tmp_path, batches=8)
     spoiled(tmp_path, 2, 3, 4)
     report = tmp_path / "report"
-    found = offsets_of(source_options(tmp_path, corruptBatches="skip", corruptReport=str(report)))
+    found = offsets_of(source_options(tmp_path, onDamage="skip", corruptReport=str(report)))
     assert found == [*range(50), *range(125, 200)]
     told = [json.loads(line) for file in report.iterdir() for line in file.read_text().splitlines()]
     assert [(one["offset"], one["next_offset"]) for one in told] == [(50, 125)]
@@ -155,7 +169,7 @@ def test_a_batch_that_quotes_another_log_is_skipped_whole(tmp_path: Path) -> Non
         log.append([b"x" * 30 + bytes(inner) + b"y"] * 2)
         log.append([b"z"] * 50)
     spoiled(tmp_path, 1)
-    rows = rows_of(source_options(tmp_path, corruptBatches="skip"))
+    rows = rows_of(source_options(tmp_path, onDamage="skip"))
     assert [row["offset"] for row in rows] == [*range(50), *range(52, 102)]
 
 
@@ -174,10 +188,10 @@ def test_a_range_that_begins_within_a_batch_behind_damage(tmp_path: Path, index:
         (tmp_path / "orders-0" / f"{150:020d}.log").write_bytes(later)
     there = [*range(50), *range(75, 150)]
     for first in (40, 60, 75, 80, 99, 100, 110):
-        options = source_options(tmp_path, corruptBatches="skip", **some(first, 150))
+        options = source_options(tmp_path, onDamage="skip", **some(first, 150))
         assert offsets_of(options) == [n for n in there if n >= first], first
     report = tmp_path / "report"
-    options = source_options(tmp_path, corruptBatches="skip", corruptReport=str(report), maxRecordsPerPartition=30)
+    options = source_options(tmp_path, onDamage="skip", corruptReport=str(report), maxRecordsPerPartition=30)
     assert offsets_of(options) == there + [*range(150, 155)] * rolled
     told = [json.loads(line) for file in report.iterdir() for line in file.read_text().splitlines()]
     assert sorted((one["offset"], one["next_offset"]) for one in told)[0][0] == 50
@@ -188,7 +202,7 @@ def test_a_range_behind_two_places_of_damage(tmp_path: Path) -> None:
     make_topic(tmp_path, batches=8)
     spoiled(tmp_path, 1, 4)
     for first, expected in ((60, [*range(60, 100), *range(125, 200)]), (130, [*range(130, 200)])):
-        options = source_options(tmp_path, corruptBatches="skip", **some(first, 200))
+        options = source_options(tmp_path, onDamage="skip", **some(first, 200))
         assert offsets_of(options) == expected
 
 
@@ -205,14 +219,14 @@ def test_a_base_offset_that_is_too_high_hides_nothing_behind_it(tmp_path: Path, 
     (tmp_path / "orders-0" / f"{150:020d}.log").write_bytes(batch([R(value=b"v")] * 5, base_offset=150))
     with pytest.raises(CorruptRecord):
         offsets_of(source_options(tmp_path, **some(0, stop)))
-    skipping = source_options(tmp_path, corruptBatches="skip", **some(0, stop))
+    skipping = source_options(tmp_path, onDamage="skip", **some(0, stop))
     assert offsets_of(skipping) == [*range(50), *range(75, stop)]
 
 
 def paused(data: Path, stop: int) -> tuple[kafkalog.Log, Any]:
     """A view of a partition as it is now, and the chunks of its offsets up to `stop`, the first given."""
     log = kafkalog.open(data / "orders-0")
-    options = source_options(data, corruptBatches="skip")
+    options = source_options(data, onDamage="skip")
     sized = {"batch_rows": 100, "batch_bytes": 1 << 20}
     chunks = RangeScan(log, 0, stop, ("offset",), options, [], **sized)._chunks()
     return log, (next(chunks), chunks)
@@ -276,7 +290,7 @@ def test_damage_inside_a_batch_whose_checksum_holds(tmp_path: Path, caplog: pyte
     with pytest.raises(InvalidRecord) as caught:
         offsets_of(source_options(tmp_path))
     assert caught.value.path == str(directory / "00000000000000000000.log")
-    assert offsets_of(source_options(tmp_path, corruptBatches="skip")) == [*range(5), *range(10, 15)]
+    assert offsets_of(source_options(tmp_path, onDamage="skip")) == [*range(5), *range(10, 15)]
     assert f"skipped {len(broken)} damaged bytes" in caplog.text
 
 
@@ -297,7 +311,7 @@ def test_damage_inside_a_batch_that_is_behind_other_damage(tmp_path: Path, trust
     if trusted:
         (directory / f"{20:020d}.log").write_bytes(later)
     options = source_options(
-        tmp_path, corruptBatches="skip", corruptReport=str(tmp_path / "report"), verifyCrc=str(not trusted).lower(),
+        tmp_path, onDamage="skip", corruptReport=str(tmp_path / "report"), verifyCrc=str(not trusted).lower(),
         startingOffsets='{"orders":{"0":2}}', maxRecordsPerPartition=11,
     )  # fmt: skip
     expected = [2, 3, 4, *range(5, 10), *range(15, 25)] if trusted else [2, 3, 4, *range(15, 20)]
@@ -421,7 +435,7 @@ def test_damage_among_compressed_batches_is_skipped(tmp_path: Path, level: str) 
         for first in range(0, 200, 20):
             log.append([b"v%d" % n * 20 for n in range(first, first + 20)], compression="zstd")
     spoiled(tmp_path, 3, 7)
-    options = source_options(tmp_path, corruptBatches="skip", isolationLevel=level)
+    options = source_options(tmp_path, onDamage="skip", isolationLevel=level)
     assert offsets_of(options) == [*range(60), *range(80, 140), *range(160, 200)]
     with pytest.raises(CorruptRecord, match="offset 60"):
         offsets_of(source_options(tmp_path, isolationLevel=level))

@@ -188,7 +188,7 @@ def test_a_corrupt_batch_in_the_middle_by_both_policies(spark: "SparkSession", t
     with pytest.raises(Exception, match=rf"(?s)CorruptRecord: .*{path}, offset 50, position {position}"):
         load(spark, data).count()
     report = tmp_path / "report"
-    frame = load(spark, data, corruptBatches="skip", corruptReport=str(report))
+    frame = load(spark, data, onDamage="skip", corruptReport=str(report))
     assert places(frame) == [*every(0, stop=50), *every(0, start=75, stop=150)]
     told = spark.read.json(str(report)).first()
     assert (told.file, told.position, told.bytes, told.offset, told.next_offset) == (str(path), position, size, 50, 75)

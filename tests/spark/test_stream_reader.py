@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.errors import IllegalArgument, OffsetOutOfRange, UnknownTopicOrPartition
+from kafkalog.errors import CorruptRecord, IllegalArgument, OffsetOutOfRange, UnknownTopicOrPartition
 from kafkalog.util.clock import MockClock
-from tests.spark.topics import TIME, make_topic
+from tests.spark.topics import TIME, batch_positions, first_segment, flip, make_topic
 from tests.transactional import Log, made
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
@@ -381,6 +381,27 @@ class TestBatches:
         part, = stream.partitions({"orders": {"0": 0}}, {"orders": {"0": 2}})
         rows = [row for batch in stream.read(part) for row in batch.to_pylist()]
         assert rows == [{"value": b"v", "headers": [{"key": "h", "value": b"1"}]}, {"value": b"w", "headers": None}]
+
+    def test_damage_ends_a_query_or_is_left_out_by_the_option(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, batches=4)
+        path = first_segment(tmp_path)
+        flip(path, batch_positions(path)[1][0] + 70)
+        start, end = {"orders": {"0": 0}}, {"orders": {"0": 100}}
+        with pytest.raises(CorruptRecord, match="set onDamage to skip"):
+            read(reader(tmp_path), start, end)
+        report = tmp_path / "report"
+        found = read(reader(tmp_path, onDamage="skip", corruptReport=report), start, end)
+        assert found == [(0, offset) for offset in (*range(25), *range(50, 100))]
+        assert [json.loads(one.read_text())["offset"] for one in report.iterdir()] == [25]
+
+    def test_damage_at_the_end_where_a_query_begins_is_reported(self, tmp_path: Path) -> None:
+        make_topic(tmp_path, batches=1)
+        flip(first_segment(tmp_path), 70)
+        with pytest.raises(CorruptRecord, match="set onDamage to skip"):
+            reader(tmp_path).initialOffset()
+        report = tmp_path / "report"
+        assert reader(tmp_path, onDamage="skip", corruptReport=report).initialOffset() == {"orders": {"0": 0}}
+        assert len([*report.iterdir()]) == 1
 
     def test_stopping_gives_up_the_files_and_may_come_first(self, tmp_path: Path) -> None:
         make_topic(tmp_path)

@@ -15,12 +15,11 @@ from kafkalog.errors import KafkalogError
 from kafkalog.tools.repair import repair
 from kafkalog.tools.verify import verify
 from tests import raw_batches
+from tests.tools.hint_sources import named_commands, texts
 from tests.tools.test_verify_damage import write_log
 from tests.tools.test_verify_offsets import SECOND, spoil
 
 FIRST = "00000000000000000000.log"
-COMMAND = re.compile(r"`kafkalog ([^`]+)`")
-TARGET = re.compile(r" /\S+")
 ALL = frozenset(range(72))
 
 
@@ -45,6 +44,11 @@ def _torn_unclean(data: Path) -> None:
     (data / ".kafka_cleanshutdown").unlink()
 
 
+def _spoiled_end_unclean(data: Path) -> None:
+    spoil(data / "t-0" / SECOND, 11, 70, 1)
+    (data / ".kafka_cleanshutdown").unlink()
+
+
 def _without_middle(data: Path) -> None:
     path = data / "t-0" / FIRST
     content = path.read_bytes()
@@ -66,6 +70,9 @@ CASES = {
     "missing bytes": Case(_without_middle, frozenset({9, 10, 11})),
     "crc in the last segment": Case(_spoiled(SECOND, 5, 70, 1), frozenset({51, 52, 53})),
     "end of a segment": Case(_spoiled(FIRST, 11, 70, 1), frozenset({33, 34, 35})),
+    "crc of the last batch": Case(_spoiled(SECOND, 11, 70, 1), frozenset({69, 70, 71})),
+    "crc of the last batch, not closed": Case(_spoiled_end_unclean, frozenset({69, 70, 71})),
+    "size of the last batch": Case(_spoiled(SECOND, 11, 8, 64), frozenset({69, 70, 71})),
     "torn and closed": Case(_torn, frozenset({69, 70, 71})),
     "torn and not closed": Case(_torn_unclean, frozenset({69, 70, 71})),
     "index": Case(_wrong_index),
@@ -87,6 +94,13 @@ class Ran(NamedTuple):
     status: int
     out: str
     case: Case
+
+
+def write_two_segments(data: Path) -> None:
+    """A closed log with the offsets of ALL, in two segments."""
+    write_log(data / "t-0", raw_batches.batches(0, 12, 3))
+    write_log(data / "t-0", raw_batches.batches(36, 12, 3), SECOND)
+    (data / ".kafka_cleanshutdown").write_bytes(b"")
 
 
 def _read(data: Path) -> frozenset[int]:
@@ -148,12 +162,10 @@ def test_commands_that_hints_name_do_what_they_say(
 ) -> None:
     case = CASES[name]
     data = tmp_path / "data"
-    write_log(data / "t-0", raw_batches.batches(0, 12, 3))
-    write_log(data / "t-0", raw_batches.batches(36, 12, 3), SECOND)
-    (data / ".kafka_cleanshutdown").write_bytes(b"")
+    write_two_segments(data)
     case.spoil(data)
     hints = _hints(data)
-    named = sorted({TARGET.sub("", command) for hint in hints for command in COMMAND.findall(hint)})
+    named = sorted({command for hint in hints for command in named_commands(hint)})
     assert named, hints
     for number, command in enumerate(named):
         assert command in COMMANDS, f"no check of what `kafkalog {command}` promises"
@@ -166,7 +178,5 @@ def test_commands_that_hints_name_do_what_they_say(
 
 def test_no_hint_names_a_repair_that_changes_nothing() -> None:
     """A repair without --apply only shows what it would do."""
-    sources = [path.read_text(encoding="utf-8") for path in Path(kafkalog.__file__).parent.rglob("*.py")]
-    constants = [line for text in sources for line in text.splitlines() if '"""' not in line]
-    named = {one for line in constants if '"' in line for one in re.findall(r"`kafkalog (repair --[^`]+)`", line)}
+    named = {one for text in texts() for one in named_commands(text) if one.startswith("repair")}
     assert named and not [one for one in named if "--apply" not in one]

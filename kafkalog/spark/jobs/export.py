@@ -12,15 +12,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.errors import (
-    IllegalArgument,
-    UnknownTopicOrPartition,
-)
+from kafkalog.errors import CorruptRecord, IllegalArgument, UnknownTopicOrPartition
 from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.exchange.manifest import ExportDirectory, ExportedRange, ExportSettings
-from kafkalog.exchange.parquet_files import CODECS, ExportTask, export_range
+from kafkalog.exchange.parquet_files import CODECS
+from kafkalog.exchange.parts import export_part
 from kafkalog.exchange.planning import (
     FILE_BYTES,
     LEAST_FILE_BYTES,
@@ -31,15 +30,17 @@ from kafkalog.exchange.planning import (
     task_bytes,
 )
 from kafkalog.exchange.ranges import OffsetRange, boundaries, bytes_between, cut
+from kafkalog.exchange.tasks import ExportTask
 from kafkalog.spark.batch_plan import within_bounds
-from kafkalog.spark.damage import DataLoss
+from kafkalog.spark.damage import DataLoss, damage_at_ends, report_to
 from kafkalog.spark.executors import check_executors
 from kafkalog.spark.limits import EARLIEST, resolve
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews, find_partitions
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.subscriptions import SubscribePattern
-from kafkalog.spark.tasks import results, run_tasks
+from kafkalog.spark.tasks import Raised, results, run_tasks
+from kafkalog.storage.damage import Skipped
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.tools.directories import path_list
 from kafkalog.types import TopicPartition
@@ -51,14 +52,22 @@ if TYPE_CHECKING:
 __all__ = ["ExportReport", "export"]
 
 Path = str | os.PathLike[str]
+_HINT: Final = (
+    "the sound records before it were written; set onDamage to skip (`--on-damage skip`) to write those behind it too"
+)
+
 
 class ExportReport(NamedTuple):
-    """What one run wrote (`records`, `files`, `bytes`), and how many records were in the directory before it."""
+    """What one run wrote (`records`, `files`, `bytes`), and how many records were in the directory before it.
+
+    `skipped` are damaged bytes that were left out, by the option `onDamage`.
+    """
 
     records: int
     files: int
     bytes: int
     before: int
+    skipped: tuple[Skipped, ...] = ()
 
 
 def export(
@@ -76,17 +85,18 @@ def export(
     """Exports partitions of data directories into the directory `target`, or what is new in them since the last time.
 
     `options` are those of the source: `subscribe`, `subscribePattern`, `assign` (without one of them all topics but
-    Kafka's own), where to start and end, `isolationLevel`, `failOnDataLoss`. `columns` are those of `log.scan`, by
-    default all; the topic is in the names of directories. `by_date` makes a directory for each day (UTC) of the
-    records' times; records without a time, or with one that no calendar has, are in `date=__HIVE_DEFAULT_PARTITION__`.
-    Files are closed at about `file_bytes`.
+    Kafka's own), where to start and end, `isolationLevel`, `failOnDataLoss`, `onDamage`, `corruptReport`.
+    `columns` are those of `log.scan`, by default all; the topic is in the names of directories. `by_date` makes a
+    directory for each day (UTC) of the records' times; records without a time, or with one that no calendar has, are
+    in `date=__HIVE_DEFAULT_PARTITION__`. Files are closed at about `file_bytes`.
 
     A range of offsets is in the directory whole or not at all once the run that was killed is followed by another;
     what was exported before is never written again. Errors: those of the source's options; IllegalArgument for a
     target that is not ours or is another export; IllegalState for a log that is shorter than what was exported of it,
     InconsistentTopicId for another topic of the same name, OffsetOutOfRange for records that were deleted before they
-    were exported (unless `failOnDataLoss` is false); CorruptRecord with file and position; StorageError (a full disk);
-    DirectoryLocked. What tasks had finished before an error is exported.
+    were exported (unless `failOnDataLoss` is false); StorageError (a full disk); DirectoryLocked. What tasks had
+    finished before an error is exported. Damage is CorruptRecord with file and position, raised when the other parts
+    and the records before it are written; with `onDamage` "skip" it is left out, and is in the report.
     """
     several = path_list(paths)
     if not several:
@@ -104,21 +114,57 @@ def export(
         )
     with ExportDirectory(os.fspath(target), settings) as directory:
         before = sum(one.records for one in directory.ranges)
-        parts = _plan(found, wanted, directory, file_bytes, spark.sparkContext.defaultParallelism)
+        parts, at_ends = _plan(found, wanted, directory, file_bytes, spark.sparkContext.defaultParallelism)
         tasks = [
-            ExportTask(part, log_bytes, topic_id, settings, compression, file_bytes, directory.staging)
-            for part, log_bytes, topic_id in parts
+            ExportTask(*part, settings, compression, file_bytes, directory.staging, wanted.on_damage) for part in parts
         ]
         written: list[ExportedRange] = []
+        done: list[_Done | Raised] = []
         if tasks:
             check_executors(spark, [directory.staging, *dict.fromkeys(task.range.directory for task in tasks)])
             try:
-                done = run_tasks(spark, export_range, tasks, "export", tell)
+                done = run_tasks(spark, partial(_export, report=wanted.corrupt_report), tasks, "export", tell)
             finally:
                 written = directory.commit_staged()
-            results(done)
+    skipped = _pieces([*results(done), *at_ends])
     files = [file for one in written for file in one.files]
-    return ExportReport(sum(one.records for one in written), len(files), sum(file.bytes for file in files), before)
+    return ExportReport(
+        sum(one.records for one in written), len(files), sum(file.bytes for file in files), before, skipped
+    )
+
+
+class _Part(NamedTuple):
+    """A range to export, with the bytes of log and the topic's id."""
+
+    range: OffsetRange
+    log_bytes: int
+    topic_id: str | None
+
+
+class _Done(NamedTuple):
+    """The damage that a part has: pieces that were left out, or the error that ended it."""
+
+    skipped: list[Skipped]
+    damage: CorruptRecord | None = None
+
+
+def _export(task: ExportTask, *, report: str | None) -> _Done:
+    """Write a part in a Spark task."""
+    skipped: list[Skipped] = []
+    damage = export_part(task, skipped if task.on_damage == "skip" else None)
+    report_to(report, task.range, skipped)
+    return _Done(skipped, damage)
+
+
+def _pieces(done: Iterable[_Done]) -> tuple[Skipped, ...]:
+    """Return all pieces that were left out; the first damage is raised where it was to be."""
+    found: dict[Skipped, None] = {}
+    for one in done:
+        if one.damage is not None:
+            one.damage.hint = _HINT
+            raise one.damage
+        found.update(dict.fromkeys(one.skipped))
+    return tuple(found)
 
 
 def _options(paths: list[str], given: Mapping[str, str]) -> SourceOptions:
@@ -136,8 +182,8 @@ def _options(paths: list[str], given: Mapping[str, str]) -> SourceOptions:
 
 def _plan(
     found: dict[TopicPartition, str], options: SourceOptions, directory: ExportDirectory, file_bytes: int, cores: int
-) -> list[tuple[OffsetRange, int, str | None]]:
-    """What is not exported yet, cut for tasks, with the bytes of log and the topic's id."""
+) -> tuple[list[_Part], list[_Done]]:
+    """Return what is not exported yet, cut for tasks, and the damage at ends of logs that none of these reads."""
     with PartitionViews(found, options.isolation) as views:
         starts, stops = (
             resolve(limit, found, side=side, earliest=views.earliest, latest=views.latest, at_time=views.at_time)
@@ -159,5 +205,8 @@ def _plan(
         parts = []
         for whole, size in zip(missing, sizes, strict=True):
             cuts = cut(whole, boundaries(views[whole.topic_partition], whole.start, whole.stop, most))
-            parts += [(part, max(1, size // len(cuts)), ids[part.topic_partition]) for part in cuts]
-    return sorted(parts, key=lambda part: -part[1])  # the largest first: none is left for the end
+            parts += [_Part(part, max(1, size // len(cuts)), ids[part.topic_partition]) for part in cuts]
+        read = {(one.topic_partition, one.stop) for one in missing}
+        unread = {one: stop for one, stop in stops.items() if (one, stop) not in read}
+        at_ends = [_Done(*one) for one in damage_at_ends(views, unread, options)]
+    return sorted(parts, key=lambda part: -part.log_bytes), at_ends  # the largest first: none is left for the end

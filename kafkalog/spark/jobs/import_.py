@@ -248,7 +248,7 @@ def stage_partition(task: PartitionTask) -> Staged:
         if task.where.partition >= topic.partitions:
             raise IllegalArgument(
                 f"topic {task.where.topic} has {topic.partitions} partitions, the files have {task.where}",
-                path=task.landing.directory, hint="give the topic more partitions (kafkalog topics alter) first",
+                path=task.landing.directory, hint="`kafkalog topics alter --partitions N` gives the topic more",
             )  # fmt: skip
         if task.keep:
             for batches in batches_with_offsets(noted(), task.where.topic, topic):

@@ -33,6 +33,7 @@ class Segment(NamedTuple):
     path: str
     size: int
     partition: TopicPartition
+    is_last: bool = False
 
 
 def stats(
@@ -72,7 +73,7 @@ def stats(
         try:
             counted = _keys(spark, found, tell)
         except KafkalogError as error:
-            problems.append(f"keys were not counted: {error}")
+            problems.append("keys were not counted: " + str(error).partition(". Hint: ")[0])  # of a reader's options
     groups = merged(rows for rows, _ in done)
     return StatsReport(groups, counted, tuple(problems), len(found), len(segments))
 
@@ -97,12 +98,12 @@ def _segments(partition: PartitionPath) -> list[Segment]:
                 found.append(Segment(path, OS.stat(path).st_size, partition.topic_partition))
             except FileNotFoundError:
                 continue
-    return found
+    return [*found[:-1], *(one._replace(is_last=True) for one in found[-1:])]
 
 
 def _survey(segments: Sequence[Segment], *, exact: bool) -> tuple[dict[Group, Counts], list[str]]:
     """A task: the rows of its segments, and what is wrong with them."""
-    surveys = [survey_segment(one.path, one.partition, exact=exact) for one in segments]
+    surveys = [survey_segment(one.path, one.partition, exact=exact, is_last=one.is_last) for one in segments]
     problems = [survey.problem for survey in surveys if survey.problem is not None]
     return merged(survey.rows for survey in surveys), problems
 

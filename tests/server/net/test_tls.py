@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import re
 import shutil
 import ssl
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +200,18 @@ def test_keys_as_text_and_with_a_password(folder: Path) -> None:
 def test_settings_that_openssl_does_not_take(folder: Path, given: dict[str, str], error: type[Exception]) -> None:
     with pytest.raises(error):
         tls_context(ServerConfig(given), "SSL")
+
+
+def test_java_store_becomes_pem_by_the_command_of_the_hint(folder: Path, tmp_path: Path) -> None:
+    store, file = tmp_path / "store.p12", tmp_path / "store.pem"
+    made = ["openssl", "pkcs12", "-export", "-in", str(folder / "server.pem"), "-out", str(store), "-passout", "pass:p"]
+    subprocess.run(made, check=True, capture_output=True)
+    with pytest.raises(ConfigError) as caught:
+        tls_context(ServerConfig({"ssl.keystore.location": str(store)}), "SSL")
+    (command,) = re.findall(r"`(openssl [^`]+)`", str(caught.value))
+    line = [{"STORE": str(store), "FILE": str(file)}.get(word, word) for word in command.split()]
+    subprocess.run([*line, "-passin", "pass:p"], check=True, capture_output=True)
+    tls_context(ServerConfig({"ssl.keystore.location": str(file)}), "SSL")
 
 
 def test_client_certificates_without_anybody_who_signs_them(folder: Path) -> None:

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafkalog.config import LogConfig
@@ -69,6 +69,7 @@ def step(partition: Partition, name: str) -> None:
     steps=st.lists(st.sampled_from(STEPS), min_size=1, max_size=8), reader=st.sampled_from(READERS),
     behind=st.integers(0, 1),
 )  # fmt: skip
+@example(steps=["append", "epoch", "cut", "append"], reader=READERS[2], behind=0)
 def test_what_stands_is_what_reading_again_would_give(steps: list[str], reader: FetchParams, behind: int) -> None:
     """FLOW-12, FLOW-13."""
     with tempfile.TemporaryDirectory() as name:

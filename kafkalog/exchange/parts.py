@@ -1,0 +1,51 @@
+"""Export one part, and at damage the records before it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import CorruptRecord, MissingPackage
+from kafkalog.exchange.jsonl_files import export_lines
+
+if TYPE_CHECKING:
+    from kafkalog.exchange.tasks import ExportTask
+    from kafkalog.storage.damage import Skipped
+
+__all__ = ["export_part"]
+
+
+def export_part(task: ExportTask, skipped: list[Skipped] | None) -> CorruptRecord | None:
+    """Write the files of a part; at damage those of the records before it, and return the error.
+
+    `skipped` gets what the task's `on_damage` leaves out. Other errors: those of `Log.records`, StorageError,
+    MissingPackage without pyarrow.
+    """
+    try:
+        _write(task, skipped)
+    except CorruptRecord as error:
+        _write_before(task, error, skipped)
+        return error
+    return None
+
+
+def _write_before(task: ExportTask, damage: CorruptRecord, skipped: list[Skipped] | None) -> None:
+    end = damage.offset if damage.offset is not None else task.range.start
+    if task.range.start < end < task.range.stop:
+        _write(replace(task, range=replace(task.range, stop=end)), skipped)
+    elif end == task.range.stop:  # the log ends there, with damage behind it that every read up to its end meets
+        _write(replace(task, on_damage="skip"), [])
+
+
+def _write(task: ExportTask, skipped: list[Skipped] | None) -> None:
+    if task.settings.format == "jsonl":
+        export_lines(task, skipped)
+        return
+    try:
+        from kafkalog.exchange.parquet_files import export_range
+    except ModuleNotFoundError as error:
+        raise MissingPackage(
+            f"{task.settings.format} files need {error.name}, which is not installed",
+            hint="pip install 'kafkalog[arrow]'",
+        ) from None
+    export_range(task, skipped)

@@ -1,0 +1,58 @@
+"""Transactions that damage leaves undecided: their markers may lie in it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkalog._core.txns import TxnScan
+from kafkalog.errors import CorruptRecord
+from kafkalog.records.format import CONTROL_BIT
+from kafkalog.storage.damage import HINT, MisplacedBatch
+
+__all__ = ["ScanDamage", "Undecided"]
+
+
+class Undecided(NamedTuple):
+    """A producer's records with offsets [first_offset, end_offset), the end of whose transaction `damage` may hide."""
+
+    producer_id: int
+    first_offset: int
+    end_offset: int
+    damage: CorruptRecord
+
+    def error(self) -> CorruptRecord:
+        """The error for a reader of committed records that comes to them."""
+        damage = self.damage
+        return CorruptRecord(
+            f"{damage.message}; the transaction of producer {self.producer_id} from offset {self.first_offset} on may "
+            "end there", path=damage.path, offset=damage.offset, position=damage.position, hint=HINT,
+        )  # fmt: skip
+
+
+class ScanDamage:
+    """The damage that a scan met: what it leaves undecided, and the producers with a marker before each place."""
+
+    __slots__ = ("places", "undecided")
+
+    def __init__(self) -> None:
+        self.places: list[tuple[CorruptRecord, frozenset[int]]] = []
+        self.undecided: list[Undecided] = []
+
+    def note(self, error: CorruptRecord, scan: TxnScan, header: bytes) -> None:
+        """Damage lies behind what was scanned so far; `header` is that of a batch at wrong offsets.
+
+        A marker that lies too early may end a transaction that begins behind it.
+        """
+        expected = error.offset or 0
+        self.places.append((error, frozenset(scan.first_markers)))
+        self.undecided += [Undecided(*one, expected, error) for one in scan.open.items()]
+        if isinstance(error, MisplacedBatch) and header[16:17] == b"\2" and header[22] & CONTROL_BIT:
+            producer_id = int.from_bytes(header[43:51], "big", signed=True)
+            self.undecided.append(Undecided(producer_id, expected, error.last_offset, error))
+
+    def before_marker(self, producer_id: int, first_offset: int) -> list[Undecided]:
+        """What is undecided of a transaction that was open where the scan began."""
+        for error, ended in self.places:
+            if producer_id not in ended:
+                return [Undecided(producer_id, first_offset, error.offset or 0, error)]
+        return []

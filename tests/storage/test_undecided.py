@@ -1,0 +1,105 @@
+"""Damage that hides the end of a transaction: its records are neither given as committed nor left out in silence."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.errors import CorruptRecord
+from tests.transactional import Event, index_path, made, marker
+
+EVENTS: list[Event] = [
+    ("plain", 0, 2), ("data", 5, 2), ("commit", 5, 0), ("data", 5, 2), ("abort", 5, 0), ("plain", 0, 1),
+    ("roll", 0, 0), ("plain", 0, 3),
+]  # fmt: skip
+"""Offsets 2 and 3 are committed by 4, 5 and 6 aborted by 7."""
+
+
+def write(directory: Path, events: Iterable[Event], *, has_index: bool = False, has_snapshots: bool = True) -> None:
+    """The log's files in a data directory that was closed well."""
+    made(list(events)).write(directory)
+    for path in directory.iterdir():
+        if path.name.endswith("index") and not has_index or path.suffix == ".snapshot" and not has_snapshots:
+            path.unlink()
+    (directory.parent / ".kafka_cleanshutdown").write_bytes(b"")
+
+
+def spoil(path: Path, data: bytes) -> None:
+    """Changes the last byte of these bytes in a file."""
+    content = bytearray(path.read_bytes())
+    content[content.index(data) + len(data) - 1] ^= 1
+    path.write_bytes(content)
+
+
+def seen(log: Any, *bounds: int, **options: Any) -> tuple[list[int], str]:
+    """The offsets of committed records that a read gives, and the error that ends it."""
+    found: list[int] = []
+    try:
+        for record in log.records(*bounds, isolation="read_committed", **options):
+            found.append(record.offset)
+    except CorruptRecord as error:
+        return found, str(error)
+    return found, ""
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_records_whose_marker_is_damaged_raise(tmp_path: Path, mode: str) -> None:
+    directory = tmp_path / "data" / "t-0"
+    write(directory, EVENTS)
+    spoil(directory / f"{0:020d}.log", marker(4, 5, 1))
+    with kafkalog.open(directory, mode) as log:  # type: ignore[call-overload]
+        found, error = seen(log, 0, 4)
+        assert found == [0, 1]
+        assert "does not match its CRC; the transaction of producer 5 from offset 2 on may end there" in error
+        assert seen(log, 0, 2) == ([0, 1], "") and seen(log, 8) == ([8, 9, 10, 11], "")
+        skipped: list[Any] = []
+        assert seen(log, on_damage="skip", skipped=skipped) == ([0, 1, 8, 9, 10, 11], "")  # 7 is the next marker
+        assert [piece.offset for piece in skipped] == [4]
+        with pytest.raises(CorruptRecord, match="may end there"):
+            log.table(stop=4, isolation="read_committed")
+        with pytest.raises(CorruptRecord, match="may end there"):
+            list(log.batches(0, 4, isolation="read_committed"))
+
+
+def test_index_decides_where_it_has_the_transaction(tmp_path: Path) -> None:
+    directory = tmp_path / "data" / "t-0"
+    write(directory, EVENTS, has_index=True)
+    spoil(directory / f"{0:020d}.log", marker(7, 5, 0))
+    with kafkalog.open(directory) as log:
+        assert seen(log, 0, 7) == ([0, 1, 2, 3], "")
+
+
+def test_read_that_ends_at_a_hidden_marker_raises(tmp_path: Path) -> None:
+    directory = tmp_path / "data" / "t-0"
+    write(directory, [("plain", 0, 1), ("data", 5, 2), ("commit", 5, 0), ("plain", 0, 1)], has_snapshots=False)
+    spoil(directory / f"{0:020d}.log", marker(3, 5, 1))
+    with kafkalog.open(directory) as log:
+        assert log._engine.last_stable_offset == 1
+        found, error = seen(log)
+        assert found == [0] and "the transaction of producer 5 from offset 1 on may end there" in error
+        assert seen(log, 0, 1)[0] == [0]
+
+
+def test_index_of_a_segment_that_was_cut_is_used(tmp_path: Path) -> None:
+    directory = tmp_path / "data" / "t-0"
+    middle: list[Event] = [("roll", 0, 0), ("abort", 5, 0), ("plain", 0, 1), ("roll", 0, 0)]
+    write(directory, [("data", 5, 2), *middle, ("plain", 0, 1)], has_index=True)
+    segment = directory / f"{2:020d}.log"
+    segment.write_bytes(segment.read_bytes()[:20])
+    assert index_path(directory, 2).stat().st_size > 20
+    with kafkalog.open(directory) as log:
+        assert seen(log, on_damage="skip") == ([4], "")
+
+
+def test_rebuilt_index_has_what_lies_behind_damage(tmp_path: Path) -> None:
+    directory = tmp_path / "data" / "t-0"
+    write(directory, EVENTS)
+    path = directory / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[70] ^= 1  # the first batch
+    path.write_bytes(content)
+    with kafkalog.open(directory, "a") as log:
+        assert seen(log, 2) == ([2, 3, 8, 9, 10, 11], "")
+        assert [(one.first_offset, one.last_offset) for one in log.aborted_txns] == [(5, 7)]
