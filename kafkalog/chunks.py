@@ -18,7 +18,7 @@ from kafkalog.engine import closed, cuts, has_cut, refresh
 from kafkalog.errors import CorruptRecord, KafkalogError, OffsetOutOfRange, StorageError
 from kafkalog.records import tables
 from kafkalog.records.batch import RecordBatch
-from kafkalog.storage.damage import MisplacedBatch, Skipped, first_offset, next_sound, note_skipped
+from kafkalog.storage.damage import MisplacedBatch, Skipped, SoundBatch, first_offset, next_sound, note_skipped
 from kafkalog.storage.segment_reader import CHUNK_BYTES, Anchor, Chunk, Extent, segment_chunks
 from kafkalog.storage.view import LogView
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chunk", "batch_chunks", "batches", "check_tail", "record_tables", "records", "visible_chunks"]
 
+_HEADER_BYTES: Final = 61
 LOOKS: Final = 4
 """How often the same place must look damaged: its owner may cut the file and write it anew, even twice in a row."""
 
@@ -123,7 +124,9 @@ def _passed(
     following = extent.bound if found is None else min(found.base_offset, extent.bound)
     error.last_sound_offset = expected - 1 if expected > extent.base_offset else None
     error.next_sound_offset = None if found is None and extent.is_last else following
-    belongs = isinstance(error, MisplacedBatch) and error.last_offset >= start and error.base_offset < stop
+    belongs = isinstance(error, MisplacedBatch) and (
+        error.last_offset >= start and error.base_offset < stop or _contradicts(extent, error, found, start)
+    )
     if is_inside or following > start or belongs:
         if skipped is None:
             raise error
@@ -134,6 +137,15 @@ def _passed(
     if found is None:
         return max(start, extent.bound), None
     return start, (extent.base_offset, Anchor(found.position, expected))
+
+
+def _contradicts(extent: Extent, error: MisplacedBatch, found: SoundBatch | None, start: int) -> bool:
+    """Return True if the misplaced batch and the one that holds `start` contradict each other: either may be wrong."""
+    if found is None or found.base_offset > error.last_offset:
+        return False
+    head = extent.data.file.pread(_HEADER_BYTES, found.position)
+    delta = int.from_bytes(head[23:27], "big") if head[16] >= 2 else 0
+    return start <= found.base_offset + delta
 
 
 def check_tail(log: Engine, stop: int, skipped: list[Skipped] | None = None) -> None:
